@@ -156,7 +156,8 @@ class CallContext:
     a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
     reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records what
     happens to files, so that it can be undone. `tell` shows an event to whoever watches, who may
-    miss it. `read_only` is what the call's plan said.
+    miss it. `read_only` is what the call's plan said. `resumed`: it was made before a restart or
+    before a person's answer, and was prepared then.
     """
 
     call: ToolCall
@@ -170,6 +171,7 @@ class CallContext:
     changes: Recorder = field(default_factory=Recorder)
     tell: Callable[[Event], Awaitable[None]] = _to_nobody
     read_only: bool = False
+    resumed: bool = False
 
     @property
     def session(self) -> str:

@@ -18,6 +18,8 @@ V = TypeVar("V")
 # Changed when its content is: when it was written, its size, and which file it is.
 Stamp = tuple[int, int, int]
 
+Knowledge = Literal["none", "old", "current"]
+
 SESSIONS = 128
 FILES = 64
 WRITES = 1024
@@ -33,10 +35,12 @@ class StaleView:
 
 @dataclass(slots=True)
 class _SessionViews:
-    """One conversation's. `pending_stamps` are reported to the next turn,
+    """One conversation's. `seen` holds what a file was when it was last shown or written; `files`
+    what it was when the model was last told of it. `pending_stamps` are reported to the next turn,
     `reported_views` still have to be sent as events."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
+    seen: dict[Path, Stamp] = field(default_factory=dict)
     pending_stamps: dict[Path, Stamp] = field(default_factory=dict)
     reported_views: list[StaleView] = field(default_factory=list)
 
@@ -55,6 +59,19 @@ class FileViews:
             views = self._sessions.get(session) or _SessionViews()
             _put_newest(self._sessions, session, views, SESSIONS)
             _put_newest(views.files, path, found_stamp, FILES)
+            views.seen[path] = found_stamp
+            if len(views.seen) > 2 * FILES:
+                views.seen = {one: views.seen[one] for one in views.files if one in views.seen}
+
+    def knowledge(self, session: str, path: Path) -> Knowledge:
+        """What the conversation knows of the file as it is now."""
+        now = stamp(path)
+        with self._lock:
+            views = self._sessions.get(session)
+            seen = views.seen.get(path) if views else None
+        if seen is None:
+            return "none"
+        return "current" if seen == now else "old"
 
     def record_write(self, session: str, path: Path) -> None:
         """A tool of this conversation has written the file, and knows what it holds."""

@@ -101,7 +101,7 @@ class AgentLoop:
         A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
         """
         begun = sum(message.role == "assistant" for message in self.earlier_messages)
-        await self._execute()
+        await self._execute(resumed=True)
         if self.ends_with_question:
             return
         for n in range(begun + 1, max_iterations + 1):
@@ -280,11 +280,11 @@ class AgentLoop:
             del options["tool_choice"]
         return options
 
-    async def _execute(self) -> None:
+    async def _execute(self, *, resumed: bool = False) -> None:
         calls = unanswered_calls(self._conversation.messages)
         if not calls:
             return
-        self._add(await self._executor.execute(calls, cut=self._is_cut))
+        self._add(await self._executor.execute(calls, cut=self._is_cut, resumed=resumed))
         self.handoff = self._executor.handoff
         closing = self._executor.closing
         if words := "\n\n".join(closing[call.id] for call in calls if call.id in closing):

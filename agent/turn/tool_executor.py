@@ -59,17 +59,19 @@ class ToolExecutor:
         self._outlet = outlet
         self._recovered_results = recovered_results
         self._guard = LoopGuard()
-        self._is_cut = False
+        self._is_cut = self._is_resumed = False
 
-    async def execute(self, calls: Sequence[ToolCall], *, cut: bool = False) -> list[Message]:
+    async def execute(
+        self, calls: Sequence[ToolCall], *, cut: bool = False, resumed: bool = False
+    ) -> list[Message]:
         """The tool messages, in call order. `cut`: the reply reached its limit of tokens, perhaps
-        in the middle of a call.
+        in the middle of a call. `resumed`: it came before a restart or a person's answer.
 
         Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to
         answer first and will do so later.
         """
         self.results, self.closing = {}, {}
-        self._is_cut = cut
+        self._is_cut, self._is_resumed = cut, resumed
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
             if len(batch) == 1:
@@ -176,6 +178,7 @@ class ToolExecutor:
             redactor=self._runner.redactor,
             changes=here.recording.recorder(here.session, call.id, call.name, here.workspace),
             tell=self._outlet.emit,
+            resumed=self._is_resumed,
         )
 
     async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:

@@ -131,7 +131,7 @@ def test_messages_are_made_of_the_exported_words() -> None:
     assert user("hi") == kore.Message("user", (kore.Text("hi"),))
 
 
-WRITE = '!tool write_file {"path": "a.txt", "content": "new"}'
+EDIT = '!tool edit_file {"path": "a.txt", "old_string": "old", "new_string": "new"}'
 
 
 @pytest.mark.parametrize("answer", ["once", "deny"])
@@ -150,7 +150,7 @@ async def test_a_function_answers_for_the_person(
         return ask(request)
 
     approve = ask if plain else ask_later
-    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, approve=approve)
+    await kore.run(EDIT, model="offline/echo", workspace=tmp_path, approve=approve)
     assert (tmp_path / "a.txt").read_text() == ("new" if answer == "once" else "old")
     ((request, in_main),) = asked
     assert request.diff is not None
@@ -164,7 +164,7 @@ async def test_the_mode_says_what_runs_without_a_question(
     tmp_path: Path, mode: PermissionMode, text: str
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
-    await kore.run(WRITE, model="offline/echo", workspace=tmp_path, mode=mode)
+    await kore.run(EDIT, model="offline/echo", workspace=tmp_path, mode=mode)
     assert (tmp_path / "a.txt").read_text() == text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.taint.file_marks import is_marked, taint_of_file
@@ -120,10 +120,20 @@ class WriteFile:
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
         check_edit_allowed(path, old.text if old else "", args["content"])
+        # Who is asked has seen the difference: their yes is not refused when the turn goes on.
+        if old is not None and old.text and not call.resumed:
+            self._refuse_unread(path, call.session)
         difference = diff(args["path"], old.text if old else "", args["content"])
         if old is None:
             return EffectPlan(creates=(path,), diff=difference)
         return EffectPlan(changes=(path,), diff=difference)
+
+    def _refuse_unread(self, path: Path, session: str) -> None:
+        knowledge = self._views.knowledge(session, path)
+        if knowledge == "none":
+            raise ToolError(render_prompt("unread", path=str(path)))
+        if knowledge == "old":
+            raise ToolError(render_prompt("unread_change", path=str(path)))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)

@@ -94,13 +94,17 @@ async def test_own_edits_are_no_news(tmp_path: Path) -> None:
 
 async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
-    writer = SubagentDefinition("writer", "Writes.", "You write.", tools=("write_file",))
+    tools = ("read_file", "write_file")
+    writer = SubagentDefinition("writer", "Writes.", "You write.", tools=tools)
     sent = call("task", "c2", description="w", prompt="write", subagent_type="writer")
     model = ScriptedProvider(
         [
             calls(call("read_file", path="a.txt")),
             calls(sent),
-            calls(call("write_file", "c3", path="a.txt", content="new")),
+            calls(
+                call("read_file", "c4", path="a.txt"),
+                call("write_file", "c3", path="a.txt", content="new"),
+            ),
             "written",
             "done",
         ]

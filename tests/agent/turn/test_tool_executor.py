@@ -161,9 +161,9 @@ async def test_a_person_is_shown_what_the_tool_means_for_people(tmp_path: Path) 
 async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     change = call("write_file", path="a.txt", content="new\n")
-    agent, _ = scripted([calls(change), "done"], tmp_path)
+    agent, _ = scripted([calls(call("read_file", "c0", path="a.txt"), change), "done"], tmp_path)
     seen, _ = await run_turn(agent, task(agent))
-    (shown,) = (event for event in seen if isinstance(event, events.ToolResulted))
+    _, shown = (event for event in seen if isinstance(event, events.ToolResulted))
     assert shown.diff is not None
     assert "-old\n+new" in shown.diff
     assert events.FileChanged(str(tmp_path / "a.txt"), "tool") in seen

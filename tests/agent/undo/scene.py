@@ -11,6 +11,7 @@ from typing import Any
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
+from agent.tools.file_views import stamp
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.registry import ToolRegistry, default_tools
@@ -79,6 +80,9 @@ class Scene:
         return asyncio.run(run())
 
     def write(self, name: str, text: str, **more: Any) -> None:
+        """As a model does that has looked at the file before."""
+        session, path = more.get("session") or self.session, self.root.resolve() / name
+        self.toolbox.views.record_view(session, path, stamp(path))
         self.call("write_file", path=name, content=text, **more)
 
     def reverse(

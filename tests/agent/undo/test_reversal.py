@@ -240,6 +240,7 @@ def test_the_tool_has_nothing_to_undo(scene: Scene) -> None:
 def test_a_person_is_told_what_cannot_be_undone(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "workspace", tmp_path / "undo", limit_bytes=10)
     (scene.root / "a.txt").write_text("old and far too long to be kept in so small a store")
+    scene.call("read_file", path="a.txt")
     result = scene.call("write_file", path="a.txt", content="new")
     assert "cannot be undone" in (result.for_user or "")
     scene.undo()

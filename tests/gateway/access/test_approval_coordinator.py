@@ -18,7 +18,7 @@ from agent.events import (
 from agent.prompts import load_prompt
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer
-from agent.types import Effect, ToolCall, assistant
+from agent.types import Effect, Message, ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
@@ -56,7 +56,13 @@ class Asking(Platform):
 
 
 def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
-    return tool_call(id_, "write_file", path=path, content=content)
+    return tool_call(id_, "edit_file", path=path, old_string="old\n", new_string=content)
+
+
+def overwrite(id_: str, content: str = "new\n") -> Message:
+    """The whole file, after a look at it."""
+    read = tool_call(f"r{id_}", "read_file", path="a.txt")
+    return assistant("", (read, tool_call(id_, "write_file", path="a.txt", content=content)))
 
 
 async def question(parts: Parts) -> ApprovalPrompt:
@@ -113,7 +119,7 @@ async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> N
         await parts.service.answer_approval(first.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=2)
         second = await question(parts)
-        assert (first.title, second.title) == ("write_file a.txt", "write_file b.txt")
+        assert (first.title, second.title) == ("edit_file a.txt", "edit_file b.txt")
         await parts.service.answer_approval(second.nonce, "deny", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         results = await parts.stored("step", "result", order="n")
@@ -241,12 +247,12 @@ async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None
         await parts.platform.until(lambda: "b" in parts.platform.texts("1"))
         file.write_text("old\n")
         await accept_messages(parts, chat_message("/new"), chat_message("go"))
-        assert (await question(parts)).title == "write_file a.txt"
+        assert (await question(parts)).title == "edit_file a.txt"
 
 
 async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_path: Path) -> None:
     file = seed(tmp_path)
-    model = [assistant("", (change("1"),)), "done"]
+    model = [overwrite("1"), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))
         for number in range(1, 6):
@@ -263,7 +269,7 @@ async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_pat
 
 async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
     file = seed(tmp_path)
-    model = ScriptedProvider([assistant("", (change(str(n), content=f"{n}\n"),)) for n in range(5)])
+    model = ScriptedProvider([overwrite(str(n), f"{n}\n") for n in range(5)])
     async with running(tmp_path, model) as parts:
         with parts.events.watch("cli:local:main") as seen:
             await parts.bus.submit(console_message("go", options={"max_iterations": 2}))
@@ -304,7 +310,7 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
         await let_in(parts, len(parts.platform.texts("8")) + 1)
         file.write_text("old\n")
         await accept_messages(parts, chat_message("go", **other))
-        assert (await question(parts)).title == "write_file a.txt"
+        assert (await question(parts)).title == "edit_file a.txt"
         assert file.read_text() == "old\n"
 
 

@@ -72,8 +72,8 @@ async def test_what_the_owner_tightens_in_a_group_stays_tight_for_others(tmp_pat
 
 
 def overwriting() -> list[Message | str]:
-    arguments = {"path": "a.txt", "content": "new"}
-    return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
+    arguments = {"path": "a.txt", "old_string": "old", "new_string": "new"}
+    return [assistant("", (ToolCall("1", "edit_file", arguments, ""),)), "Done."]
 
 
 async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 NOTES = "notes.txt"
 
 
-def write(content: str, path: str = NOTES) -> Call:
-    return Call("write_file", {"path": path, "content": content})
+def write(content: str, path: str = NOTES) -> tuple[Call, Call]:
+    """The whole file, after a look at it."""
+    look = Call("read_file", {"path": path})
+    return look, Call("write_file", {"path": path, "content": content})
 
 
 def run(command: str) -> Call:

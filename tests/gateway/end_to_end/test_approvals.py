@@ -27,7 +27,7 @@ GROUP = -100
 
 async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("group\n"),)))
+    gateway.model.script(ReplyScript(tool_calls=write("group\n")))
     await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
     (question,) = await wait_for_questions(gateway, GROUP)
     told = await press(gateway, question, "Allow once", user_id=8)
@@ -65,7 +65,7 @@ async def test_somebody_else_s_question_goes_to_the_owner(
 
 async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(gateway)
     await gateway.api.user_says(OWNER, "yes, allow it")
@@ -86,7 +86,7 @@ async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: Gateway
 
 async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(gateway)
     data = button(question, "Allow once")
@@ -100,7 +100,7 @@ async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
 
 async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
     await wait_for_questions(gateway)
     await gateway.api.user_says(OWNER, "/status")
@@ -117,7 +117,7 @@ async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess
 async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
     seed(gateway)
     for text in ("first", "second"):
-        gateway.model.script(ReplyScript(tool_calls=(write(f"{text}\n", f"{text}.txt"),)))
+        gateway.model.script(ReplyScript(tool_calls=write(f"{text}\n", f"{text}.txt")))
         (gateway.workspace / f"{text}.txt").write_text("old\n")
         chat = OWNER if text == "first" else GROUP
         await gateway.api.user_says(chat, f"@kore_test_bot {text}", user_id=OWNER)
@@ -128,7 +128,7 @@ async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
     assert one.text.split("\n")[0] != two.text.split("\n")[0]
     assert (await gateway.status())["questions_open"] == 2
     await press(gateway, two, "Allow once", user_id=OWNER)
-    await gateway.until(lambda: gateway.api.answers(GROUP)[-1] == "echo: second")
+    await gateway.until(lambda: gateway.api.answers(GROUP)[-1].startswith("echo: second"))
     await press(gateway, one, "Deny")
     await gateway.idle()
     assert (gateway.workspace / "first.txt").read_text() == "old\n"
@@ -137,17 +137,17 @@ async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
 
 async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")), "Done.")
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(gateway)
     await press(gateway, question, "Always")
     await gateway.idle()
     seed(gateway)
     await gateway.answers_to(OWNER, "/new")
-    gateway.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Again.")
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")), "Again.")
     assert (await gateway.answers_to(OWNER, "change it"))[-1] == "Again."
     assert notes(gateway) == "new\n"
-    gateway.model.script(ReplyScript(tool_calls=(write("newer\n"),)), "Once more.")
+    gateway.model.script(ReplyScript(tool_calls=write("newer\n")), "Once more.")
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(gateway)
     await press(gateway, question, "Deny")
@@ -157,7 +157,7 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
 
 async def test_a_file_that_changed_meanwhile_asks_again(gateway: GatewayProcess) -> None:
     seed(gateway)
-    gateway.model.script(ReplyScript(tool_calls=(write("fresh\n"),)), "Done.")
+    gateway.model.script(ReplyScript(tool_calls=write("fresh\n")), "Done.")
     await gateway.api.user_says(OWNER, "change it")
     (first,) = await wait_for_questions(gateway)
     (gateway.workspace / NOTES).write_text("changed\n")
@@ -176,7 +176,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
 
     async def go(label: str) -> None:
         seed(gateway)
-        gateway.model.script(ReplyScript(tool_calls=(write(f"{label}\n"),)), "Done.")
+        gateway.model.script(ReplyScript(tool_calls=write(f"{label}\n")), "Done.")
         await gateway.api.user_says(OWNER, "change it")
         (question,) = await wait_for_questions(gateway)
         if label == "/stop":
@@ -191,7 +191,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
     for label in ("Allow once", "Deny", "Allow for this session", "/stop"):
         await go(label)
     seed(gateway)
-    again = ReplyScript(tool_calls=(write("Allow for this session\n"),))
+    again = ReplyScript(tool_calls=write("Allow for this session\n"))
     gateway.model.script(again, "Done.")
     await gateway.answers_to(OWNER, "change it")
     recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
@@ -208,7 +208,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
 async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess) -> None:
     seed(gateway)
     content = "".join(f"line {n} of many\n" for n in range(1_000))
-    gateway.model.script(ReplyScript(tool_calls=(write(content),)))
+    gateway.model.script(ReplyScript(tool_calls=write(content)))
     await gateway.api.user_says(OWNER, "write much")
     (question,) = await wait_for_questions(gateway)
     assert "⚠️ The middle is cut; the file above has the full text" in (question.text or "")
@@ -226,7 +226,7 @@ async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProces
     before = notes(gateway)
     content = "".join(f"line {n} of very many\n" for n in range(1_000))
     gateway.api.fail("sendDocument", status(400, description="Bad Request: file is broken"))
-    gateway.model.script(ReplyScript(tool_calls=(write(content),)), ReplyScript(text="I see."))
+    gateway.model.script(ReplyScript(tool_calls=write(content)), ReplyScript(text="I see."))
     await gateway.api.user_says(OWNER, "write too much")
     await gateway.until(lambda: "I see." in gateway.api.answers(OWNER)[-1:])
     await gateway.idle()

@@ -22,7 +22,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess) -> None:
     seed(alone)
     await alone.start()
-    alone.model.script(ReplyScript(text="I change it.", tool_calls=(write("new\n"),)), "Done.")
+    alone.model.script(ReplyScript(text="I change it.", tool_calls=write("new\n")), "Done.")
     await alone.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(alone)
     assert "-old" in question.text
@@ -74,7 +74,7 @@ async def test_silence_is_a_no(alone: GatewayProcess) -> None:
     seed(alone)
     alone.configure({"security": {"approval_timeout_s": 0.5}})
     await alone.start()
-    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "As you wish.")
+    alone.model.script(ReplyScript(tool_calls=write("new\n")), "As you wish.")
     await alone.api.user_says(OWNER, "change it")
     await alone.until(lambda: "As you wish." in alone.api.answers(OWNER))
     await alone.idle()

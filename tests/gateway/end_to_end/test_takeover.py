@@ -71,7 +71,7 @@ async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: Gatewa
     seed(alone)
     await alone.start()
     alone.model.latency_s = 60
-    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    alone.model.script(ReplyScript(tool_calls=write("new\n")), "Done.")
     await alone.api.user_says(OWNER, "change it")
     await alone.until(lambda: alone.model.requests)
     await alone.kill()
@@ -79,7 +79,7 @@ async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: Gatewa
     alone.model.forget_script()
     assert (await alone.kore("agent", "-m", "hello")).out == "echo: hello\n"
     assert notes(alone) == "old\n"
-    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)), "Done.")
+    alone.model.script(ReplyScript(tool_calls=write("new\n")), "Done.")
     await alone.start()
     (question,) = await wait_for_questions(alone)
     await push(alone, question, button(question, "Allow once"))
@@ -93,7 +93,7 @@ async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
     alone.configure({"security": {"approval_timeout_s": 3}})
     seed(alone)
     await alone.start()
-    alone.model.script(ReplyScript(tool_calls=(write("new\n"),)))
+    alone.model.script(ReplyScript(tool_calls=write("new\n")))
     await alone.api.user_says(OWNER, "change it")
     await wait_for_questions(alone)
     await alone.idle()

@@ -34,7 +34,9 @@ async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None
 async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "precious.txt").write_text("mine")
     gateway.model.script(
-        reply_with_call("write_file", path="precious.txt", content="x"), "I could not."
+        reply_with_call("read_file", path="precious.txt"),
+        reply_with_call("write_file", path="precious.txt", content="x"),
+        "I could not.",
     )
     assert await gateway.answers_to(chat, "overwrite it") == ["I could not."]
     assert (gateway.workspace / "precious.txt").read_text() == "mine"

@@ -109,8 +109,8 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
 
     from agent.types import ToolCall, assistant
 
-    args = {"path": "a.txt", "content": "new"}
-    writes = assistant("", (ToolCall("c1", "write_file", args, json.dumps(args)),))
+    args = {"path": "a.txt", "old_string": "old", "new_string": "new"}
+    writes = assistant("", (ToolCall("c1", "edit_file", args, json.dumps(args)),))
     model = ScriptedProvider([writes, "I could not."])
     async with with_timer(tmp_path, model, owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")
@@ -118,7 +118,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
         place.clock.ahead += 301
         answer = (await place.until_shown(2))[-1]
         assert answer.startswith("I could not.")
-        assert "nobody was available to approve it: `write_file a.txt`" in answer
+        assert "nobody was available to approve it: `edit_file a.txt`" in answer
         assert (place.parts.workspace / "a.txt").read_text() == "old"
         assert await place.parts.stored("approval") == []
 
@@ -128,10 +128,10 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
 
     from agent.types import ToolCall, assistant
 
-    args = {"path": "a.txt", "content": "new"}
+    args = {"path": "a.txt", "old_string": "old", "new_string": "new"}
 
     def writes(n: int):  # type: ignore[no-untyped-def]
-        return assistant("", (ToolCall(f"c{n}", "write_file", args, json.dumps(args)),))
+        return assistant("", (ToolCall(f"c{n}", "edit_file", args, json.dumps(args)),))
 
     async with with_timer(tmp_path, [writes(1), "no", writes(2), "yes"], owner="chat:7") as place:
         (place.parts.workspace / "a.txt").write_text("old")

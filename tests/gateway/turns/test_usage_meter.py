@@ -146,7 +146,8 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     for name in "abcde":
-        write = Call("write_file", {"path": f"{name}.txt", "content": "new\n"})
+        change = {"path": f"{name}.txt", "old_string": "old", "new_string": "new"}
+        write = Call("edit_file", change)
         model_server.script(ReplyScript(tool_calls=(write,), usage=used(0.1)))
     limited = limits(tokens_per_turn=150_000)
     async with running(tmp_path, models(), **limited) as parts:

@@ -77,8 +77,9 @@ class Worker:
             "PROGRESS.md": f"{sum(passing)} pass. " + "x" * 3000,
             ".kore/session_plan.md": "# Understanding",
         }
-        calls = (Call("write_file", {"path": n, "content": c}) for n, c in files.items())
-        return ReplyScript(tool_calls=tuple(calls))
+        reads = [Call("read_file", {"path": n}) for n in files if (self.folder / n).exists()]
+        writes = [Call("write_file", {"path": n, "content": c}) for n, c in files.items()]
+        return ReplyScript(tool_calls=(*reads, *writes))
 
 
 class Place:

@@ -92,8 +92,8 @@ class Asking(Platform):
 
 
 async def answer_approval(folder: Path, answer: Any) -> None:
-    arguments = {"path": "a.txt", "content": "new\n"}
-    change = ToolCall("1", "write_file", arguments, json.dumps(arguments))
+    arguments = {"path": "a.txt", "old_string": "old", "new_string": "new"}
+    change = ToolCall("1", "edit_file", arguments, json.dumps(arguments))
     model = ScriptedProvider([assistant("", (change,)), "done"])
     async with running(folder, model, owner="chat:7", platform=Asking()) as parts:
         (parts.workspace / "a.txt").write_text("old\n")
@@ -110,8 +110,8 @@ async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
     for folder in ("once", "always"):
         (tmp_path / folder).mkdir()
         await answer_approval(tmp_path / folder, folder)
-    assert [tool for tool, *_ in audit_notes(tmp_path / "once")] == ["write_file"]
-    grants = [one for one in audit_notes(tmp_path / "always") if one[0] != "write_file"]
+    assert [tool for tool, *_ in audit_notes(tmp_path / "once")] == ["edit_file"]
+    grants = [one for one in audit_notes(tmp_path / "always") if one[0] != "edit_file"]
     assert grants == [
         (
             "kore:grant",
