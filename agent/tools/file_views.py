@@ -61,17 +61,17 @@ class FileViews:
             _put_newest(views.files, path, found_stamp, FILES)
             views.seen[path] = found_stamp
             if len(views.seen) > 2 * FILES:
-                views.seen = {one: views.seen[one] for one in views.files if one in views.seen}
+                views.seen = {each: views.seen[each] for each in views.files if each in views.seen}
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
         """What the conversation knows of the file as it is now."""
         now = stamp(path)
         with self._lock:
             views = self._sessions.get(session)
-            seen = views.seen.get(path) if views else None
-        if seen is None:
+            last_stamp = views.seen.get(path) if views else None
+        if last_stamp is None:
             return "none"
-        return "current" if seen == now else "old"
+        return "current" if last_stamp == now else "old"
 
     def record_write(self, session: str, path: Path) -> None:
         """A tool of this conversation has written the file, and knows what it holds."""

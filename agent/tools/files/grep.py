@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from agent.security.files.globs import FilePattern
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
+from agent.text.text_document import LIMIT_BYTES
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.glob import inside
@@ -28,7 +29,7 @@ from agent.tools.files.search_backend import (
     ripgrep,
     run_search,
 )
-from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, lines
+from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, lines, size_of
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
@@ -38,6 +39,9 @@ MOST_CONTEXT = 20
 LINE_CHARS = 400
 PATTERN_LIMIT_CHARS = 10_000
 TIMEOUT_S = 20.0
+# In larger trees nobody is told which files were too large.
+FILES_LISTED = 50_000
+SKIPPED_SHOWN = 5
 # A match never goes over a line end.
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
@@ -52,13 +56,15 @@ class _GrepOptions:
 
 @dataclass(slots=True)
 class _Matches:
-    """What is to be shown: lines of text, of how many matches in how many files."""
+    """What is to be shown: lines of text, of how many matches in how many files, and which files
+    could not be searched."""
 
     lines: list[str] = field(default_factory=list)
     matches: int = 0
     files: int = 0
     more: bool = False
     is_marked: bool = False
+    skipped: list[str] = field(default_factory=list)
 
 
 class Grep:
@@ -116,6 +122,7 @@ class Grep:
             matches, note = await self._search(
                 SearchBackend(folder, sight.root, None), options, sight
             )
+        note = "\n".join(filter(None, [_skipped_text(matches.skipped), note]))
         if not matches.matches:
             return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
         if matches.more:
@@ -133,13 +140,19 @@ class Grep:
         """What is there, and a line about what was not looked at."""
 
         def work() -> _Matches:
+            nonlocal is_cut
             with closing(seeker.lines(options.query)) as candidates:
-                return self._collect(candidates, options, sight)
+                matches = self._collect(candidates, options, sight)
+            is_cut = seeker.is_cut
+            if not matches.more and not seeker.stopped:
+                matches.skipped += sorted(_too_large(seeker, options, sight))
+            return matches
 
+        is_cut = False
         matches = await run_search(seeker, work, self._timeout_s)
         if seeker.stopped:
             return matches, f"… (stopped after {self._timeout_s:g} s)"
-        return matches, CUT if seeker.is_cut or sight.is_cut else ""
+        return matches, CUT if is_cut or sight.is_cut else ""
 
     def _collect(
         self, candidates: Iterator[MatchLine], options: _GrepOptions, sight: VisibleFiles
@@ -176,6 +189,31 @@ class Grep:
             if matches.more:
                 return matches
         return matches
+
+
+def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles) -> Iterator[str]:
+    """The files that no search looks into, with their sizes."""
+    if name := options.query.name:
+        path = sight.find_named(name)
+        if path is not None and lines(path) is None:
+            size = size_of(path)
+            reason = f"{size / 1e6:.0f} MB" if size > LIMIT_BYTES else "no text"
+            yield f"{sight.display_path(path)} ({reason})"
+        return
+    with closing(seeker.files()) as names:
+        for name in islice(names, FILES_LISTED):
+            size = size_of(sight.folder / name)
+            # Whether a file may be shown takes longer to tell than its size.
+            if size > LIMIT_BYTES and (path := sight.find(name, options.glob)) is not None:
+                yield f"{sight.display_path(path)} ({size / 1e6:.0f} MB)"
+
+
+def _skipped_text(names: list[str]) -> str:
+    """One line that tells which files were not searched; empty for none."""
+    if not names:
+        return ""
+    more = f" and {len(names) - SKIPPED_SHOWN:,} more" if len(names) > SKIPPED_SHOWN else ""
+    return f"… (not searched: {', '.join(map(escape_line, names[:SKIPPED_SHOWN]))}{more})"
 
 
 def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:

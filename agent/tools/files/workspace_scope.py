@@ -214,7 +214,7 @@ class VisibleFiles:
 
     def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
         self.root = call.workspace.resolve()
-        self._folder = folder
+        self.folder = folder
         self._paths = call.paths
         self._is_closed = scope.closed(call)
         self._ignores = Ignores(self.root, folder, _bytes)
@@ -234,7 +234,7 @@ class VisibleFiles:
 
     def find_named(self, name: str) -> Path | None:
         """The same for a file that was asked for by its name, whatever a `.gitignore` says."""
-        path = self._folder / name
+        path = self.folder / name
         if len(os.fsencode(path)) > _PATH_BYTES:
             self.is_cut = True
             return None
@@ -258,6 +258,14 @@ def lines(path: Path) -> list[str] | None:
     except ToolError:
         return None
     return searchable(data)
+
+
+def size_of(path: Path) -> int:
+    """How many bytes a file has; 0 for one that is gone."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def changed_at(path: Path) -> int:

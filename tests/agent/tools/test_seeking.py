@@ -16,6 +16,7 @@ from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
+from agent.text.text_document import LIMIT_BYTES
 from agent.tools.base import CallContext
 from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
@@ -465,3 +466,23 @@ async def test_a_deep_tree_of_folders_is_searched_or_said_to_be_too_deep(
     ):
         assert "half.txt" in result.for_model
         assert "end.txt" in result.for_model or "too deep" in result.for_model
+
+
+async def test_grep_names_the_files_that_it_did_not_search(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    (workspace / "small.txt").write_text("needle\n")
+    (workspace / "picture.bin").write_bytes(b"\0\0needle\n")
+    with (workspace / "large.log").open("wb") as file:
+        file.truncate(LIMIT_BYTES + 1)
+    found = await grep(call, program, pattern="needle")
+    assert "small.txt" in found.for_model
+    assert found.for_model.endswith("… (not searched: large.log (20 MB))")
+    assert (
+        "not searched" not in (await grep(call, program, pattern="needle", glob="*.txt")).for_model
+    )
+    alone = await grep(call, program, pattern="needle", path="picture.bin")
+    assert "not searched: picture.bin (no text)" in alone.for_model
+    assert (
+        "large.log (20 MB)" in (await grep(call, program, pattern="x", path="large.log")).for_model
+    )
