@@ -35,12 +35,12 @@ class StaleView:
 
 @dataclass(slots=True)
 class _SessionViews:
-    """One conversation's. `seen` holds what a file was when it was last shown or written; `files`
-    what it was when the model was last told of it. `pending_stamps` are reported to the next turn,
-    `reported_views` still have to be sent as events."""
+    """One conversation's. `known_stamps` holds what a file was when it was last shown or
+    written; `files` what it was when the model was last told of it. `pending_stamps` are
+    reported to the next turn, `reported_views` still have to be sent as events."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
-    seen: dict[Path, Stamp] = field(default_factory=dict)
+    known_stamps: dict[Path, Stamp] = field(default_factory=dict)
     pending_stamps: dict[Path, Stamp] = field(default_factory=dict)
     reported_views: list[StaleView] = field(default_factory=list)
 
@@ -59,16 +59,20 @@ class FileViews:
             views = self._sessions.get(session) or _SessionViews()
             _put_newest(self._sessions, session, views, SESSIONS)
             _put_newest(views.files, path, found_stamp, FILES)
-            views.seen[path] = found_stamp
-            if len(views.seen) > 2 * FILES:
-                views.seen = {each: views.seen[each] for each in views.files if each in views.seen}
+            views.known_stamps[path] = found_stamp
+            if len(views.known_stamps) > 2 * FILES:
+                views.known_stamps = {
+                    each: views.known_stamps[each]
+                    for each in views.files
+                    if each in views.known_stamps
+                }
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
         """What the conversation knows of the file as it is now."""
         now = stamp(path)
         with self._lock:
             views = self._sessions.get(session)
-            last_stamp = views.seen.get(path) if views else None
+            last_stamp = views.known_stamps.get(path) if views else None
         if last_stamp is None:
             return "none"
         return "current" if last_stamp == now else "old"

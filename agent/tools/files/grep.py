@@ -139,6 +139,8 @@ class Grep:
     ) -> tuple[_Matches, str]:
         """What is there, and a line about what was not looked at."""
 
+        is_cut = False
+
         def work() -> _Matches:
             nonlocal is_cut
             with closing(seeker.lines(options.query)) as candidates:
@@ -148,7 +150,6 @@ class Grep:
                 matches.skipped += sorted(_too_large(seeker, options, sight))
             return matches
 
-        is_cut = False
         matches = await run_search(seeker, work, self._timeout_s)
         if seeker.stopped:
             return matches, f"… (stopped after {self._timeout_s:g} s)"

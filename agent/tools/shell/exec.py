@@ -4,7 +4,6 @@ import asyncio
 import codecs
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
@@ -22,19 +21,12 @@ from agent.tools.schema import parameters
 from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.sandbox_remark import refusal_remark
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
-# What programs say where there is no network.
-_UNREACHED = re.compile(
-    "resolve host|name resolution|Name or service not known|Network is unreachable", re.IGNORECASE
-)
-
-
-# And where the workspace is read-only.
-_UNWRITTEN = re.compile("Read-only file system|Permission denied", re.IGNORECASE)
 
 
 class Exec:
@@ -145,14 +137,16 @@ class Exec:
         return self.processes.background_taint(workspace)
 
     def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
-        """Why a host was not found, or a file not written, when that is the sandbox's doing."""
-        if end.code == 0:
+        """What the sandbox kept a failed command from."""
+        if end.code == 0 or not self._commands.holds(line):
             return ""
-        if line.read_only and _UNWRITTEN.search(text):
-            return load_prompt("sandbox/read_only") + "\n"
-        if self._commands.hosts(line) or not _UNREACHED.search(text):
-            return ""
-        return load_prompt("sandbox/offline") + "\n"
+        return refusal_remark(
+            text,
+            read_only=line.read_only,
+            has_hosts=bool(self._commands.hosts(line)),
+            denies=self._commands.sandbox_name == "landlock",
+            may_leave=line.call.owner,
+        )
 
     def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""

@@ -113,6 +113,10 @@ class SandboxedCommands:
     def confines(self) -> bool:
         return self._sandbox.confines
 
+    @property
+    def sandbox_name(self) -> str:
+        return self._sandbox.name
+
     def holds(self, line: CommandLine) -> bool:
         """Whether a sandbox confines this command."""
         return self.confines and line.outside_reason is None

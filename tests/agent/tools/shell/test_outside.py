@@ -1,5 +1,6 @@
 """Commands that leave the sandbox, with a reason, for the owner."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,3 +49,40 @@ async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) ->
     plan = await tool.plan({"command": "ls", "outside": True}, call)
     assert plan.outside_reason is None
     assert "outside" not in tool.description
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("touch /usr/share/x", "write in the working folder and /tmp only"),
+        ("curl -sS http://example.org/", "commands have no network"),
+        ("kore-outside-program", "kore-outside-program is installed on this machine"),
+    ],
+)
+async def test_a_refusal_says_that_it_was_the_sandbox(
+    command: str,
+    words: str,
+    tool: Exec,
+    call: CallContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "programs" / "kore-outside-program"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{program.parent}")
+    result = await tool.run({"command": command}, call)
+    assert words in result.for_model
+    assert "outside: true and a reason" in result.for_model
+    guest = replace(call, environment=replace(call.environment, owner=False))
+    refused = await tool.run({"command": command}, guest)
+    assert words in refused.for_model
+    assert "outside" not in refused.for_model.replace("kore-outside-program", "")
+
+
+@pytest.mark.parametrize("command", ["false", "cat nothing", "not-installed-anywhere", "ls | no"])
+async def test_other_failures_are_not_the_sandbox_s(
+    command: str, tool: Exec, call: CallContext
+) -> None:
+    assert "sandbox" not in (await tool.run({"command": command}, call)).for_model
