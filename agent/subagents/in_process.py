@@ -121,6 +121,7 @@ class InProcessSubagents:
             # It is told what it needs, and speaks with nobody.
             spawn=None,
             recall=None,
+            recall_around=None,
             send=None,
             schedule=None,
         )

@@ -19,7 +19,10 @@ Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 @frozen
 class MemoryHit:
-    """Something said or noted before: where, its words, and what its conversation had taken in."""
+    """Something said or noted before: where, its words, and what its conversation had taken in.
+
+    `place` begins with an id: a file and a line, or a session and the number of a message.
+    """
 
     place: str
     text: str
@@ -28,6 +31,9 @@ class MemoryHit:
 
 # Up to so many messages that hold these words, the newest first. Raises `KoreError`.
 Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
+# What stands around the message of a session that has this number, itself included, in order;
+# nothing when it is not theirs. Raises `KoreError`.
+RecallAround = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 
 
 async def _record_nothing(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
@@ -119,12 +125,12 @@ class ToolEnvironment:
     `workspace` is where relative paths start. `memory` is the long-term memory file of whoever
     is speaking. `owner` says that the owner speaks and nobody else can read along: only then are
     other people's memories shown. `recording` is for what happens to files. `spawn` sends out
-    sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before;
-    None where nobody keeps it. `send` hands files to the person; None where nobody carries any.
-    `schedule` keeps their jobs; None where nobody does. `places` are the owner's own folders;
-    without any the workspace is one. `on_command_end` hears of background commands that end by
-    themselves, and tells the conversation; None where nobody does. `deps` are the program's own,
-    for its tools; `agent` is the name of who speaks.
+    sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before,
+    and `recall_around` reads on there; None where nobody keeps it. `send` hands files to the
+    person; None where nobody carries any. `schedule` keeps their jobs; None where nobody does.
+    `places` are the owner's own folders; without any the workspace is one. `on_command_end` hears
+    of background commands that end by themselves, and tells the conversation; None where nobody
+    does. `deps` are the program's own, for its tools; `agent` is the name of who speaks.
     """
 
     session: str
@@ -134,6 +140,7 @@ class ToolEnvironment:
     recording: RecorderFactory = field(default_factory=RecorderFactory)
     spawn: Spawn | None = None
     recall: Recall | None = None
+    recall_around: RecallAround | None = None
     send: Send | None = None
     schedule: Schedule | None = None
     places: TrustedOrigins | None = None
@@ -196,6 +203,10 @@ class CallContext:
     @property
     def recall(self) -> Recall | None:
         return self.environment.recall
+
+    @property
+    def recall_around(self) -> RecallAround | None:
+        return self.environment.recall_around
 
     @property
     def send(self) -> Send | None:

@@ -21,6 +21,10 @@ from gateway.store.repositories.execution.claims import TurnClaim
 # So many words of a query are looked for one by one.
 _TERMS = 12
 _AROUND_CHARS = 200
+# Read around a hit: so many messages before and behind it, and of each so much.
+_AROUND_MESSAGES = 5
+_HIT_CHARS = 6_000
+_NEIGHBOUR_CHARS = 1_500
 
 
 class Ownership(Protocol):
@@ -49,6 +53,23 @@ class ConversationSearch:
         except SearchRefused as refused:
             raise lookup.search_error(words, refused) from None
 
+    async def around(self, session: str, n: int) -> Sequence[MemoryHit]:
+        """Message `n` of a session and those beside it; empty when there is none of theirs. Raises
+        `KoreError` when nothing may be read here."""
+        return await self.database.transact(self._around, session, n)
+
+    def _around(self, tx: Transaction, session: str, n: int) -> list[MemoryHit]:
+        messages = search.around(tx, session, n, self._scope(), _AROUND_MESSAGES)
+        taint = sessions.taint_of(tx, session) if messages else frozenset()
+        return [
+            MemoryHit(
+                _place(session, number, role, at),
+                _shortened(text, _HIT_CHARS if number == n else _NEIGHBOUR_CHARS),
+                taint,
+            )
+            for number, role, at, text in messages
+        ]
+
     def _scope(self) -> Scope:
         """Their own conversations of this chat; for the owner in private the terminal's, too, and
         at the terminal all of the owner's."""
@@ -75,7 +96,12 @@ class ConversationSearch:
 
         hits = _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:most]
         taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in hits}
-        return [MemoryHit(_place(hit), hit.snippet, taints[hit.session]) for hit in hits]
+        return [
+            MemoryHit(
+                _place(hit.session, hit.n, hit.role, hit.at), hit.snippet, taints[hit.session]
+            )
+            for hit in hits
+        ]
 
     def _own_messages(self, tx: Transaction) -> set[tuple[str, int]]:
         """This turn's own messages: the question is no answer to itself."""
@@ -99,6 +125,10 @@ def _ranked(
     return [snippets[key][0] for key in places]
 
 
-def _place(hit: SearchHit) -> str:
-    who = "you" if hit.role == "assistant" else "the person"
-    return f"{time.strftime('%Y-%m-%d', time.localtime(hit.at))}, {who} in session {hit.session}"
+def _place(session: str, n: int, role: str, at: float) -> str:
+    who = "you" if role == "assistant" else "the person"
+    return f"{session}:{n}, {time.strftime('%Y-%m-%d', time.localtime(at))}, {who}"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"

@@ -228,13 +228,15 @@ class TurnRunner:
         )
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
+        past = ConversationSearch(self._database, self._permissions.access, claim)
         environment = ToolEnvironment(
             session=claim.session,
             workspace=speaking.root,
             memory=speaking.memory,
             owner=speaking.owner,
             recording=RecorderFactory(self._agent.changes, claim.turn),
-            recall=ConversationSearch(self._database, self._permissions.access, claim),
+            recall=past,
+            recall_around=past.around,
             schedule=self._jobs.of_turn(claim),
             places=self._agent.workspace.origin,
             on_command_end=self._reports.of_turn(claim),

@@ -117,6 +117,7 @@ class SubagentCoordinator:
             environment=replace(
                 task.environment,
                 recall=None,
+                recall_around=None,
                 send=nowhere,
                 schedule=None,
                 on_command_end=None,

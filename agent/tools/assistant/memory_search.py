@@ -1,7 +1,7 @@
 """`memory_search`: finds what was noted and said before, of the person who speaks only."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,12 +21,16 @@ SHOWN = 10
 MOST = 50
 LINE_CHARS = 500
 FILES = 200
+_AROUND_LINES = 10
 _WORD = re.compile(r"\w+")
+# What a hit begins with: MEMORY.md:3, or 20250218_001946:12.
+_ID = re.compile(r"[\s\[-]*([^\s:\[]+):(\d{1,9})\]?,?\s*")
 
 
 class MemorySearch:
     """Lines of the memory files, ranked by BM25, and messages of past conversations.
 
+    Each begins with an id; asked for one, the tool shows what stands around it.
     Which conversations are theirs is for the store to say (`call.recall`); without that
     the files alone are searched.
     """
@@ -46,6 +50,10 @@ class MemorySearch:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         if not _WORD.search(args["query"]):
             raise ToolError("The query contains no words; say what to look for.")
+        if (id_ := _ID.fullmatch(args["query"])) and (
+            around := await self._open(id_[1], int(id_[2]), call)
+        ):
+            return around
         most = min(max(1, int(args.get("count", SHOWN))), MOST)
         hits = await file_io.in_thread(lambda: self._search_files(args["query"], most, call))
         note = ""
@@ -56,18 +64,28 @@ class MemorySearch:
                 note = f"\n({exc})"
         if not hits:
             return ToolResult(f"Nothing was found for {args['query']!r}.{note}")
-        listing = "\n".join(f"- {one.place}: {one.text}" for one in hits)
-        taint = NOTHING.union(*(one.taint for one in hits))
-        return ToolResult(f"{listing}{note}", for_user=f"{len(hits)} places", taint=taint)
+        return _listing(hits, f"{len(hits)} places", note)
+
+    async def _open(self, name: str, number: int, call: CallContext) -> ToolResult | None:
+        """What stands around a hit; None when there is nothing of that name."""
+        hits: Sequence[MemoryHit] = await file_io.in_thread(
+            lambda: self._lines_around(name, number, call)
+        )
+        if not hits and call.recall_around is not None:
+            try:
+                hits = await call.recall_around(name, number)
+            except KoreError as exc:
+                raise ToolError(str(exc)) from None
+        return _listing(hits, f"around {name}:{number}") if hits else None
+
+    def _lines_around(self, name: str, number: int, call: CallContext) -> list[MemoryHit]:
+        path = next((path for path in self._files(call) if path.name == name), None)
+        near = range(number - _AROUND_LINES, number + _AROUND_LINES + 1)
+        hits = _hits_of(path) if path is not None else []
+        return [hit for n, hit in hits if n in near]
 
     def _search_files(self, query: str, most: int, call: CallContext) -> list[MemoryHit]:
-        hits = [
-            MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint)
-            for path in self._files(call)
-            for taint in [UNTRUSTED if is_marked(path) else NOTHING]
-            for number, line in enumerate(lines(path) or (), 1)
-            if line.strip()
-        ]
+        hits = [hit for path in self._files(call) for _, hit in _hits_of(path)]
         texts = [hit.text for hit in hits]
         ranks = scores(query_terms(query), texts)
         if not any(ranks):
@@ -93,3 +111,19 @@ class MemorySearch:
             if real.parent == memory.parent and real not in files:
                 files.append(real)
         return files
+
+
+def _hits_of(path: Path) -> list[tuple[int, MemoryHit]]:
+    """The lines of a file that are not empty, by their numbers."""
+    taint = UNTRUSTED if is_marked(path) else NOTHING
+    return [
+        (number, MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint))
+        for number, line in enumerate(lines(path) or (), 1)
+        if line.strip()
+    ]
+
+
+def _listing(hits: Sequence[MemoryHit], for_user: str, note: str = "") -> ToolResult:
+    text = "\n".join(f"- {one.place}: {one.text}" for one in hits)
+    taint = NOTHING.union(*(one.taint for one in hits))
+    return ToolResult(f"{text}{note}", for_user=for_user, taint=taint)

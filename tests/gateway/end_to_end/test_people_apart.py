@@ -4,6 +4,7 @@ The proof does not need a good model: this one makes every call that the attacke
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -205,6 +206,11 @@ async def test_what_one_person_said_and_noted_is_found_by_nobody_else(
         shown = await run_calls(alone, OWNER, search)
         assert f"it is {OF_OWNER}" in shown
         assert not [canary for canary in (OF_ALICE, OF_BOB, OF_GROUP) if canary in shown]
+        # An id that somebody has seen or guessed opens it to its owner alone.
+        (hit,) = re.findall(r"(\d{8}_\w+:\d+), \S+ the person: it is", shown)
+        opened = ("memory_search", {"query": hit})
+        assert f"it is {OF_OWNER}" in await run_calls(alone, OWNER, opened)
+        assert OF_OWNER not in await run_calls(alone, BOB, opened)
 
         # In a group the owner finds what the group noted, and nothing of their own.
         await alone.answers_to(GROUP, f"@kore_test_bot {json.dumps([search])}", user_id=OWNER)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.errors import KoreError
-from agent.types import Taint, user
+from agent.types import Message, Taint, Text, ToolCall, assistant, user
 from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
 from gateway.sessions.conversation_search import ConversationSearch
@@ -139,7 +139,8 @@ async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStor
     session = await database.transact(talk, "canary")
     await database.transact(sessions.add_taint, session, stranger)
     (hit,) = await recall(database, chat_message("x", sender=OWNER))("canary", 5)
-    assert hit.place.endswith(f"the person in session {session}")
+    assert hit.place.startswith(f"{session}:1, ")
+    assert hit.place.endswith("the person")
     assert (hit.text, hit.taint) == ("canary", stranger)
 
 
@@ -155,3 +156,63 @@ async def test_the_rare_word_of_a_question_counts_and_other_forms_of_it_do(
     ]
     assert await recall_texts(database, "weddings this year", message) == ["the wedding is in June"]
     assert await recall_texts(database, "我们在北京什么时候开会", message) == ["北京的会议"]
+
+
+async def test_a_hit_is_read_around(database: SqliteStore) -> None:
+    session = await database.transact(talk, *(f"part {n} of it" for n in range(1, 21)))
+    find = recall(database, chat_message("x", sender=OWNER))
+    (hit,) = await find("part 12", 1)
+    name, number = hit.place.split(",")[0].split(":")
+    assert name == session
+    around = await find.around(name, int(number))
+    assert [one.text for one in around] == [f"part {n} of it" for n in range(7, 18)]
+    # What it shows has ids, too, by which reading goes on.
+    assert around[-1].place.startswith(f"{session}:17, ")
+    assert (await find.around(session, 20))[-1].text == "part 20 of it"
+    assert list(await find.around(session, 21)) == []
+
+
+async def test_a_long_message_is_read_to_the_end_of_what_fits(database: SqliteStore) -> None:
+    session = await database.transact(talk, "a" * 9000, "b" * 9000)
+    first, second = await recall(database, chat_message("x", sender=OWNER)).around(session, 2)
+    assert first.text == "a" * 1500 + "… (7,500 more characters)"
+    assert second.text == "b" * 6000 + "… (3,000 more characters)"
+
+
+async def test_calls_and_results_are_left_out_and_taint_comes_along(database: SqliteStore) -> None:
+    call = ToolCall("c", "exec", {}, "{}")
+    stranger: frozenset[Taint] = frozenset({"untrusted"})
+
+    def store(tx: Transaction) -> str:
+        session = talk(tx, "look")
+        more = [assistant("", (call,)), Message("tool", (Text("x"),), tool_call_id="c")]
+        sessions.append_messages(tx, session, None, [*more, assistant("There.")], 2.0)
+        sessions.add_taint(tx, session, stranger)
+        return session
+
+    session = await database.transact(store)
+    hits = await recall(database, chat_message("x", sender=OWNER)).around(session, 1)
+    assert [(one.text, one.taint) for one in hits] == [("look", stranger), ("There.", stranger)]
+    assert hits[1].place.endswith(", you")
+
+
+async def test_nobody_reads_around_what_they_could_not_find(canaries: SqliteStore) -> None:
+    def ids(tx: Transaction) -> list[str]:
+        return [id_ for (id_,) in tx.all("SELECT id FROM session")]
+
+    async def texts(message: InboundMessage) -> list[str]:
+        find = recall(canaries, message)
+        hits = [await find.around(one, 1) for one in await canaries.transact(ids)]
+        return sorted(hit.text for around in hits for hit in around)
+
+    for message in (
+        chat_message("x", sender=OWNER),
+        chat_message("x", "2", sender=EIGHT),
+        chat_message("x", "-5", sender=EIGHT, private=False),
+        console_message("x", sender=Sender("0")),
+    ):
+        assert await texts(message) == await recall_texts(canaries, "canary", message)
+    both = recall(canaries, chat_message("x", "-5", sender=OWNER, private=False))
+    both.claim.messages.append(chat_message("y", "-5", sender=EIGHT, private=False))
+    with pytest.raises(KoreError, match="several people"):
+        await both.around("s", 1)

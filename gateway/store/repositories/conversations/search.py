@@ -147,6 +147,30 @@ def find(
     ]
 
 
+def around(
+    tx: Transaction, session: str, n: int, scope: Scope, count: int
+) -> list[tuple[int, str, float, str]]:
+    """Message `n` and up to `count` before and behind it that have words, in order: number, role,
+    time and text. Empty when there is no such message in the scope."""
+    where, values = scope.where()
+    if tx.first(f"SELECT 1 FROM session s WHERE s.id = ? AND {where}", (session, *values)) is None:
+        return []
+
+    def texts(condition: str, order: str, most: int) -> list[tuple[int, str, float, str]]:
+        rows = tx.all(
+            f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n {condition} ?"
+            f" AND role IN ('user', 'assistant') ORDER BY n {order}",
+            (session, n),
+        )
+        messages = ((row[3], row[0], row[1], message_from_row(tx, *row[2:]).text) for row in rows)
+        return list(islice((one for one in messages if one[3].strip()), most))
+
+    middle = texts("=", "ASC", 1)
+    if not middle:
+        return []
+    return [*texts("<", "DESC", count)[::-1], *middle, *texts(">", "ASC", count)]
+
+
 def _find_by_name(tx: Transaction, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:
     where, values = scope.where()
     rows = tx.all(

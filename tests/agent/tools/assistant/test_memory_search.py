@@ -107,6 +107,40 @@ async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory:
         assert (await tool.run({"query": "house"}, call)).taint == UNTRUSTED
 
 
+async def test_a_line_that_was_found_can_be_read_around(call: CallContext, memory: Path) -> None:
+    (memory / "plans.md").write_text("".join(f"step {n}\n\n" for n in range(1, 31)))
+    assert await search_text(call, "step 15") != ""
+    shown = (await search_text(call, "plans.md:29")).split("\n")
+    assert shown[0] == "- plans.md:19: step 10"
+    assert shown[-1] == "- plans.md:39: step 20"
+    # As a model copies it out of the list.
+    assert await search_text(call, "- [plans.md:29]") == "\n".join(shown)
+
+
+async def test_another_persons_lines_cannot_be_opened(guest: CallContext, memory: Path) -> None:
+    assert "likes green" not in await search_text(guest, "MEMORY.md:2")
+    assert (await search_text(guest, "plans.md:1")).startswith("Nothing was found")
+
+
+async def test_a_message_that_was_found_can_be_read_around(call: CallContext, memory: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def around(session: str, n: int) -> Sequence[MemoryHit]:
+        asked.append((session, n))
+        if session != "20260101_101010":
+            return []
+        return [MemoryHit(f"{session}:{k}, 2026-01-01, you", f"{k}?", UNTRUSTED) for k in (3, 4)]
+
+    with_past = replace(call, environment=replace(call.environment, recall_around=around))
+    result = await MemorySearch(ToolSettings()).run({"query": "20260101_101010:4"}, with_past)
+    assert result.for_model.split("\n")[1] == "- 20260101_101010:4, 2026-01-01, you: 4?"
+    assert result.taint == UNTRUSTED
+    # Words that only look like an id are looked for.
+    (memory / "plans.md").write_text("the server is at localhost:8080\n")
+    assert "the server is" in await search_text(with_past, "localhost:8080")
+    assert asked == [("20260101_101010", 4), ("localhost", 8080)]
+
+
 @pytest.mark.parametrize("query", ["", " ", "?!"])
 async def test_a_query_without_words_is_refused(call: CallContext, query: str) -> None:
     with pytest.raises(ToolError, match="no word"):
