@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent import events
+from agent.context.memory_snapshot import MemorySnapshot, SnapshotStore
 from agent.context.system_prompt import volatile_facts
 from agent.errors import ConfigError, InputGuardrailTripped, KoreError
 from agent.events import Event
@@ -78,6 +79,7 @@ class AgentRun:
         self._guardrails = guardrails
         self._turns: list[AgentTurn] = []
         self._closing: list[Message] = []
+        self._memory: MemorySnapshot | None = None
         self.failure: KoreError | None = None
 
     async def events(self) -> AsyncGenerator[Event]:
@@ -101,6 +103,8 @@ class AgentRun:
             else CompactionMarker()
         )
         keeper = MarkerRecorder(mark)
+        stored_memory = await _stored_memory(agent.history, session)
+        self._memory = self._memory_for(stored_memory, mark.upto)
         try:
             if is_new:
                 yield events.SessionCreated(session)
@@ -112,7 +116,8 @@ class AgentRun:
             # What a guardrail kept out is no part of the conversation.
             if not isinstance(self.failure, InputGuardrailTripped):
                 new = [*initial, question, *self._settled()]
-                await asyncio.shield(_store(agent.history, session, new, mark, keeper))
+                memory = self._memory if self._memory != stored_memory else None
+                await asyncio.shield(_store(agent.history, session, new, mark, keeper, memory))
             if once:
                 for one in agents:
                     await one.toolbox.end(session)
@@ -143,6 +148,7 @@ class AgentRun:
             keeper=keeper,
             guardrails=self._guardrails,
             exposure=_exposure(agent),
+            memory_text=self._memory_text(agent),
         )
         results: list[Result] = []
         while True:
@@ -213,8 +219,25 @@ class AgentRun:
             begun=0,
             meter=before.meter,
             max_iterations=max(most, 1),
+            memory_text=self._memory_text(agent),
         )
         return agent, task
+
+    def _memory_for(self, stored: MemorySnapshot | None, upto: int) -> MemorySnapshot | None:
+        """The memory that the session began with; taken anew when more is told in a summary. None
+        where the history keeps none: then the file is read."""
+        workspace = self._agent.workspace
+        file = str(workspace.owner_memory)
+        if stored is not None and (stored.file, stored.upto) == (file, upto):
+            return stored
+        if not isinstance(self._agent.history, SnapshotStore):
+            return None
+        text = workspace.memory_snapshot(workspace.owner_memory)
+        return None if text is None else MemorySnapshot(file, text, upto)
+
+    def _memory_text(self, agent: RunningAgent) -> str | None:
+        file = str(agent.workspace.owner_memory)
+        return self._memory.text if self._memory and self._memory.file == file else None
 
     def _environment(self, agent: RunningAgent, session: str) -> ToolEnvironment:
         return ToolEnvironment(
@@ -270,16 +293,23 @@ def _together(results: Sequence[Result]) -> Result:
     )
 
 
+async def _stored_memory(history: History, session: str) -> MemorySnapshot | None:
+    return await history.memory(session) if isinstance(history, SnapshotStore) else None
+
+
 async def _store(
     history: History,
     session: str,
     messages: list[Message],
     before: "CompactionMarker",
     keeper: "MarkerRecorder",
+    memory: MemorySnapshot | None,
 ) -> None:
-    """First what a mark counts, then the mark."""
+    """First what a mark counts, then the mark, and the memory if it is new."""
     await history.append(session, messages)
     from agent.context.compaction_marker import MarkerStore
 
     if isinstance(history, MarkerStore) and keeper.mark != before:
         await history.set_mark(session, keeper.mark)
+    if memory is not None and isinstance(history, SnapshotStore):
+        await history.set_memory(session, memory)

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.context.compaction_marker import CompactionMarker, mark_from_json, mark_to_json
+from agent.context.memory_snapshot import MemorySnapshot, snapshot_from_json, snapshot_to_json
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
 
 _MARK = b'{"_type":"summary"'
+_MEMORY = b'{"_type":"memory"'
 
 
 class History(Protocol):
@@ -29,6 +31,7 @@ class MemoryHistory:
     def __init__(self) -> None:
         self._sessions: dict[str, list[Message]] = {}
         self._marks: dict[str, CompactionMarker] = {}
+        self._memories: dict[str, MemorySnapshot] = {}
 
     async def load(self, session: str) -> list[Message]:
         return list(self._sessions.get(session, ()))
@@ -42,9 +45,16 @@ class MemoryHistory:
     async def set_mark(self, session: str, mark: CompactionMarker) -> None:
         self._marks[session] = mark
 
+    async def memory(self, session: str) -> MemorySnapshot | None:
+        return self._memories.get(session)
+
+    async def set_memory(self, session: str, memory: MemorySnapshot) -> None:
+        self._memories[session] = memory
+
 
 class JsonlHistory:
-    """One `SESSION.jsonl` per session: a meta line, then a message a line, and summary lines.
+    """One `SESSION.jsonl` per session: a meta line, then a message a line, lines of summaries and
+    of the memory that it began with.
 
     A line that a crash cut short at the end of the file is dropped when the file is read.
     """
@@ -95,8 +105,7 @@ class JsonlHistory:
 
     async def mark(self, session: str) -> CompactionMarker:
         path = self._path(session)
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        marker_line = next((line for line in reversed(lines) if line.startswith(_MARK)), None)
+        marker_line = self._last_line(path, _MARK)
         try:
             return mark_from_json(json.loads(marker_line)) if marker_line else CompactionMarker()
         except (ValueError, KeyError, TypeError) as exc:
@@ -111,6 +120,28 @@ class JsonlHistory:
     async def set_mark(self, session: str, mark: CompactionMarker) -> None:
         with self._path(session).open("ab") as file:
             file.write((dumps({"_type": "summary", **mark_to_json(mark)}) + "\n").encode())
+
+    async def memory(self, session: str) -> MemorySnapshot | None:
+        path = self._path(session)
+        line = self._last_line(path, _MEMORY)
+        try:
+            return None if line is None else snapshot_from_json(line)
+        except (ValueError, KeyError, TypeError) as exc:
+            raise KoreError(
+                t(
+                    "{path}: a memory line is damaged ({reason!r}). Delete that line.",
+                    path=path,
+                    reason=exc,
+                )
+            ) from exc
+
+    async def set_memory(self, session: str, memory: MemorySnapshot) -> None:
+        with self._path(session).open("ab") as file:
+            file.write((dumps({"_type": "memory", **snapshot_to_json(memory)}) + "\n").encode())
+
+    def _last_line(self, path: Path, beginning: bytes) -> bytes | None:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return next((line for line in reversed(lines) if line.startswith(beginning)), None)
 
     def _path(self, session: str) -> Path:
         if not session or set(session) & set("/\\\0") or session.startswith("."):
