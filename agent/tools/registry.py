@@ -168,7 +168,8 @@ class RegistryDefaults:
 
 
 BUILT_IN_TOOLS = (
-    *("read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep"),
+    *("read_file", "write_file", "edit_file", "append_file", "move_file"),
+    *("list_dir", "glob", "grep"),
     *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
     *("undo", "ask_user", "send_file", "schedule", "task"),
 )
@@ -191,6 +192,7 @@ def default_tools(
     from agent.tools.files.glob import Glob
     from agent.tools.files.grep import Grep
     from agent.tools.files.list_dir import ListDir
+    from agent.tools.files.move import MoveFile
     from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
     from agent.tools.files.undo import Undo
     from agent.tools.shell.exec import Exec
@@ -209,6 +211,7 @@ def default_tools(
         WriteFile(settings, views),
         EditFile(settings, views),
         AppendFile(settings, views),
+        MoveFile(settings, views),
         ListDir(settings),
         Glob(settings),
         Grep(settings),

@@ -40,6 +40,7 @@ _TOOLS = {
     "write_file": (_CHANGING, "path"),
     "edit_file": (_CHANGING, "path"),
     "append_file": (_CHANGING, "path"),
+    "move_file": (_CHANGING, "path"),
     "exec": (_RUNNING, "command"),
     "web_search": (mark_for_translation("Searching the web for {what}"), "query"),
     "web_fetch": (_READING, "url"),

@@ -15,6 +15,7 @@ BEGINNINGS = (
     mark_for_translation("Create or overwrite a file with this exact content"),
     mark_for_translation("Replace text in a file, once or by several edits"),
     mark_for_translation("Append exact text to a file"),
+    mark_for_translation("Move or rename a file or folder"),
     mark_for_translation("List a folder with sizes"),
     mark_for_translation("Find files by name pattern, newest first"),
     mark_for_translation("Search file contents by regular expression"),

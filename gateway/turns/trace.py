@@ -11,7 +11,7 @@ from gateway.delivery.activity_status import code, sentence
 from gateway.turns.usage_text import usage_text
 
 _STEPS = 25
-_CHANGING = ("write_file", "edit_file", "append_file")
+_CHANGING = ("write_file", "edit_file", "append_file", "move_file")
 
 
 def trace_of(level: Trace, messages: Sequence[Message], spent: UsageTotals) -> str:

@@ -40,8 +40,8 @@ def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
 def test_specs_keep_their_order(settings: ToolSettings, toolbox: ToolRegistry) -> None:
     names = [spec.name for spec in toolbox.specs()]
     assert names == [
-        "read_file", "write_file", "edit_file", "append_file", "list_dir", "glob", "grep", "exec",
-        "process", "web_search", "web_fetch", "remember", "memory_search",
+        "read_file", "write_file", "edit_file", "append_file", "move_file", "list_dir", "glob",
+        "grep", "exec", "process", "web_search", "web_fetch", "remember", "memory_search",
         "todo", "undo", "ask_user", "send_file", "schedule", "task",
     ]  # fmt: skip
     assert toolbox.specs() == ToolRegistry(default_tools(settings)).specs()
@@ -66,10 +66,10 @@ def test_effects_are_declared(toolbox: ToolRegistry) -> None:
     effects = {spec.name: toolbox.get(spec.name).effect for spec in toolbox.specs()}
     assert effects == {
         "read_file": "read", "write_file": "idempotent", "edit_file": "unsafe",
-        "append_file": "unsafe", "list_dir": "read", "glob": "read", "grep": "read",
-        "exec": "unsafe", "process": "idempotent", "web_search": "read",
-        "web_fetch": "read", "remember": "idempotent", "memory_search": "read",
-        "todo": "read", "ask_user": "read", "send_file": "unsafe",
+        "append_file": "unsafe", "move_file": "unsafe", "list_dir": "read",
+        "glob": "read", "grep": "read", "exec": "unsafe", "process": "idempotent",
+        "web_search": "read", "web_fetch": "read", "remember": "idempotent",
+        "memory_search": "read", "todo": "read", "ask_user": "read", "send_file": "unsafe",
         "schedule": "idempotent",
         "undo": "unsafe", "task": "read",
     }  # fmt: skip

@@ -1,0 +1,209 @@
+"""`move_file`: moves, renames and deletes files and folders."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt
+from agent.records import frozen
+from agent.security.files import file_io
+from agent.security.files.folder_tree import TreeWalk, remove_tree
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.taint.file_marks import mark_level, mark_tainted
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.text.text_document import LIMIT_BYTES, decode, diff
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.file_views import FileViews
+from agent.tools.files.feature_list import check_edit_allowed
+from agent.tools.files.undo import change_check
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+# All of them are judged one by one, and shown to whoever is asked.
+FILES_MOST = 500
+DIFF_CHARS = 20_000
+
+
+@frozen
+class _Move:
+    """What is moved or, without a target, deleted: `entries` are the names below a folder that are
+    no folders, "" for a file itself."""
+
+    source: Path
+    target: Path | None
+    is_folder: bool
+    entries: tuple[str, ...]
+
+    def paths(self, place: Path) -> tuple[Path, ...]:
+        """The folder, if it is one, and the files, as they lie below `place`."""
+        files = tuple(place / name if name else place for name in self.entries)
+        return (place, *files) if self.is_folder else files
+
+
+class MoveFile:
+    """Never replaces anything; `undo` takes it back."""
+
+    name: ClassVar[str] = "move_file"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    parameters: ClassVar[JsonSchema] = parameters(path="string", to="string?")
+
+    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+        self._settings = settings
+        self._scope = WorkspaceScope(settings)
+        self._views = views or FileViews()
+
+    @property
+    def description(self) -> str:
+        return load_prompt("tools/move_file")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Every file that goes, and every one that comes."""
+
+        def work() -> EffectPlan:
+            move = self._move(args, call)
+            creates = () if move.target is None else move.paths(move.target)
+            difference = _difference(move, call.workspace.resolve())
+            return EffectPlan(changes=move.paths(move.source), creates=creates, diff=difference)
+
+        return await file_io.in_thread(work)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        async with call.changes.command(self._unrecorded(call)):
+            return await file_io.in_thread(lambda: self._run(args, call))
+
+    def _unrecorded(self, call: CallContext) -> list[Path]:
+        """What undo does not look at."""
+        closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
+        return closed + [call.workspace.resolve() / name for name in self._settings.blocked_paths]
+
+    def _run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        move = self._move(args, call)
+        n = len(move.entries)
+        files = f" ({n:,} {'file' if n == 1 else 'files'})" if move.is_folder else ""
+        if move.target is None:
+            _delete(move)
+            return ToolResult(f"Deleted {move.source}{files}.")
+        pairs = list(zip(move.paths(move.source), move.paths(move.target), strict=True))
+        levels = [mark_level(source) for source, _ in pairs]
+        views = [self._views.knowledge(call.session, source) for source, _ in pairs]
+        _rename(move.source, move.target)
+        for (_, target), level, view in zip(pairs, levels, views, strict=True):
+            if level != "none" or "untrusted" in call.taint:
+                # The attribute has moved along; the folders around it do not know of it yet.
+                mark_tainted(target, call.workspace, unseen=level == "unseen")
+            if view == "current":
+                self._views.record_write(call.session, target)
+        return ToolResult(f"Moved {move.source} to {move.target}{files}.")
+
+    def _move(self, args: Mapping[str, Any], call: CallContext) -> _Move:
+        """What the call asks for, as the disk is now. Raises ToolError."""
+        root = call.workspace.resolve()
+        source = self._place(args["path"], call)
+        if root.is_relative_to(source):
+            raise ToolError(f"{source} holds the workspace; give a path in it.")
+        target = None
+        if to := args.get("to"):
+            target = self._place(to, call)
+            if file_io.kind(target) == "folder" and not target.is_symlink():
+                target = self._place(str(target / source.name), call)
+            if os.path.lexists(target):
+                raise ToolError(f"{target} exists already; nothing is replaced.")
+            if target.is_relative_to(source):
+                raise ToolError(f"{target} lies in {source}; choose another place.")
+        if not os.path.lexists(source):
+            raise self._scope.missing(source, call)
+        is_folder = stat.S_ISDIR(os.lstat(source).st_mode)
+        move = _Move(source, target, is_folder, _entries(source) if is_folder else ("",))
+        self._check(move, call)
+        return move
+
+    def _place(self, path: str, call: CallContext) -> Path:
+        """The path itself where it is a link, whose folder then counts, else what is behind it."""
+        unresolved = Path(os.path.normpath(call.workspace.resolve() / path))
+        if not unresolved.is_symlink():
+            return self._scope.find(path, call)
+        return self._scope.find(str(unresolved.parent), call) / unresolved.name
+
+    def _check(self, move: _Move, call: CallContext) -> None:
+        """Raises ToolError for anything that the call may not change."""
+        check = change_check(self._scope, call)
+        for path in move.paths(move.source):
+            check(path)
+            check_edit_allowed(path, _text(path) or "", "")
+        for path in move.paths(move.target) if move.target else ():
+            check(path)
+
+
+def _entries(folder: Path) -> tuple[str, ...]:
+    """Names of what lies in a folder, no folders. Raises ToolError for too many."""
+    names: list[str] = []
+    with file_io.explain_errors(folder), open_folder_beneath(folder, flags=LISTED) as fd:
+        walk = TreeWalk(fd)
+        for entry in walk:
+            if not entry.is_folder:
+                names.append(entry.path)
+            if len(names) > FILES_MOST:
+                raise ToolError(
+                    f"{folder} holds more than {FILES_MOST} files; go by its folders, or use exec."
+                )
+    if walk.left_out:
+        raise ToolError(f"{folder} cannot be looked at whole; use exec.")
+    return tuple(names)
+
+
+def _rename(source: Path, target: Path) -> None:
+    with (
+        file_io.explain_errors(source),
+        open_folder_beneath(source.parent) as old_folder,
+        open_folder_beneath(target.parent, create=True) as new_folder,
+        file_io.exclusive_file(target),
+    ):
+        if os.path.lexists(target):
+            raise ToolError(f"{target} exists already; nothing is replaced.")
+        os.rename(source.name, target.name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+
+
+def _delete(move: _Move) -> None:
+    with (
+        file_io.explain_errors(move.source),
+        open_folder_beneath(move.source.parent) as folder,
+    ):
+        if not move.is_folder:
+            os.unlink(move.source.name, dir_fd=folder)
+        elif not remove_tree(move.source.name, folder):
+            raise ToolError(f"{move.source} could not be deleted whole.")
+
+
+def _difference(move: _Move, root: Path) -> str:
+    """What a person sees before it happens: names for a move, as git writes them, and for what is
+    deleted its text too."""
+    source = _display(move.source, root)
+    if move.target is not None:
+        return f"rename from {source}\nrename to {_display(move.target, root)}"
+    parts, room = [], DIFF_CHARS
+    for path in move.paths(move.source)[move.is_folder :]:
+        name = _display(path, root)
+        text = _text(path) if room > 0 else None
+        parts.append(f"delete {name}" if not text else diff(name, text, ""))
+        room -= len(parts[-1])
+    return "\n".join(parts) or f"delete {source}/"
+
+
+def _text(path: Path) -> str | None:
+    """None for a link, a binary file, and one that is too large or cannot be read."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return None
+    try:
+        return decode(file_io.read(path, LIMIT_BYTES), path).text
+    except ToolError:
+        return None
+
+
+def _display(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
