@@ -88,6 +88,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
         [
             *(calling("write_file", path=path, content="one\n"), "Done."),
             *(calling("exec", command=f"sleep 60 # {name}", background=True), "Done."),
+            calling("read_file", path=path),
             calling("write_file", path=path, content="two\n"),
         ]
     )
