@@ -9,7 +9,6 @@ import platform
 from pathlib import Path
 
 from agent.prompts import load_prompt, render_prompt
-from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import AgentSettings, ToolSettings
 
@@ -52,15 +51,10 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
         "environment/sandbox",
         backend=sandbox.name,
         root=root,
-        readable=_readable(sandbox, root),
+        readable="".join(f", `{path}`" for path in getattr(sandbox, "readable_folders", ())),
         git="" if git is None else " " + load_prompt(f"environment/{git}"),
         network=f"only {', '.join(tools.exec_hosts)}" if tools.exec_hosts else "none",
     )
-
-
-def _readable(sandbox: Sandbox, root: Path) -> str:
-    further = getattr(sandbox, "readable_folders", ())
-    return ", ".join(f"`{path}`" for path in (root, *further))
 
 
 def _user() -> str:

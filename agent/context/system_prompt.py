@@ -69,11 +69,9 @@ class Workspace:
         `owner` says that it is the owner in private. `memory_text` is what `memory_snapshot` gave
         at the beginning of the session; without it the file is read. `persona` says how to speak
         in this chat: a text, or a file of the workspace if it ends in `.md`. `environment` is what
-        `describe_environment` says. With a project comes a section on working with code; a USER.md
-        that nobody filled in stays out."""
-        profile = self._read(self._profile)
-        is_blank = bool(profile) and not _has_content(profile)
-        names = _FILES if owner and not is_blank else _SHARED
+        `describe_environment` says. With a project comes a section on working with code; files
+        that nobody filled in stay out."""
+        names = _FILES if owner else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
         if memory_text is None:
@@ -140,7 +138,7 @@ class Workspace:
                     "is used. Shorten it."
                 )
                 text = text[:LIMIT_CHARS] + "\n…"
-            if text:
+            if _has_content(text):
                 yield text
 
     def _read(self, path: Path) -> str:

@@ -19,16 +19,14 @@ BEGINNINGS = (
     mark_for_translation("List a folder with sizes"),
     mark_for_translation("Find files by name pattern, newest first"),
     mark_for_translation("Search file contents by regular expression"),
-    mark_for_translation("Run a shell command (sh -c)"),
+    mark_for_translation("Run a shell command"),
     mark_for_translation("Background commands"),
     mark_for_translation("Search the web: titles, URLs, snippets"),
     mark_for_translation("Fetch a public web page as markdown"),
     mark_for_translation("Keep one lasting fact about the person or their work"),
     mark_for_translation("Search the person's memory and past conversations by words"),
     mark_for_translation("Keep the list of what is to be done, whole each time"),
-    mark_for_translation(
-        "Takes back the last steps in which tools of this conversation changed files"
-    ),
+    mark_for_translation("Take back the last steps that changed files"),
     mark_for_translation("Ask the person, with options if it helps"),
     mark_for_translation("Send files to the person, several as an album, with a caption"),
     mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
