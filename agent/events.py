@@ -175,7 +175,7 @@ class ToolResulted:
 class ApprovalAsked:
     """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
 
-    Without `expires_s` it waits until it is answered.
+    Without `expires_s` it waits until it is answered. `answers` are those that it takes.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -188,14 +188,23 @@ class ApprovalAsked:
     number: int = 0
     folder: str | None = None
     sends: str | None = None
+    answers: tuple[Literal["once", "session", "always", "deny"], ...] = (
+        "once",
+        "session",
+        "always",
+        "deny",
+    )
 
 
 @frozen
 class ApprovalAnswered:
+    """`words` is what the person who denied it wrote to the model."""
+
     type: ClassVar[str] = "approval_answered"
     nonce: str
     by: str
     answer: Literal["once", "session", "always", "deny"]
+    words: str = ""
 
 
 @frozen

@@ -110,6 +110,8 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             return _of(events.UsageReport, {**data, **usages})
         if cls is events.ContextInvalidated:
             return events.ContextInvalidated(data["path"], tuple(data["agents"]))
+        if cls is events.ApprovalAsked and "answers" in data:
+            return _of(cls, {**data, "answers": tuple(data["answers"])})
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc

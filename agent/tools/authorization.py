@@ -98,7 +98,7 @@ class Authorizer:
             answer_text = "no" if response == "deny" else response
             response = Answered(response, f"asked, and the answer was {answer_text}")
         if response.answer == "deny":
-            raise CallDenied(load_prompt("person_said_no"), f"{reason}; {response.account}")
+            raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
         return f"{reason}; {response.account}"
 
     async def _decision(
@@ -134,6 +134,13 @@ class Authorizer:
         if objection is None or (isinstance(tool, ChoosesToAsk) and not tool.asks):
             return decision
         return tightest_of([decision, objection])
+
+
+def _refusal(words: str) -> str:
+    """What the model hears of a person's no, with what they wrote to it."""
+    if not words:
+        return load_prompt("person_said_no")
+    return render_prompt("person_said_why", words=words)
 
 
 def _nobody(decision: Decision) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.security.policy.base import Answer, Answered, ApprovalRequest, answers_to
 from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome
 from gateway.channels.base import SendError, SupportsButtonRemoval
 from gateway.core.approval import ApprovalPrompt
@@ -79,13 +79,13 @@ class ApprovalCoordinator:
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
-    async def answer(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
         settled = await self._database.transact(
-            self._service.answer, nonce, answer, by, time.time()
+            self._service.answer, nonce, answer, by, words, time.time()
         )
         self.publish_closed(settled)
-        return any(one.state == answer for one in settled)
+        return any(one.state != "expired" for one in settled)
 
     async def open_questions(self, lane: str | None = None) -> Sequence[ApprovalPrompt]:
         return await self._database.transact(approvals.open_questions, lane)
@@ -109,6 +109,7 @@ class ApprovalCoordinator:
             number=question.number,
             folder=str(request.folder) if request.folder else None,
             sends=request.sends,
+            answers=answers_to(request.rule),
         )
 
     def _left_s(self, question: ApprovalPrompt) -> float | None:
@@ -123,7 +124,8 @@ class ApprovalCoordinator:
             answer: Answer = next(
                 (choice for choice in answers if choice == question.state), "deny"
             )
-            event = ApprovalAnswered(question.nonce, question.by or question.state, answer)
+            by = question.by or question.state
+            event = ApprovalAnswered(question.nonce, by, answer, question.words)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)

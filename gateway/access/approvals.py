@@ -9,7 +9,13 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
-from agent.security.policy.base import NEVER_REMEMBERED, Answer, Answered, ApprovalRequest
+from agent.security.policy.base import (
+    NEVER_REMEMBERED,
+    Answer,
+    Answered,
+    ApprovalRequest,
+    answers_to,
+)
 from gateway.access.control import AccessControl
 from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
 from gateway.core.markdown import escape_markdown
@@ -26,6 +32,8 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # Who decided, where it was not a person.
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
+
+_MOST_WORDS_CHARS = 4_000
 
 
 @frozen
@@ -163,14 +171,14 @@ class ApprovalService:
         return replies
 
     def answer(
-        self, tx: Transaction, nonce: str, answer: Answer, by: str, now: float
+        self, tx: Transaction, nonce: str, answer: Answer, by: str, words: str, now: float
     ) -> list[ApprovalPrompt]:
         question = approvals.find(tx, nonce)
         if question is None or question.state != "open":
             return []
         if question.expires_at <= self.clock():
             return [self._close(tx, question, "expired", None, now)]
-        return [self._close(tx, question, answer, by, now)]
+        return [self._close(tx, question, answer, by, now, words)]
 
     def expire(self, tx: Transaction, now: float) -> list[ApprovalPrompt]:
         expired = approvals.expired(tx, self.clock())
@@ -203,14 +211,19 @@ class ApprovalService:
         state: State,
         by: str | None,
         now: float,
+        words: str = "",
     ) -> ApprovalPrompt:
         """Store what was decided; the message that asked shows it and loses its buttons."""
+        if state in ("session", "always") and state not in answers_to(question.request.rule):
+            state = "once"
+        if state == "deny":
+            question = replace(question, words=_sentence(words))
         closed = approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
         channel = self._renderer.can_ask(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_person(question.principal)):
-                part = channel.render_approval(question, verdict(state, by))
+                part = channel.render_approval(question, verdict(state, by, question.words))
             reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [reply], now)
         return closed
@@ -233,11 +246,63 @@ class ApprovalService:
             closed = self._close(tx, question, "expired", None, now)
             late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, closed)
-        name = message.sender.name
-        by = f"{name} ({message.principal})" if name else message.principal
-        closed = self._close(tx, question, press[1], by, now)
+        closed = self._close(tx, question, press[1], _name_of(message), now)
         sentence = t("{decided}.", decided=verdict(press[1], None))
         return ButtonOutcome(message, sentence, closed)
+
+    def deny_by_reply(
+        self, tx: Transaction, message: InboundMessage, now: float
+    ) -> ApprovalPrompt | None:
+        """A reply to a question's message is a no, and its text is for the model. Returns the
+        question; None when the message is no such reply."""
+        own_files = any(not one.quoted for one in message.media)
+        if message.quoted_id is None or message.forwarded or message.edited or own_files:
+            return None
+        number = outbox.question_below(tx, message.route.lane, message.quoted_id)
+        mine = [one for one in self._answerable(tx, message) if one.number == number]
+        return self._deny(tx, mine[0], message, message.content, now) if mine else None
+
+    def deny_by_command(
+        self, tx: Transaction, message: InboundMessage, argument: str, now: float
+    ) -> tuple[str, ApprovalPrompt | None]:
+        """`/deny [NUMBER] [TEXT]`: what is said of it, and the question if it was settled."""
+        questions = self._answerable(tx, message)
+        word, _, rest = argument.partition(" ")
+        matches = [one for one in questions if str(one.number) == word.removeprefix("#")]
+        if not questions:
+            return t("There is no open question here that you can answer."), None
+        if not matches and len(questions) > 1:
+            numbers = ", ".join(str(one.number) for one in questions)
+            return t(
+                "Several questions are open: {numbers}. Send /deny NUMBER.", numbers=numbers
+            ), None
+        words = rest if matches else argument
+        question = self._deny(tx, (matches or questions)[0], message, words, now)
+        decided = verdict(question.state, None)
+        return t("Question {n}: {decided}", n=question.number, decided=decided), question
+
+    def _answerable(self, tx: Transaction, message: InboundMessage) -> list[ApprovalPrompt]:
+        """The open questions that were put where the message stands, to who wrote it."""
+        if not self._access.is_owner(message):
+            return []
+        lane = message.route.lane
+        return [
+            one
+            for one in approvals.open_questions(tx, lane)
+            if one.route.lane == lane and one.principal == message.principal
+        ]
+
+    def _deny(
+        self,
+        tx: Transaction,
+        question: ApprovalPrompt,
+        message: InboundMessage,
+        words: str,
+        now: float,
+    ) -> ApprovalPrompt:
+        if question.expires_at <= self.clock():
+            return self._close(tx, question, "expired", None, now)
+        return self._close(tx, question, "deny", _name_of(message), now, words)
 
     def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ApprovalPrompt]:
         """Close the open questions of the lane's turn: it is to stop."""
@@ -279,6 +344,18 @@ def _put(
     """Queue what is told of a question, which may stand in another chat than its conversation."""
     taint = sessions.taint_of(tx, question.session)
     outbox.put(tx, turn, [replace(reply, taint=taint) for reply in replies], now)
+
+
+def _sentence(words: str) -> str:
+    """What is told to the model of what a person wrote with a no."""
+    words = words.strip()
+    return words if len(words) <= _MOST_WORDS_CHARS else f"{words[:_MOST_WORDS_CHARS]}…"
+
+
+def _name_of(message: InboundMessage) -> str:
+    """Who answered, for people and for the audit log."""
+    name = message.sender.name
+    return f"{name} ({message.principal})" if name else message.principal
 
 
 def _file_of(number: int) -> str:

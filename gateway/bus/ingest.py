@@ -57,7 +57,11 @@ log = logging.getLogger(__name__)
 
 _STOP = "stop"
 
+_DENY = "deny"
+
 _PRESS = "a button"
+
+_REFUSAL = "a reply to a question"
 
 _UNKNOWN = "nothing in it can be read"
 
@@ -199,7 +203,8 @@ class Ingestor:
             return InboxEntry(message, DENIED)
         if message.unknown:
             return InboxEntry(message, _UNKNOWN)
-        return InboxEntry(message, _STOP if self._name_of(message) == "stop" else None)
+        name = self._name_of(message)
+        return InboxEntry(message, name if name in (_STOP, _DENY) else None)
 
     def _name_of(self, message: InboundMessage) -> str | None:
         command = self._read_command(message)
@@ -239,7 +244,10 @@ class Ingestor:
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]
         new = inbox.unknown(tx, entries)
+        refusals: list[ApprovalPrompt] = []
+        new = [self._as_refusal(tx, entry, refusals, arrival.now) for entry in new]
         result = IngestResult(inbox.accept(tx, arrival, entries, new=new))
+        result.closed_approvals.extend(refusals)
         result.button_outcomes.extend(presses)
         result.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
@@ -266,6 +274,10 @@ class Ingestor:
             if text is not None:
                 outbox.put(tx, None, [self._reply(message, text)], arrival.now)
                 result.mail_lanes.add(message.session_key)
+        for message in (entry.message for entry in new if entry.dead_reason == _DENY):
+            with use_locale(self._languages.of(message)):
+                self._deny(tx, message, result, arrival.now)
+            result.mail_lanes.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
             with use_locale(self._languages.of(message)):
                 self._answer_stranger(tx, message, arrival.now)
@@ -377,6 +389,30 @@ class Ingestor:
             return entry
         presses.append(ButtonOutcome(message, text, removes_buttons=True))
         return InboxEntry(replace(message, content=text, kind="message"))
+
+    def _as_refusal(
+        self, tx: Transaction, entry: InboxEntry, refusals: list[ApprovalPrompt], now: float
+    ) -> InboxEntry:
+        """A reply to a question says no to it, and why; it is no message to a turn."""
+        message = entry.message
+        if entry.dead_reason is not None or self._read_command(message) is not None:
+            return entry
+        question = self._approvals.deny_by_reply(tx, message, now)
+        if question is None:
+            return entry
+        refusals.append(question)
+        return InboxEntry(message, _REFUSAL)
+
+    def _deny(
+        self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
+    ) -> None:
+        command = self._read_command(message)
+        words = command.argument if command is not None else ""
+        text, question = self._approvals.deny_by_command(tx, message, words, now)
+        if question is not None:
+            result.closed_approvals.append(question)
+        reply = replace(self._reply(message, text), delivery_id=_name(_DENY, message))
+        outbox.put(tx, None, [reply], now)
 
     def _handle_button(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         if is_pairing_button(message):

@@ -28,7 +28,7 @@ class ChatCommand:
     at_once: bool = False
 
 
-# `/stop` is carried out while it is taken in; what is not `at_once` waits its turn.
+# `/stop` and `/deny` are carried out while they are taken in; what is not `at_once` waits its turn.
 COMMANDS = {
     "help": ChatCommand(
         mark_for_translation("list the commands"), "info.answer_help", at_once=True
@@ -147,6 +147,9 @@ COMMANDS = {
     ),
     "pair": ChatCommand(mark_for_translation("manage access (owner only)"), "info.answer_pair"),
     "stop": ChatCommand(mark_for_translation("stop the current answer"), "info.answer_help"),
+    "deny": ChatCommand(
+        mark_for_translation("deny what I ask, and say why"), "info.answer_help", at_once=True
+    ),
     "start": ChatCommand(mark_for_translation("say hello"), "info.answer_start", at_once=True),
 }
 # Under which titles /help lists them; "start" is what programs send, not people.
@@ -156,7 +159,7 @@ GROUPS = (
         ("new", "sessions", "resume", "fork", "rename", "rewind", "compact", "context", "stop"),
     ),
     (mark_for_translation("Work"), ("undo", "redo", "diff", "tasks", "agents", "tools", "cron")),
-    (mark_for_translation("Permissions"), ("mode", "plan", "auto", "pair")),
+    (mark_for_translation("Permissions"), ("mode", "plan", "auto", "deny", "pair")),
     (mark_for_translation("Model"), ("model", "thinking", "cost")),
     (mark_for_translation("This chat"), ("status", "queue", "verbose", "language", "help")),
 )

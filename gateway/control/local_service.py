@@ -176,8 +176,8 @@ class LocalService(DataOwner):
             await self._sender.retry_now(lane)
             yield aiter(watcher)
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
-        is_first = await self._approvals.answer(nonce, answer, by)
+    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
+        is_first = await self._approvals.answer(nonce, answer, by, words)
         await self._audit_relay.flush()
         return is_first
 

@@ -42,8 +42,9 @@ class MessageCalls(Protocol):
         """Follow the events of a lane. Undelivered answers and open questions come first."""
         ...
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
-        """Answer an approval; False when it has expired or was answered already."""
+    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
+        """Answer an approval; False when it has expired or was answered already. `words` are told
+        to the model with a denial."""
         ...
 
     async def list_approvals(self) -> Sequence[ApprovalPrompt]:

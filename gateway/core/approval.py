@@ -45,7 +45,7 @@ class ApprovalPrompt:
     `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
     where the turn runs, `route` where the question is put. `root` is where relative paths start.
     `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
-    decided it. Times are Unix seconds;
+    decided it, `words` what they wrote to the model with a no. Times are Unix seconds;
     `expires_at` is infinite for a question that waits until it is answered.
     """
 
@@ -63,6 +63,7 @@ class ApprovalPrompt:
     root: str = ""
     state: State = "open"
     by: str | None = None
+    words: str = ""
 
 
 def title_of(request: ApprovalRequest) -> str:
@@ -130,7 +131,9 @@ def audit_text_for_grant(session: str, by: str) -> str:
     return f"not asked: {by} {_DID['session' if session else 'always']}"
 
 
-def verdict(state: State, by: str | None) -> str:
-    """What was decided, and by whom."""
+def verdict(state: State, by: str | None, words: str = "") -> str:
+    """What was decided, by whom, and what they wrote to the model."""
     decision = t(_VERDICTS[state])
-    return t("{decided} by {name}", decided=decision, name=by) if by else decision
+    if by:
+        decision = t("{decided} by {name}", decided=decision, name=by)
+    return f"{decision}: {words}" if words else decision

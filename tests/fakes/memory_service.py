@@ -68,7 +68,7 @@ class MemoryService:
         self.mode: QueueMode = "queue"
         self.running: list[str] = []
         self.submitted: list[InboundMessage] = []
-        self.answers: list[tuple[str, Answer, str]] = []
+        self.answers: list[tuple[str, Answer, str, str]] = []
         self.sessions_by_id: dict[str, StoredSession] = {}
         self.lanes: dict[str, str] = {}
         self.grants: dict[int, dict[str, Any]] = {}
@@ -114,7 +114,7 @@ class MemoryService:
     def watchers(self, lane: str) -> int:
         return len(self._watchers.get(lane, []))
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str) -> bool:
+    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
         future = self._pending_answers.pop(nonce, None)
         question = self._open.pop(nonce, None)
         if future is None or question is None:
@@ -130,7 +130,7 @@ class MemoryService:
                 "granted_by": by,
                 "granted_at": time.time(),
             }
-        self.answers.append((nonce, answer, by))
+        self.answers.append((nonce, answer, by, words))
         future.set_result(answer)
         return True
 

@@ -108,14 +108,24 @@ class ApprovalRequest:
 
 # Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.
 Answer = Literal["once", "session", "always", "deny"]
+ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
+
+
+def answers_to(rule: str) -> tuple[Answer, ...]:
+    """What may be answered to a question that this rule asks."""
+    return ("once", "deny") if rule in NEVER_REMEMBERED else ANSWERS
 
 
 @frozen
 class Answered:
-    """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once"."""
+    """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once".
+
+    `words` is what the person who denied it wrote to the model.
+    """
 
     answer: Answer
     account: str
+    words: str = ""
 
 
 class AnswerPending(Exception):

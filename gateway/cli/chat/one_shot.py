@@ -10,7 +10,6 @@ from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer
 from agent.serialization import dumps
 from agent.text.visible import escape_invisible
 from agent.types import Result
@@ -18,6 +17,7 @@ from gateway.cli.chat.progress_line import ProgressLine
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.output.approval_choices import ApprovalReply
 from gateway.cli.console.output.text import call_line, event_line, outcome
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agent.context.project_context import ProjectContext
 
 OutputFormat = Literal["text", "json", "stream-json"]
-Ask = Callable[[events.ApprovalAsked], Awaitable[Answer]]
+Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
 
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
@@ -210,8 +210,8 @@ class OneShotTurn:
                 )
             )
         with self._progress.pause():
-            answer = await self._ask(approval) if self._ask else "deny"
-        await self._service.answer_approval(approval.nonce, answer, principal())
+            reply = await self._ask(approval) if self._ask else ApprovalReply("deny")
+        await self._service.answer_approval(approval.nonce, reply.answer, principal(), reply.words)
 
     def _deliver(self, delivered: Delivered) -> bool:
         ours = delivered.event_id == self._message.event_id

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from agent.errors import ConfigError
 from agent.events import ApprovalAsked
 from agent.i18n import t
-from agent.security.policy.base import Answer
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
+    from gateway.cli.console.output.approval_choices import ApprovalReply
     from gateway.config import Settings
     from gateway.control.service import Service
 
@@ -50,7 +50,7 @@ async def connected_service(
 
 def ask_here(
     interrupted: asyncio.Event,
-) -> Callable[[ApprovalAsked], Awaitable[Answer]] | None:
+) -> "Callable[[ApprovalAsked], Awaitable[ApprovalReply]] | None":
     """A way to ask the person at this terminal; None when there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,15 @@ from agent.events import (
 )
 from agent.prompts import load_prompt
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer
+from agent.security.policy.base import Answer, ApprovalRequest
 from agent.types import Effect, Message, ToolCall, assistant
+from gateway.access.approvals import ApprovalContext
 from gateway.core.approval import ApprovalPrompt, buttons_for
+from gateway.core.errors import AwaitingAnswer
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.core.records import WatchEvent
+from gateway.store.repositories.access import approvals
 from gateway.store.repositories.execution import claims, turns
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (
@@ -125,6 +129,39 @@ async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> N
         results = await parts.stored("step", "result", order="n")
         assert "c.txt" not in results[1][0]
         assert "said no" in results[3][0] or 'is_error":true' in results[3][0]
+
+
+async def test_a_denial_says_why_also_after_a_restart(tmp_path: Path) -> None:
+    seed(tmp_path)
+    model = [assistant("", (change("1"),)), "done"]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        await accept_messages(parts, chat_message("go"))
+        first = await question(parts)
+        denied = replace(first, words="Use b.txt.")
+        close = approvals.close_approval
+        await parts.database.transact(close, denied, "deny", "cli:0", time.time())
+    # The process ended before the turn went on.
+    async with running(tmp_path, ["done"], owner=OWNER, platform=Asking()) as parts:
+        await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+        told = [m for m in await parts.service.load_messages(first.session) if m.role == "tool"]
+        assert "said no" in told[0].text
+        assert "\nUse b.txt.\n" in told[0].text
+
+
+async def test_what_is_asked_each_time_is_allowed_once_at_most(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        await parts.bus.submit(console_message("go"))
+        session = (await question(parts)).session
+        context = ApprovalContext(1, console_message("go"), session, tmp_path)
+        request = ApprovalRequest("exec", {"command": "ls"}, "why", rule="ask-outside-sandbox")
+        with pytest.raises(AwaitingAnswer):
+            await parts.approvals.ask(context, request)
+        asked = (await parts.service.list_approvals())[-1]
+        assert parts.approvals.request_event(asked).answers == ("once", "deny")
+        assert await parts.service.answer_approval(asked.nonce, "always", "cli:0")
+        assert await parts.stored("approval", "state", id=asked.number) == [("once",)]
+        assert not await parts.count("permission_grant")
 
 
 async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> None:

@@ -25,6 +25,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 GROUP = -100
 
 
+def last_result(gateway: GatewayProcess) -> str:
+    """What the model was told of the last call."""
+    results = [
+        str(message["content"])
+        for request in gateway.model.requests
+        for message in request.body["messages"]
+        if message["role"] == "tool"
+    ]
+    return results[-1]
+
+
 async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("group\n")))
@@ -82,6 +93,46 @@ async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: Gateway
     ]
     assert sum(text.startswith("⏸") for text in gateway.api.answers(OWNER)) == 1
     assert notes(gateway) == "new\n"
+
+
+async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")), "I see.")
+    await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
+    (question,) = await wait_for_questions(gateway, GROUP)
+    # Another person's reply is a message like any other.
+    await gateway.api.user_says(GROUP, "no!", user_id=8, reply_to=question.message_id)
+    await gateway.until(lambda: gateway.api.answers(GROUP)[-1].startswith("⏸"))
+    assert questions(gateway, GROUP) == [question]
+    await gateway.api.user_says(
+        GROUP, "Use other.txt instead", user_id=OWNER, reply_to=question.message_id
+    )
+    await gateway.until(lambda: "I see." in gateway.api.answers(GROUP))
+    await gateway.idle()
+    closed = next(one for one in gateway.api.chat(GROUP) if one.message_id == question.message_id)
+    assert f"⛔ Denied by Person {OWNER} (telegram:{OWNER}): Use other.txt" in (closed.text or "")
+    assert "Use other.txt instead" in last_result(gateway)
+    echoes = [text for text in gateway.api.answers(GROUP) if "echo:" in text or "no!" in text]
+    assert [("no!" in text, "other.txt instead" in text) for text in echoes[1:]] == [(True, False)]
+    assert notes(gateway) == "old\n"
+
+
+async def test_deny_in_any_chat_says_why(gateway: GatewayProcess) -> None:
+    seed(gateway)
+    assert (await gateway.answers_to(OWNER, "/deny"))[-1] == (
+        "There is no open question here that you can answer."
+    )
+    gateway.model.script(ReplyScript(tool_calls=write("new\n")), "Well.")
+    await gateway.api.user_says(OWNER, "change it")
+    await wait_for_questions(gateway)
+    await gateway.api.user_says(5, "/deny it")
+    await gateway.until(lambda: "There is no open question" in gateway.api.answers(5)[-1])
+    await gateway.api.user_says(OWNER, "/deny notes.txt is mine")
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "Well.")
+    await gateway.idle()
+    assert not questions(gateway)
+    assert "notes.txt is mine" in last_result(gateway)
+    assert notes(gateway) == "old\n"
 
 
 async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:

@@ -14,7 +14,7 @@ from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
-_CODE_UNITS = LIMIT_UNITS - 1300 - units(REPEAT_NOTE)
+_CODE_UNITS = LIMIT_UNITS - 1450 - units(REPEAT_NOTE)
 _LINE_CHARS = 400
 
 
@@ -40,6 +40,8 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     if decided:
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
+    hint = t("Buttons answer; a reply to this message denies it and tells the model why.")
+    pieces.append(_Piece(f"\n{hint}", "italic"))
     part = _part(pieces)
     lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED
     return OutboundPart(part.text, part.entities, buttons_for(question.nonce, lasts=lasts))

@@ -2,40 +2,32 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from agent.security.policy.base import Answer
+from gateway.cli.console.output.approval_choices import ApprovalChoice
 
 _CTRL_C = "\x03"
 _ENTER = ("\r", "\n")
-_REFUSALS = ("n", "N", "\x1b", _CTRL_C, *_ENTER)
+_REFUSALS = ("\x1b", _CTRL_C, *_ENTER)
+_REFUSAL = ApprovalChoice("n", "", "deny")
 # What was typed for another purpose must not approve anything: keys count after this pause.
 PAUSE_S = 0.4
 # "why" begins with no yes, but "yesterday" does: only a letter that nothing follows is one.
 ALONE_S = 0.3
 
 
-def answer_for(key: str) -> Answer | None:
-    """What a key means; None when it means nothing. Escape, Ctrl-C and Enter deny."""
-    if key in ("y", "Y"):
-        return "once"
-    if key in ("s", "S"):
-        return "session"
-    if key in ("a", "A"):
-        return "always"
-    return "deny" if key in _REFUSALS else None
-
-
 class KeyChoice:
-    """Feed it keys with `press`; `decide` is called with the answer, once for each `arm`.
+    """Feed it keys with `press`; `decide` is called with the choice, once for each `arm`.
 
-    A refusal counts at once. Consent counts when no other key comes within `ALONE_S`, or when
-    Enter follows it.
+    A refusal counts at once, also by Escape, Ctrl-C and Enter. Anything else counts when no other
+    key comes within `ALONE_S`, or when Enter follows it. `choices` are those of the question.
     """
 
-    def __init__(self, decide: Callable[[Answer], None]) -> None:
+    def __init__(self, decide: Callable[[ApprovalChoice], None]) -> None:
         self._decide = decide
+        self.choices: Sequence[ApprovalChoice] = ()
         self._armed_at = 0.0
+        self._pending: ApprovalChoice | None = None
         self._pending_key = ""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -55,24 +47,31 @@ class KeyChoice:
             return True
         if self._pending_key and key in (_CTRL_C, "\x1b"):
             self.take_back()
-        answer = answer_for(key)
-        if answer is None or self._pending_key or not self.is_armed():
+        choice = self._choice_of(key)
+        if choice is None or self._pending_key or not self.is_armed():
             return False
-        if answer == "deny":
-            self._decide(answer)
+        if choice.answer == "deny" and not choice.takes_words:
+            self._decide(choice)
         else:
-            self._pending_key = key
+            self._pending, self._pending_key = choice, key
             self._timer = asyncio.get_running_loop().call_later(ALONE_S, self._agree)
         return True
 
     def take_back(self) -> str:
-        """The letter of a consent that has not counted yet, and now never will; else nothing."""
+        """The letter of a choice that has not counted yet, and now never will; else nothing."""
         if self._timer is not None:
             self._timer.cancel()
-        key, self._pending_key, self._timer = self._pending_key, "", None
+        key, self._pending_key = self._pending_key, ""
+        self._pending, self._timer = None, None
         return key
 
+    def _choice_of(self, key: str) -> ApprovalChoice | None:
+        if key in _REFUSALS:
+            return _REFUSAL
+        return next((one for one in self.choices if key.lower() == one.key), None)
+
     def _agree(self) -> None:
-        answer = answer_for(self.take_back())
-        if answer is not None:
-            self._decide(answer)
+        choice = self._pending
+        self.take_back()
+        if choice is not None:
+            self._decide(choice)

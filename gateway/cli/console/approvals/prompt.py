@@ -1,6 +1,7 @@
 """Questions before something is done: what exactly, and one key for the answer."""
 
 import asyncio
+import codecs
 import os
 import termios
 import tty
@@ -9,70 +10,110 @@ from typing import TextIO
 
 from agent.events import ApprovalAsked
 from agent.i18n import t
-from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_text import CHOICES, subject, time_left, verdict
+from gateway.cli.console.output.approval_choices import (
+    ApprovalChoice,
+    ApprovalReply,
+    choices_for,
+    choices_text,
+)
+from gateway.cli.console.output.approval_text import SAY_WHY, subject, time_left, verdict
 
 _CTRL_C = "\x03"
+_ESCAPE = "\x1b"
+_ENTER = ("\r", "\n")
+_BACKSPACE = ("\x7f", "\b")
 
 
 def ask_at_terminal(
     keys: TextIO, screen: TextIO, interrupted: asyncio.Event
-) -> Callable[[ApprovalAsked], Awaitable[Answer]]:
+) -> Callable[[ApprovalAsked], Awaitable[ApprovalReply]]:
     """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
 
-    async def ask(approval: ApprovalAsked) -> Answer:
+    async def ask(approval: ApprovalAsked) -> ApprovalReply:
         diff = f"\n{escape_for_approval(approval.diff)}" if approval.diff else ""
         print(
             f"? {subject(approval)}{diff}\n  {escape_for_approval(t(approval.reason))}", file=screen
         )
-        print(f"  {t(CHOICES)}{time_left(approval.expires_s)} ", end="", file=screen, flush=True)
-        answer = await _one_answer(keys.fileno(), approval.expires_s, interrupted)
-        print(verdict(answer), file=screen, flush=True)
-        return answer
+        choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
+        print(choices, end="", file=screen, flush=True)
+        reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
+        print(verdict(reply.answer, reply.words), file=screen, flush=True)
+        return reply
 
     return ask
 
 
-async def _one_answer(
-    terminal: int, deadline_s: float | None, interrupted: asyncio.Event
-) -> Answer:
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Answer] = loop.create_future()
+class _Question:
+    """One question at the terminal, until its answer: a key, and perhaps a line behind it."""
 
-    def decide(answer: Answer) -> None:
-        if not result.done():
-            result.set_result(answer)
+    def __init__(self, approval: ApprovalAsked, screen: TextIO, interrupted: asyncio.Event) -> None:
+        self._approval = approval
+        self._screen = screen
+        self._interrupted = interrupted
+        self._reply: asyncio.Future[ApprovalReply] = asyncio.get_running_loop().create_future()
+        self._choice = KeyChoice(self._decide)
+        self._choice.choices = choices_for(approval)
+        self._line: str | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    choice = KeyChoice(decide)
-    choice.arm()
+    async def ask(self, terminal: int) -> ApprovalReply:
+        loop = asyncio.get_running_loop()
+        before = termios.tcgetattr(terminal)
+        self._choice.arm()
+        try:
+            tty.setraw(terminal, termios.TCSAFLUSH)
+            _keep_output(terminal)
+            loop.add_reader(terminal, lambda: self._take(os.read(terminal, 1)))
+            async with asyncio.timeout(self._approval.expires_s):
+                return await self._reply
+        except TimeoutError:
+            return ApprovalReply("deny")
+        finally:
+            self._choice.take_back()
+            loop.remove_reader(terminal)
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
-    def on_key() -> None:
-        key = _read(terminal)
+    def _take(self, data: bytes) -> None:
+        key = self._decoder.decode(data) if data else _CTRL_C
         if key == _CTRL_C:
-            interrupted.set()
-            decide("deny")
-        elif not choice.press(key):
-            choice.arm()
+            self._interrupted.set()
+            self._settle(ApprovalReply("deny"))
+        elif self._line is not None:
+            self._write(key, self._line)
+        elif not self._choice.press(key):
+            self._choice.arm()
 
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setraw(terminal, termios.TCSAFLUSH)
-        _keep_output(terminal)
-        loop.add_reader(terminal, on_key)
-        async with asyncio.timeout(deadline_s):
-            return await result
-    except TimeoutError:
-        return "deny"
-    finally:
-        choice.take_back()
-        loop.remove_reader(terminal)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    def _write(self, key: str, line: str) -> None:
+        """A key of the sentence for the model."""
+        if key in _ENTER:
+            self._print("\n  ")
+            self._settle(ApprovalReply("deny", line))
+        elif key == _ESCAPE:
+            self._line = None
+            self._print(f"\n  {choices_text(self._approval)} ")
+            self._choice.arm()
+        elif key in _BACKSPACE:
+            self._line = line[:-1]
+            self._print(f"\r\x1b[K  {self._line}")
+        elif key.isprintable():
+            self._line = line + key
+            self._print(key)
 
+    def _decide(self, choice: ApprovalChoice) -> None:
+        if choice.takes_words:
+            self._line = ""
+            self._print(f"\n  {t(SAY_WHY)}\n  ")
+        else:
+            self._settle(ApprovalReply(choice.answer))
 
-def _read(terminal: int) -> str:
-    return os.read(terminal, 1).decode(errors="replace") or _CTRL_C
+    def _settle(self, reply: ApprovalReply) -> None:
+        if not self._reply.done():
+            self._reply.set_result(reply)
+
+    def _print(self, text: str) -> None:
+        print(text, end="", file=self._screen, flush=True)
 
 
 def _keep_output(terminal: int) -> None:

@@ -4,15 +4,19 @@ from collections import deque
 from collections.abc import Callable
 
 from agent.events import ApprovalAsked
-from agent.security.policy.base import Answer
 from gateway.cli.console.approvals.key_choice import KeyChoice
+from gateway.cli.console.output.approval_choices import ApprovalChoice, ApprovalReply, choices_for
 from gateway.cli.console.output.turn_view import TurnView
 
-Reply = Callable[[ApprovalAsked, Answer], None]
+Reply = Callable[[ApprovalAsked, ApprovalReply], None]
+_ENTER = ("\r", "\n")
 
 
 class ApprovalQueue:
-    """`put` what is asked and `close` what is settled; `reply` is called with the person's word."""
+    """`put` what is asked and `close` what is settled; `reply` is called with the person's word.
+
+    While it `takes_words`, the line that is written is what the model is told with a no.
+    """
 
     def __init__(self, view: TurnView, reply: Reply) -> None:
         self._view = view
@@ -20,6 +24,7 @@ class ApprovalQueue:
         self._open: deque[ApprovalAsked] = deque()
         self._withdrawn: set[str] = set()
         self._choice = KeyChoice(self._decide)
+        self.takes_words = False
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -44,7 +49,24 @@ class ApprovalQueue:
 
     def press(self, key: str) -> bool:
         """A key while a question stands. Early keys were meant for something else."""
-        return bool(self._open) and self._choice.press(key)
+        if not self.takes_words:
+            return bool(self._open) and self._choice.press(key)
+        if key in _ENTER:
+            self.say("")
+        elif key == "\x1b":
+            self.ask_again()
+        else:
+            return False
+        return True
+
+    def say(self, words: str) -> None:
+        """Deny what stands first, with these words for the model."""
+        self._settle(ApprovalReply("deny", words))
+
+    def ask_again(self) -> None:
+        """The person would rather choose again."""
+        self._take_words(False)
+        self._choice.arm()
 
     def arm(self) -> None:
         self._choice.arm()
@@ -52,12 +74,23 @@ class ApprovalQueue:
     def take_back(self) -> str:
         return self._choice.take_back()
 
-    def _decide(self, answer: Answer) -> None:
+    def _decide(self, choice: ApprovalChoice) -> None:
+        if choice.takes_words:
+            self._take_words(True)
+        else:
+            self._settle(ApprovalReply(choice.answer))
+
+    def _settle(self, reply: ApprovalReply) -> None:
         approval = self._open[0]
-        self._reply(approval, answer)
+        self._reply(approval, reply)
         self._next(approval.nonce)
 
+    def _take_words(self, takes: bool) -> None:
+        self.takes_words = takes
+        self._view.ask_words(takes)
+
     def _ask(self) -> None:
+        self._choice.choices = choices_for(self._open[0])
         self._view.ask(self._open[0], self._choice.is_armed)
         self._choice.arm()
 
@@ -65,6 +98,7 @@ class ApprovalQueue:
         first = self._open[0].nonce if self._open else None
         self._open = deque(approval for approval in self._open if approval.nonce != nonce)
         if first == nonce:
+            self.takes_words = False
             self._view.footer.settle()
             self._choice.take_back()
             if self._open:

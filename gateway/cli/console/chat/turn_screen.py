@@ -14,7 +14,6 @@ from agent import events
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import Answer
 from agent.text.visible import escape_invisible
 from gateway.cli.console.approvals.queue import ApprovalQueue
 from gateway.cli.console.chat.event_buffer import EventBuffer
@@ -25,6 +24,7 @@ from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
+from gateway.cli.console.output.approval_choices import ApprovalReply
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import complaint
 from gateway.cli.console.output.turn_view import TurnView
@@ -205,6 +205,10 @@ class TurnScreen:
         return self._approvals.take_back()
 
     def send(self, text: str) -> None:
+        if self._approvals.takes_words:
+            self._approvals.say(self._prompt.pastes.whole(text))
+            self.footer.typed_text = ""
+            return
         self._group.create_task(self._send(text))
 
     def _on_interrupt(self) -> None:
@@ -217,6 +221,9 @@ class TurnScreen:
     def interrupt(self) -> None:
         if self._command is not None:
             self._command.cancel()
+            return
+        if self._approvals.takes_words:
+            self._approvals.ask_again()
             return
         self._approvals.withdraw()
         self._group.create_task(self._stop())
@@ -263,12 +270,14 @@ class TurnScreen:
                 return
             self._stop_early = True
 
-    def _begin_reply(self, approval: events.ApprovalAsked, answer: Answer) -> None:
-        self._group.create_task(self._reply(approval, answer))
+    def _begin_reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
+        self._group.create_task(self._reply(approval, reply))
 
-    async def _reply(self, approval: events.ApprovalAsked, answer: Answer) -> None:
+    async def _reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
         with self._refusals():
-            if not await self._service.answer_approval(approval.nonce, answer, principal()):
+            if not await self._service.answer_approval(
+                approval.nonce, reply.answer, principal(), reply.words
+            ):
                 notice = t("this question has expired or was answered elsewhere")
                 self._view.say(f"  {notice}")
 

@@ -6,7 +6,7 @@ from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.output.text import seconds
 
-CHOICES = mark_for_translation("[y] once  [s] for this session  [a] always  [n] no")
+SAY_WHY = mark_for_translation("Why not? Enter denies and tells the model, Escape goes back.")
 _VERDICTS: dict[Answer, str] = {
     "once": mark_for_translation("allowed once"),
     "session": mark_for_translation("allowed for this session"),
@@ -38,5 +38,6 @@ def time_left(left_s: float | None) -> str:
     return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
 
 
-def verdict(answer: Answer) -> str:
-    return t(_VERDICTS[answer])
+def verdict(answer: Answer, words: str = "") -> str:
+    decision = t(_VERDICTS[answer])
+    return f"{decision}: {escape_for_approval(words)}" if words else decision

@@ -8,7 +8,8 @@ from rich.text import Text
 from agent.events import ApprovalAsked
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.approval_text import CHOICES, time_left
+from gateway.cli.console.output.approval_choices import choices_text
+from gateway.cli.console.output.approval_text import SAY_WHY, time_left
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
@@ -29,6 +30,7 @@ class Footer:
         self.status: StatusLine | None = None
         self.typed_text = ""
         self.approval: ApprovalAsked | None = None
+        self.asks_words = False
         self.count_queued: Callable[[], int] = int
         self._asked_at = 0.0
         self._began_at = self._clock()
@@ -46,6 +48,7 @@ class Footer:
 
     def ask(self, approval: ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         self.approval = approval
+        self.asks_words = False
         self._asked_at = self._clock()
         self._is_armed = is_armed
 
@@ -75,6 +78,8 @@ class Footer:
 
     def _choices(self) -> Text:
         assert self.approval is not None
+        if self.asks_words:
+            return Text(f"  {t(SAY_WHY)}", "bold")
         left_s = self.approval.expires_s
         if left_s is not None:
             left_s = max(0.0, left_s - (self._clock() - self._asked_at))
@@ -83,7 +88,7 @@ class Footer:
         style, note = "dim", "  (…)"
         if self._is_armed():
             style, note = "bold", time_left(left_s)
-        return Text.assemble(choices, (t(CHOICES), style), (note, "dim"))
+        return Text.assemble(choices, (choices_text(self.approval), style), (note, "dim"))
 
 
 def spinner() -> str:

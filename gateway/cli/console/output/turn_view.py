@@ -12,7 +12,8 @@ from agent import events
 from agent.i18n import mark_for_translation, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_text import CHOICES, time_left, verdict
+from gateway.cli.console.output.approval_choices import choices_text
+from gateway.cli.console.output.approval_text import SAY_WHY, time_left, verdict
 from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
 from gateway.cli.console.output.footer import Footer, spinner
 from gateway.cli.console.output.line_buffer import LineBuffer
@@ -99,8 +100,8 @@ class TurnView:
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
                 self._take_tool(event)
-            case events.ApprovalAnswered(answer=answer):
-                self.say(f"  {verdict(answer)}")
+            case events.ApprovalAnswered(answer=answer, words=words):
+                self.say(f"  {verdict(answer, words)}")
             case Delivered():
                 self._deliver(event)
             case events.FromAgent():
@@ -121,7 +122,14 @@ class TurnView:
         self.footer.ask(approval, is_armed)
         if not self._screen.live:
             # There is no foot that would say it.
-            self._screen.print(Text(f"  {t(CHOICES)}{time_left(approval.expires_s)}", "bold"))
+            choices = f"  {choices_text(approval)}{time_left(approval.expires_s)}"
+            self._screen.print(Text(choices, "bold"))
+
+    def ask_words(self, asks: bool) -> None:
+        """The foot says that a sentence for the model is to be written, or no longer."""
+        self.footer.asks_words = asks
+        if asks and not self._screen.live:
+            self._screen.print(Text(f"  {t(SAY_WHY)}", "bold"))
 
     def tick(self) -> None:
         self._screen.refresh()

@@ -63,7 +63,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
             return approval
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == approval.state), "deny")
-        return Answered(answer, audit_text(approval.state, approval.by))
+        return Answered(answer, audit_text(approval.state, approval.by), approval.words)
     grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
     if grant is None:
         return None
@@ -109,10 +109,20 @@ def wait(tx: Transaction, turn: int) -> None:
 def close_approval(
     tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> ApprovalPrompt:
-    """The question, closed; a turn without another open one goes on, which costs no attempt."""
+    """The question, closed; a turn without another open one goes on, which costs no attempt.
+
+    Its `words` are stored with the answer.
+    """
     tx.run(
-        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ? WHERE nonce = ?",
-        (state, by, now, question.nonce),
+        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, question = ?"
+        " WHERE nonce = ?",
+        (
+            state,
+            by,
+            now,
+            tx.seal(_format_content(question), "approval.question", question.nonce),
+            question.nonce,
+        ),
     )
     if state in ("session", "always"):
         session = question.session if state == "session" else ""
@@ -200,12 +210,13 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
     content = tx.unseal(sealed, "approval.question", own["nonce"])
-    title, root, request = _parse_content(content)
+    title, root, words, request = _parse_content(content)
     return ApprovalPrompt(
         number=number,
         route=Route(channel, account, chat, thread),
         title=title,
         root=root,
+        words=words,
         request=request,
         state=state,
         by=by,
@@ -227,12 +238,17 @@ def _format_content(question: ApprovalPrompt) -> str:
             "sends": request.sends,
             "diff": request.diff,
             "root": question.root,
+            "rule": request.rule,
+            "words": question.words,
         }
     )
 
 
-def _parse_content(content: str) -> tuple[str, str, ApprovalRequest]:
-    """Title, root and request of a stored question."""
+def _parse_content(content: str) -> tuple[str, str, str, ApprovalRequest]:
+    """Title, root, words of the answer, and request of a stored question."""
     values = json.loads(content)
     title, root, folder = values.pop("title"), values.pop("root"), values.pop("folder")
-    return title, root, ApprovalRequest(folder=Path(folder) if folder else None, **values)
+    # Older questions have none.
+    words = values.pop("words", "")
+    request = ApprovalRequest(folder=Path(folder) if folder else None, **values)
+    return title, root, words, request

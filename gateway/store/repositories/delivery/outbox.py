@@ -320,6 +320,17 @@ def route_of(tx: Transaction, delivery_id: str) -> Route | None:
     return Route(*row) if row else None
 
 
+def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
+    """The number of the question that a message of ours puts; None when it puts none."""
+    row = tx.first(
+        "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
+        " AND kind = 'approval' ORDER BY seq DESC LIMIT 1",
+        (provider_message_id, lane),
+    )
+    number = row[0].removeprefix("q") if row else ""
+    return int(number) if number.isdecimal() else None
+
+
 def due_now(tx: Transaction, lane: str) -> None:
     """The lane has a viewer again: its postponed rows are due immediately."""
     tx.run(

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.events import ApprovalAsked, TextDelta
-from agent.security.policy.base import Answer
 from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.output.approval_choices import ApprovalReply
 from gateway.core.messages import MessageOptions
 from tests.fakes.memory_service import MemoryService
 
@@ -114,8 +114,8 @@ async def test_auto_travels_with_the_message(service: MemoryService) -> None:
 
 
 async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> None:
-    async def ask(asked: ApprovalAsked) -> Answer:
-        return "session" if asked.tool == "exec" else "deny"
+    async def ask(asked: ApprovalAsked) -> ApprovalReply:
+        return ApprovalReply("session" if asked.tool == "exec" else "deny")
 
     out = io.StringIO()
     await OneShotTurn(

@@ -34,6 +34,9 @@ ASKED = ApprovalPrompt(
 )
 
 
+HINT = "Buttons answer; a reply to this message denies it and tells the model why."
+
+
 def _with(**changes: str) -> ApprovalPrompt:
     """The question about another request."""
     return replace(ASKED, request=replace(ASKED.request, **changes))
@@ -41,7 +44,7 @@ def _with(**changes: str) -> ApprovalPrompt:
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     part = render_approval(ASKED)
-    assert part.text == "🔐 Question 3: exec\nin /w\ngit push\nRuns a command."
+    assert part.text == f"🔐 Question 3: exec\nin /w\ngit push\nRuns a command.\n{HINT}"
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     start = units(part.text[: part.text.index("\ngit") + 1])
     assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
@@ -73,7 +76,7 @@ def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
     with use_locale(language):
         part = render_approval(ASKED)
     assert part.text.startswith(f"{first}\n")
-    assert part.text.endswith(f"\ngit push\n{reason}")
+    assert f"\ngit push\n{reason}\n" in part.text
     assert [button.label for button in part.buttons] == labels.split()
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     assert part.text.encode("utf-16-le")[code.offset * 2 :][:16].decode("utf-16-le") == "git push"

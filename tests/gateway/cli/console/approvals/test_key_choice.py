@@ -1,11 +1,16 @@
 """Keys at a question: a key alone is an answer, a word is none."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from agent.events import ApprovalAsked
 from agent.security.policy.base import Answer
 from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
+from gateway.cli.console.output.approval_choices import choices_for
+
+QUESTION = ApprovalAsked("n", "exec", {}, "why", None, None)
 
 
 @pytest.mark.parametrize(
@@ -23,11 +28,14 @@ from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
         ("why", []),
         ("and", []),
         ("yy", []),
+        ("fix", []),
+        ("f", ["deny"]),
     ],
 )
 async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
     given: list[Answer] = []
-    choice = KeyChoice(given.append)
+    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice.choices = choices_for(QUESTION)
     for key in keys:
         if not choice.press(key):
             choice.arm()
@@ -37,7 +45,8 @@ async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
 
 async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> None:
     given: list[Answer] = []
-    choice = KeyChoice(given.append)
+    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice.choices = choices_for(QUESTION)
     choice.arm()
     assert not choice.press("y")
     assert not choice.press("n")
@@ -47,3 +56,14 @@ async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> N
     assert choice.take_back() == ""
     await asyncio.sleep(ALONE_S * 1.5)
     assert given == []
+
+
+async def test_what_a_question_does_not_take_is_no_answer() -> None:
+    given: list[Answer] = []
+    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice.choices = choices_for(replace(QUESTION, answers=("once", "deny")))
+    assert not choice.press("s")
+    assert not choice.press("a")
+    assert choice.press("y")
+    assert choice.press("\r")
+    assert given == ["once"]

@@ -187,6 +187,26 @@ async def test_an_approval_is_one_key(
         await terminal.see(f"answer: {answer}")
 
 
+async def test_a_denial_says_why(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("ask ls\r")
+        await terminal.see("left)")
+        terminal.type("f")
+        await terminal.see("Why not?")
+        terminal.type("never mind\x1b")
+        await terminal.see("[y] once")
+        terminal.type("\x15")
+        await terminal.see("left)")
+        terminal.type("f")
+        await terminal.see("Why not?")
+        terminal.type("yes, but 用 a branch\r")
+        await terminal.see("answer: deny")
+    ((_, answer, _, words),) = owner.answers
+    assert (answer, words) == ("deny", "yes, but 用 a branch")
+    assert [message.content for message in owner.submitted] == ["ask ls"]
+
+
 async def test_a_question_that_ctrl_c_withdraws_was_not_denied(
     owner: MemoryService, home: Path
 ) -> None:

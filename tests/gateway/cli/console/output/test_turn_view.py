@@ -8,7 +8,6 @@ from rich.text import Text
 from agent import events
 from agent.text.visible import escape_invisible
 from agent.types import Result
-from gateway.cli.console.approvals.key_choice import answer_for
 from gateway.cli.console.output.approval_text import subject
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
@@ -75,7 +74,8 @@ def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
     out = io.StringIO()
     asked = events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0)
     TurnView(Screen(out)).ask(asked, bool)
-    assert "[y] once  [s] for this session  [a] always  [n] no  (5:00 min left)" in out.getvalue()
+    choices = "[y] once  [s] session  [a] always  [n] no  [f] no, because"
+    assert f"{choices}  (5:00 min left)" in out.getvalue()
 
 
 def test_a_question_stands_apart_from_the_text_before_it() -> None:
@@ -200,21 +200,6 @@ def test_an_approval_shows_every_argument_and_every_character() -> None:
         "n", "exec", {"command": "ls\x1b[8m; rm x", "workdir": "/w"}, "why", None, 60.0
     )
     assert subject(asked) == "exec: ls\\u{1b}[8m; rm x\n  workdir: /w"
-
-
-@pytest.mark.parametrize(
-    ("key", "answer"),
-    [
-        ("y", "once"),
-        ("s", "session"),
-        ("a", "always"),
-        ("\x1b", "deny"),
-        ("\r", "deny"),
-        ("q", None),
-    ],
-)
-def test_only_y_and_a_allow(key: str, answer: str | None) -> None:
-    assert answer_for(key) == answer
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""What a person can answer to a question at the terminal, and the key for each."""
+
+from agent.events import ApprovalAsked
+from agent.i18n import mark_for_translation, t
+from agent.records import frozen
+from agent.security.policy.base import Answer
+
+
+@frozen
+class ApprovalReply:
+    """An answer, and what is told to the model with a no."""
+
+    answer: Answer
+    words: str = ""
+
+
+@frozen
+class ApprovalChoice:
+    """`takes_words`: a sentence for the model follows."""
+
+    key: str
+    label: str
+    answer: Answer
+    takes_words: bool = False
+
+
+_ALL = (
+    ApprovalChoice("y", mark_for_translation("[y] once"), "once"),
+    ApprovalChoice("s", mark_for_translation("[s] session"), "session"),
+    ApprovalChoice("a", mark_for_translation("[a] always"), "always"),
+    ApprovalChoice("n", mark_for_translation("[n] no"), "deny"),
+    ApprovalChoice("f", mark_for_translation("[f] no, because"), "deny", takes_words=True),
+)
+
+
+def choices_for(approval: ApprovalAsked) -> tuple[ApprovalChoice, ...]:
+    """Those that the question takes."""
+    return tuple(choice for choice in _ALL if choice.answer in approval.answers)
+
+
+def choices_text(approval: ApprovalAsked) -> str:
+    """All of them in one line."""
+    return "  ".join(t(choice.label) for choice in choices_for(approval))
