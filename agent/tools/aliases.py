@@ -72,6 +72,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("source", "src", "from", "old_path", "source_path"), "path"),
         **dict.fromkeys(("destination", "dest", "target", "new_path", "destination_path"), "to"),
     },
+    "apply_patch": {"patch": "input", "patch_text": "input", "diff": "input", "content": "input"},
     "edit_file": {
         **_PATH,
         "old_text": "old_string",

@@ -51,11 +51,12 @@ class ToolRegistry:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
         """
-        descriptions = [tool.description for tool in self._tools.values()]
+        listed_tools = [tool for tool in self._tools.values() if _is_listed(tool)]
+        descriptions = [tool.description for tool in listed_tools]
         if descriptions != [spec.description for spec in self._specs]:
             self._specs = tuple(
                 ToolSpec(self._sent_names[tool.name], description, tool.parameters)
-                for tool, description in zip(self._tools.values(), descriptions, strict=True)
+                for tool, description in zip(listed_tools, descriptions, strict=True)
             )
         return self._specs
 
@@ -139,6 +140,11 @@ class ToolRegistry:
         return check.validate(canonical(tool, args))
 
 
+def _is_listed(tool: Tool) -> bool:
+    """Whether models are told of it."""
+    return bool(getattr(tool, "is_listed", True))
+
+
 def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
     """Each tool's name as vendors take it; where two come to the same one, a digest tells them
     apart, the same in every run."""
@@ -171,7 +177,7 @@ BUILT_IN_TOOLS = (
     *("read_file", "write_file", "edit_file", "append_file", "move_file"),
     *("list_dir", "glob", "grep"),
     *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
-    *("undo", "ask_user", "send_file", "schedule", "task"),
+    *("undo", "ask_user", "send_file", "schedule", "task", "apply_patch"),
 )
 
 
@@ -193,6 +199,7 @@ def default_tools(
     from agent.tools.files.grep import Grep
     from agent.tools.files.list_dir import ListDir
     from agent.tools.files.move import MoveFile
+    from agent.tools.files.patch import ApplyPatch
     from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
     from agent.tools.files.undo import Undo
     from agent.tools.shell.exec import Exec
@@ -227,4 +234,5 @@ def default_tools(
         SendFile(settings),
         ScheduleTool(),
         SubagentTool(roster),
+        ApplyPatch(settings, views),
     ]

@@ -24,13 +24,17 @@ BEGINNINGS = (
     mark_for_translation("Search the web: titles, URLs, snippets"),
     mark_for_translation("Fetch a public web page as markdown"),
     mark_for_translation("Keep one lasting fact about the person or their work"),
-    mark_for_translation("Search the person's memory and past conversations by words"),
+    mark_for_translation(
+        "Search the person's memory and past conversations by key words (names, terms), for what "
+        "is not here"
+    ),
     mark_for_translation("Keep the list of what is to be done, whole each time"),
     mark_for_translation("Take back the last steps that changed files"),
     mark_for_translation("Ask the person, with options if it helps"),
     mark_for_translation("Send files to the person, several as an album, with a caption"),
     mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
     mark_for_translation("Delegate work to a sub-agent"),
+    mark_for_translation("Change several files by one patch (*** Begin Patch … *** End Patch)"),
 )
 
 

@@ -201,16 +201,16 @@ _RULE_KEYS = ("allow", "ask", "new_files_only", *_SCOPES)
 
 # Names that a policy may speak of, also before the tool of that name exists.
 TOOLS = frozenset(
-    {"read_file", "write_file", "edit_file", "append_file", "move_file", "list_dir", "glob"}
-    | {"grep", "exec"}
+    {"read_file", "write_file", "edit_file", "append_file", "move_file", "apply_patch"}
+    | {"list_dir", "glob", "grep", "exec"}
     | {"process", "web_search", "web_fetch", "remember", "undo", "todo", "ask_user", "task"}
     | {"skill", "lsp", "tool_search", "memory_search", "send_file", "schedule"}
 )
 
 # The older shape gives one set of scopes for all tools: which of them mean something to which.
 _FILE_TOOLS = frozenset(
-    {"read_file", "write_file", "edit_file", "append_file", "move_file", "list_dir", "grep"}
-    | {"glob", "lsp", "send_file"}
+    {"read_file", "write_file", "edit_file", "append_file", "move_file", "apply_patch"}
+    | {"list_dir", "grep", "glob", "lsp", "send_file"}
 )
 
 _SCOPED = {

@@ -41,7 +41,7 @@ class Edit:
 
 
 @frozen
-class _Span:
+class Span:
     """A match in the text with plain line ends: [start, end) becomes `new`."""
 
     start: int
@@ -58,9 +58,9 @@ def apply(text: str, edit: Edit, name: str) -> tuple[str, str]:
     if old == new:
         raise ToolError("old_string and new_string are the same; nothing would change.")
     plain = text.replace("\r\n", "\n")
-    spans, tolerance = _find(plain, old, new)
+    spans, tolerance = find_spans(plain, old, new)
     if not spans:
-        raise ToolError(f"old_string was not found in {name}.{_closest(plain, old)}")
+        raise ToolError(f"old_string was not found in {name}.{closest_lines(plain, old)}")
     if len(spans) > 1 and not edit.replace_all:
         places = ", ".join(str(plain.count("\n", 0, span.start) + 1) for span in spans[:10])
         more = ", …" if len(spans) > 10 else ""
@@ -68,12 +68,12 @@ def apply(text: str, edit: Edit, name: str) -> tuple[str, str]:
             f"old_string occurs {len(spans)} times in {name} (lines {places}{more}); "
             "quote more lines around it, or set replace_all."
         )
-    return _splice(text, _without_overlaps(spans)), tolerance
+    return splice(text, _without_overlaps(spans)), tolerance
 
 
-def _find(plain: str, old: str, new: str) -> tuple[list[_Span], str]:
+def find_spans(plain: str, old: str, new: str) -> tuple[list[Span], str]:
     """The matches, and what had to be forgiven to find them."""
-    steps: dict[str, Callable[[], Iterator[_Span]]] = {
+    steps: dict[str, Callable[[], Iterator[Span]]] = {
         "": lambda: _exact(plain, old, new),
         "matched after ignoring blanks at line ends": lambda: _by_lines(
             plain, old, new, _without_end
@@ -92,15 +92,15 @@ def _find(plain: str, old: str, new: str) -> tuple[list[_Span], str]:
     return [], ""
 
 
-def _exact(plain: str, old: str, new: str) -> Iterator[_Span]:
+def _exact(plain: str, old: str, new: str) -> Iterator[Span]:
     # Overlapping matches count too: which of them is meant is just as open.
     at = plain.find(old)
     while at >= 0:
-        yield _Span(at, at + len(old), new)
+        yield Span(at, at + len(old), new)
         at = plain.find(old, at + 1)
 
 
-def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[_Span]:
+def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[Span]:
     ends_line = old.endswith("\n")
     old_lines = old.removesuffix("\n").split("\n")
     keys = [key(line) for line in old_lines]
@@ -117,7 +117,7 @@ def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[_Span]:
         closes = ends_line and last + 1 < len(lines)
         text = new if closes else new.removesuffix("\n") if ends_line else new
         matched_lines = lines[i : last + 1]
-        yield _Span(starts[i], end + closes, _reindent(text, old_lines, matched_lines))
+        yield Span(starts[i], end + closes, _reindent(text, old_lines, matched_lines))
 
 
 def _reindent(new: str, old_lines: list[str], file_lines: list[str]) -> str:
@@ -147,15 +147,15 @@ def _deeper(rest: str, base: str) -> str:
     return rest
 
 
-def _without_overlaps(spans: list[_Span]) -> list[_Span]:
-    separate: list[_Span] = []
+def _without_overlaps(spans: list[Span]) -> list[Span]:
+    separate: list[Span] = []
     for span in spans:
         if not separate or span.start >= separate[-1].end:
             separate.append(span)
     return separate
 
 
-def _splice(text: str, spans: list[_Span]) -> str:
+def splice(text: str, spans: list[Span]) -> str:
     # `breaks` holds the places of "\r\n" as they are numbered where each is one character.
     breaks = [at - i for i, at in enumerate(_places(text, "\r\n"))]
     single = text.count("\n") - len(breaks)
@@ -195,7 +195,7 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _closest(plain: str, old: str) -> str:
+def closest_lines(plain: str, old: str) -> str:
     """Where the file is most like what was looked for, quoted with line numbers."""
     lines = plain.split("\n")
     old_lines = old.removesuffix("\n").split("\n")

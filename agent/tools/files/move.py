@@ -54,7 +54,6 @@ class MoveFile:
     parameters: ClassVar[JsonSchema] = parameters(path="string", to="string?")
 
     def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
-        self._settings = settings
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
@@ -74,13 +73,8 @@ class MoveFile:
         return await file_io.in_thread(work)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        async with call.changes.command(self._unrecorded(call)):
+        async with call.changes.command(self._scope.unrecorded(call)):
             return await file_io.in_thread(lambda: self._run(args, call))
-
-    def _unrecorded(self, call: CallContext) -> list[Path]:
-        """What undo does not look at."""
-        closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
-        return closed + [call.workspace.resolve() / name for name in self._settings.blocked_paths]
 
     def _run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         move = self._move(args, call)

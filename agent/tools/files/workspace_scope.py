@@ -131,6 +131,11 @@ class WorkspaceScope:
 
         return is_closed
 
+    def unrecorded(self, call: CallContext) -> list[Path]:
+        """What undo does not look at when a command, or a tool like one, changes files."""
+        closed = [Path(os.path.realpath(path)) for path in self.settings.off_limits]
+        return closed + [call.workspace.resolve() / name for name in self.settings.blocked_paths]
+
     def _kores_own(self) -> Callable[[Path], bool]:
         """A test for real paths: whether they are part of Kore itself, as its files lie now."""
         closed = [_folded_parts(path) for path in _real(self.settings.off_limits)]

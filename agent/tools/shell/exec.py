@@ -3,7 +3,6 @@
 import asyncio
 import codecs
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
@@ -152,9 +151,7 @@ class Exec:
         """What cannot write need not be looked after."""
         if line.read_only:
             return nullcontext()
-        closed = [Path(os.path.realpath(path)) for path in self._settings.off_limits]
-        blocked = [line.call.workspace.resolve() / name for name in self._settings.blocked_paths]
-        return line.call.changes.command([*closed, *blocked])
+        return line.call.changes.command(self._scope.unrecorded(line.call))
 
     async def _begin(self, line: CommandLine, timeout_s: float | None) -> ToolResult:
         """Leave it running; what it says at once is told at once."""

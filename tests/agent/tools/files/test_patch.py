@@ -1,0 +1,131 @@
+"""`apply_patch`: the format, and what it does to files."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.files.patch import ApplyPatch
+from agent.tools.registry import ToolRegistry, default_tools
+from tests.agent.undo.scene import Scene
+
+CART = """class Cart:
+    def total(self):
+        x = 1
+        return x
+
+class Order:
+    def total(self):
+        x = 1
+        return x
+"""
+
+
+def patch(*lines: str) -> dict[str, str]:
+    return {"input": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}
+
+
+async def apply(call: CallContext, *lines: str) -> str:
+    return (await ApplyPatch(ToolSettings()).run(patch(*lines), call)).for_model
+
+
+async def test_files_are_added_changed_moved_and_deleted(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "a.sh").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    (workspace / "a.sh").chmod(0o755)
+    (workspace / "old.txt").write_text("old\n")
+    text = await apply(
+        call,
+        "*** Update File: a.sh", "*** Move to: bin/b.sh", "@@", " one", "-two", "+2", " three",
+        "*** Add File: new/c.txt", "+c", "+", "+d",
+        "*** Delete File: old.txt",
+    )  # fmt: skip
+    assert (workspace / "bin" / "b.sh").read_bytes() == b"one\r\n2\r\nthree\r\n"
+    assert stat.S_IMODE((workspace / "bin" / "b.sh").stat().st_mode) == 0o755
+    assert (workspace / "new" / "c.txt").read_text() == "c\n\nd\n"
+    assert not (workspace / "a.sh").exists()
+    assert not (workspace / "old.txt").exists()
+    assert "deleted" in text
+
+
+async def test_an_anchor_tells_places_apart_and_hunks_come_in_order(
+    call: CallContext, workspace: Path
+) -> None:
+    (workspace / "cart.py").write_text(CART)
+    await apply(
+        call, "*** Update File: cart.py", "@@ class Order:", "-        x = 1", "+        x = 2"
+    )
+    assert (workspace / "cart.py").read_text() == CART[:-30] + CART[-30:].replace("1", "2")
+    (workspace / "cart.py").write_text(CART)
+    await apply(
+        call,
+        "*** Update File: cart.py",
+        "@@", "-        x = 1", "+        x = 8",
+        "@@", "-        x = 1", "+        x = 9",
+        "@@", "+# end", "*** End of File",
+    )  # fmt: skip
+    text = (workspace / "cart.py").read_text()
+    assert text.index("x = 8") < text.index("class Order") < text.index("x = 9")
+    assert text.endswith("return x\n# end\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["*** Update File: a.txt", "@@", "-nothing like it", "+x"], "Hunk 1 of 1 was not found"),
+        (["*** Update File: b.txt", "@@", "-one", "+x"], "does not exist"),
+        (["*** Add File: a.txt", "+x"], "exists already"),
+        (["*** Update File: a.txt", "*** Move to: taken.txt"], "exists already"),
+        (["*** Add File: ../out.txt", "+x"], "outside the workspace"),
+        (["*** Add File: n.txt", "x"], "begin with '\\+'"),
+        (["*** Update File: a.txt", "@@", "?one"], "begins with"),
+        (["*** Update File: a.txt"], "changes nothing"),
+        (["nonsense"], "names no file"),
+        ([], "names no file"),
+        (["*** Delete File: a.txt", "*** Update File: a.txt", "@@", "-one", "+x"], "twice"),
+    ],
+)
+async def test_what_does_not_fit_changes_nothing(
+    call: CallContext, workspace: Path, lines: list[str], words: str
+) -> None:
+    (workspace / "a.txt").write_text("one\n")
+    (workspace / "taken.txt").write_text("x\n")
+    tool = ApplyPatch(ToolSettings())
+    given = patch("*** Add File: first.txt", "+x", *lines) if lines[:1] != ["nonsense"] else None
+    given = given if lines and given else patch(*lines)
+    for act in (tool.plan, tool.run):
+        with pytest.raises(ToolError, match=words):
+            await act(given, call)
+    assert not (workspace / "first.txt").exists()
+    assert (workspace / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("text", ["", "*** Begin Patch", "diff --git a b\n", "*** End Patch"])
+async def test_what_is_no_patch_is_said(call: CallContext, text: str) -> None:
+    with pytest.raises(ToolError, match=r"A patch begins with|The patch is cut"):
+        await ApplyPatch(ToolSettings()).plan({"input": text}, call)
+
+
+def test_models_are_not_told_of_it_and_may_call_it() -> None:
+    registry = ToolRegistry(default_tools(ToolSettings()))
+    assert "apply_patch" not in [spec.name for spec in registry.specs()]
+    tool = registry.get("applyPatch")
+    assert registry.validate(tool, {"patch": "x"}) == {"input": "x"}
+
+
+def test_undo_takes_it_back(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "project", tmp_path / "undo")
+    scene.root.mkdir(exist_ok=True)
+    (scene.root / "a.txt").write_text("one\n")
+    scene.call(
+        "apply_patch",
+        **patch("*** Update File: a.txt", "@@", "-one", "+two", "*** Add File: b.txt", "+b"),
+    )
+    assert (scene.root / "a.txt").read_text() == "two\n"
+    scene.call("undo")
+    assert (scene.root / "a.txt").read_text() == "one\n"
+    assert not (scene.root / "b.txt").exists()
