@@ -290,7 +290,14 @@ class Agent(Generic[DepsT]):
         **options: Unpack[RunOptions],
     ) -> Result:
         """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
-        return run_blocking(lambda: self.run(prompt, output_type=output_type, deps=deps, **options))
+
+        async def run() -> Result:
+            try:
+                return await self.run(prompt, output_type=output_type, deps=deps, **options)
+            finally:
+                await self.models.release()
+
+        return run_blocking(run)
 
     async def parallel(
         self,

@@ -162,6 +162,17 @@ class ModelPool:
             }
         return frozenset(keys - PLACEHOLDERS)
 
+    async def release(self) -> None:
+        """Close the connections of this event loop, which ends; in another one they open again.
+
+        A provider that the program brought stays as it is.
+        """
+        from agent.providers.custom import CustomProvider
+
+        for model in list(self._open.values()):
+            if not isinstance(model.provider, CustomProvider):
+                await model.provider.aclose()
+
     async def aclose(self) -> None:
         for model in self._open.values():
             await model.provider.aclose()

@@ -1,5 +1,6 @@
 """`import kore`: the two calls of the library, and what the README shows of them."""
 
+import asyncio
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ from agent.security.policy.base import PermissionMode
 from agent.tools.registry import BUILT_IN_TOOLS
 from agent.types import user
 from tests.agent.props import call, calls
+from tests.fakes.model import ModelServer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -210,8 +212,10 @@ async def test_built_in_tools_are_those_that_are_named(
 
 
 def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
-    agent = kore.Agent("offline/echo", workspace=tmp_path)
-    assert [tool.name for tool in agent.toolbox.specs()] == list(BUILT_IN_TOOLS)
+    agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=BUILT_IN_TOOLS)
+    assert all(agent.toolbox.get(name).name == name for name in BUILT_IN_TOOLS)
+    told = [tool.name for tool in agent.toolbox.specs()]
+    assert told == [name for name in BUILT_IN_TOOLS if name != "apply_patch"]
 
 
 @pytest.mark.parametrize(
@@ -232,6 +236,22 @@ def test_a_program_without_a_loop_runs_a_turn(tmp_path: Path) -> None:
     agent = kore.Agent("offline/echo", workspace=tmp_path)
     texts = [agent.run_sync("again").text for _ in range(2)]
     assert texts[0] == texts[1]
+
+
+async def test_a_program_without_a_loop_leaves_no_connection_open(tmp_path: Path) -> None:
+    program = (
+        "import kore\n"
+        "agent = kore.Agent(model='openai/fake')\n"
+        "print(agent.run_sync('one').text, agent.run_sync('two').text)\n"
+    )
+    async with ModelServer() as model:
+        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.url}
+        run = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-W", "default", "-c", program], cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert run.stdout == "echo: one echo: two\n"
+    assert run.stderr == ""
 
 
 async def test_a_program_with_a_loop_is_told_to_await(tmp_path: Path) -> None:
