@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.records import frozen
 from agent.security.redaction import Redactor
+from agent.tools.base import Similarity
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
@@ -44,6 +45,7 @@ from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.service import SessionService
+from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
@@ -137,6 +139,14 @@ def access_control(
         settings.access.roles,
         chat_settings=places,
     )
+
+
+def _similarity(settings: Settings, agent: Agent, database: Store) -> Similarity | None:
+    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
+    model = settings.memory.embeddings
+    if model is None or settings.store.encryption_key_env is not None:
+        return None
+    return StoredSimilarity(database, lambda: agent.models, model)
 
 
 def build_container(
@@ -269,6 +279,7 @@ def build_container(
         reports=reports,
         jobs=jobs,
         is_command=is_command,
+        similarity=_similarity(settings, agent, database),
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(

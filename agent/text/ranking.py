@@ -7,9 +7,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from typing import TypeVar
 
 from agent.prompts import load_prompt
 
+T = TypeVar("T")
 # Thai to Khmer, kana, Han, Hangul.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -21,8 +23,12 @@ _STOP_RUNS = re.compile(
 )
 _ENDINGS = re.compile(r"(?<=[^\W_]{3})(?:ingly|edly|ings|ing|ied|ies|ed|es|ly|s|e|y)\Z")
 _K1, _B = 1.2, 0.75
+# Cormack et al., "Reciprocal rank fusion", 2009.
+_RANK_OFFSET = 60
 # Of the best score: a text below is noise beside the best one.
 NOISE = 0.4
+# So many texts are taken for their meaning alone: the nearest ones are near even to nonsense.
+SIMILAR = 5
 
 
 def plain(text: str) -> str:
@@ -55,6 +61,21 @@ def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
                 length = 1 - _B + _B * count.total() / mean
                 result[n] += weight * times * (_K1 + 1) / (times + _K1 * length)
     return result
+
+
+def fused(*rankings: Sequence[T]) -> list[T]:
+    """One ranking of several: what stands high in one of them, and higher still in more."""
+    weights: dict[T, float] = {}
+    for ranking in rankings:
+        for place, one in enumerate(ranking, 1):
+            weights[one] = weights.get(one, 0.0) + 1 / (_RANK_OFFSET + place)
+    return sorted(weights, key=lambda one: -weights[one])
+
+
+def most_alike(cosines: Sequence[float], most: int) -> list[int]:
+    """The places of the nearest texts, nearest first."""
+    places = sorted(range(len(cosines)), key=lambda n: -cosines[n])[:most]
+    return [n for n in places if cosines[n] > 0]
 
 
 def _text_terms(text: str) -> Counter[str]:

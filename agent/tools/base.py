@@ -34,6 +34,8 @@ Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 # What stands around the message of a session that has this number, itself included, in order;
 # nothing when it is not theirs. Raises `KoreError`.
 RecallAround = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
+# How alike a question and each text are in what they mean (-1 to 1). Raises `KoreError`.
+Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
 
 async def _record_nothing(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
@@ -126,11 +128,12 @@ class ToolEnvironment:
     is speaking. `owner` says that the owner speaks and nobody else can read along: only then are
     other people's memories shown. `recording` is for what happens to files. `spawn` sends out
     sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before,
-    and `recall_around` reads on there; None where nobody keeps it. `send` hands files to the
-    person; None where nobody carries any. `schedule` keeps their jobs; None where nobody does.
-    `places` are the owner's own folders; without any the workspace is one. `on_command_end` hears
-    of background commands that end by themselves, and tells the conversation; None where nobody
-    does. `deps` are the program's own, for its tools; `agent` is the name of who speaks.
+    and `recall_around` reads on there; None where nobody keeps it. `similarity` is None without
+    embeddings. `send` hands files to the person; None where nobody carries any. `schedule` keeps
+    their jobs; None where nobody does. `places` are the owner's own folders; without any the
+    workspace is one. `on_command_end` hears of background commands that end by themselves, and
+    tells the conversation; None where nobody does. `deps` are the program's own, for its tools;
+    `agent` is the name of who speaks.
     """
 
     session: str
@@ -141,6 +144,7 @@ class ToolEnvironment:
     spawn: Spawn | None = None
     recall: Recall | None = None
     recall_around: RecallAround | None = None
+    similarity: Similarity | None = None
     send: Send | None = None
     schedule: Schedule | None = None
     places: TrustedOrigins | None = None
@@ -207,6 +211,10 @@ class CallContext:
     @property
     def recall_around(self) -> RecallAround | None:
         return self.environment.recall_around
+
+    @property
+    def similarity(self) -> Similarity | None:
+        return self.environment.similarity
 
     @property
     def send(self) -> Send | None:

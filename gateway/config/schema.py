@@ -18,6 +18,7 @@ from gateway.config.sections import (
     LoggingSection,
     McpServer,
     MediaSection,
+    MemorySection,
     ModelEntry,
     ProfilesSection,
     ScheduleSection,
@@ -55,6 +56,7 @@ class Settings(BaseSettings):
     telegram: TelegramSection = TelegramSection()
     media: MediaSection = MediaSection()
     transcription: TranscriptionSection = TranscriptionSection()
+    memory: MemorySection = MemorySection()
     tools: ToolsSection = ToolsSection()
     context: ContextSection = ContextSection()
     security: SecuritySection = SecuritySection()

@@ -148,6 +148,12 @@ class TranscriptionSection(Section):
     price_per_minute_usd: Number | None = None
 
 
+class MemorySection(Section):
+    """`embeddings` is a `model_name` of model_list or vendor/model; without it words decide."""
+
+    embeddings: Word | None = None
+
+
 class ToolsSection(Section):
     exec_timeout_s: Annotated[Number, Field(gt=0)] = 60
     output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 30_000

@@ -1,14 +1,16 @@
 """Past messages for `memory_search`: the speaker's own conversations in this chat only."""
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.text.ranking import NOISE, query_terms, scores
-from agent.tools.base import MemoryHit
+from agent.text.ranking import NOISE, SIMILAR, fused, most_alike, query_terms, scores
+from agent.tools.base import MemoryHit, Similarity
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
 from gateway.sessions import lookup
@@ -18,9 +20,12 @@ from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.execution.claims import TurnClaim
 
+_log = logging.getLogger(__name__)
 # So many words of a query are looked for one by one.
 _TERMS = 12
 _AROUND_CHARS = 200
+# So many messages are compared by what they mean.
+_NEWEST = 1_000
 # Read around a hit: so many messages before and behind it, and of each so much.
 _AROUND_MESSAGES = 5
 _HIT_CHARS = 6_000
@@ -43,15 +48,32 @@ class ConversationSearch:
     database: Store
     access: Ownership
     claim: TurnClaim
+    similarity: Similarity | None = None
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
         """The best first. Raises `KoreError` when nothing may or can be searched here."""
         try:
             while not await self.database.transact(search.enter_older):
                 pass
-            return await self.database.transact(self._search, words, most)
+            hits = await self.database.transact(self._search, words, most)
         except SearchRefused as refused:
             raise lookup.search_error(words, refused) from None
+        if self.similarity is not None:
+            hits = _fused(hits, await self._similar(words, self.similarity))
+        return await self.database.transact(self._with_taint, hits[:most])
+
+    async def _similar(self, words: str, similarity: Similarity) -> list[SearchHit]:
+        """The newest messages that mean what was asked, the nearest first."""
+        messages = await self.database.transact(self._newest)
+        try:
+            cosines = await similarity(words, [hit.snippet for hit in messages])
+        except KoreError as exc:
+            _log.warning("conversations are searched by words alone: %s", exc)
+            return []
+        # Somebody may have joined the turn meanwhile.
+        self._scope()
+        hits = [messages[n] for n in most_alike(cosines, SIMILAR)]
+        return [replace(hit, snippet=_beginning(hit.snippet)) for hit in hits]
 
     async def around(self, session: str, n: int) -> Sequence[MemoryHit]:
         """Message `n` of a session and those beside it; empty when there is none of theirs. Raises
@@ -85,7 +107,7 @@ class ConversationSearch:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
-    def _search(self, tx: Transaction, words: str, most: int) -> list[MemoryHit]:
+    def _search(self, tx: Transaction, words: str, most: int) -> list[SearchHit]:
         # Only now: another speaker may have joined while the index was updated.
         scope = self._scope()
         own_messages = self._own_messages(tx)
@@ -94,7 +116,14 @@ class ConversationSearch:
             hits = search.find(tx, words, scope, most + len(own_messages), _AROUND_CHARS)
             return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
 
-        hits = _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:most]
+        return _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:most]
+
+    def _newest(self, tx: Transaction) -> list[SearchHit]:
+        own_messages = self._own_messages(tx)
+        hits = search.newest(tx, self._scope(), _NEWEST + len(own_messages))
+        return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
+
+    def _with_taint(self, tx: Transaction, hits: Sequence[SearchHit]) -> list[MemoryHit]:
         taints = {hit.session: sessions.taint_of(tx, hit.session) for hit in hits}
         return [
             MemoryHit(
@@ -123,6 +152,17 @@ def _ranked(
     places = [key for key, rank in ranks.items() if key in first or rank >= least]
     places.sort(key=lambda key: (key not in first, -ranks[key], -snippets[key][0].at))
     return [snippets[key][0] for key in places]
+
+
+def _fused(by_words: Sequence[SearchHit], similar: Sequence[SearchHit]) -> list[SearchHit]:
+    hits = {(hit.session, hit.n): hit for hit in (*similar, *by_words)}
+    rankings = ([(hit.session, hit.n) for hit in ranking] for ranking in (by_words, similar))
+    return [hits[key] for key in fused(*rankings)]
+
+
+def _beginning(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 2 * _AROUND_CHARS else f"{line[: 2 * _AROUND_CHARS]}…"
 
 
 def _place(session: str, n: int, role: str, at: float) -> str:

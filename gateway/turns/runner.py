@@ -13,7 +13,7 @@ from agent.history_validation import unanswered_calls
 from agent.i18n import mark_for_translation, t
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
-from agent.tools.base import ToolEnvironment
+from agent.tools.base import Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
 from agent.types import Message
@@ -87,6 +87,7 @@ class TurnRunner:
         reports: CommandReports,
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
+        similarity: Similarity | None = None,
     ) -> None:
         self._database = database
         self._agent = agent
@@ -103,6 +104,7 @@ class TurnRunner:
         self._reports = reports
         self._jobs = jobs
         self._is_command = is_command
+        self._similarity = similarity
         self._draining = False
 
     @property
@@ -228,7 +230,7 @@ class TurnRunner:
         )
         if claim.bits and not claim.resumed and any(by_person):
             await self._database.transact(sessions.renew_bits, claim.session)
-        past = ConversationSearch(self._database, self._permissions.access, claim)
+        past = ConversationSearch(self._database, self._permissions.access, claim, self._similarity)
         environment = ToolEnvironment(
             session=claim.session,
             workspace=speaking.root,
@@ -237,6 +239,7 @@ class TurnRunner:
             recording=RecorderFactory(self._agent.changes, claim.turn),
             recall=past,
             recall_around=past.around,
+            similarity=self._similarity,
             schedule=self._jobs.of_turn(claim),
             places=self._agent.workspace.origin,
             on_command_end=self._reports.of_turn(claim),

@@ -14,7 +14,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ class ReceivedRequest:
 
 
 class ModelServer(LoopbackServer):
-    """Answers /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/models, /api/tags.
+    """Answers /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/embeddings,
+    /v1/models and /api/tags.
 
     `strict` refuses what the vendor refuses (see model_checks and the wires). With `api_key` other
     keys get a 401; with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.
@@ -72,6 +73,10 @@ class ModelServer(LoopbackServer):
         self.models_status = 200
         self.requests: list[ReceivedRequest] = []
         self.keep: int | None = None  # requests, for one that runs for hours; None for all
+        # Texts that were asked about, a list for each request, and what a text means.
+        self.embedded: list[list[str]] = []
+        self.meaning: Callable[[str], Sequence[float]] = lambda text: [1.0, len(text) / 100]
+        self.embeddings_status = 200
         self.abandoned = 0
         self.waiting = 0
         self._passes = 0
@@ -79,6 +84,7 @@ class ModelServer(LoopbackServer):
         self.app.router.add_routes(
             [
                 *(web.post(path, self._complete) for path in FORMATS),
+                web.post("/v1/embeddings", self._embeddings),
                 web.get("/v1/models", self._models),
                 web.get("/api/tags", self._tags),
                 web.get("/control/requests", self._control_requests),
@@ -202,6 +208,21 @@ class ModelServer(LoopbackServer):
             await asyncio.sleep(0.01)
             return await reset(request)
         return response
+
+    async def _embeddings(self, request: web.Request) -> web.Response:
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        status = 401 if self.api_key and key != self.api_key else self.embeddings_status
+        if status != 200:
+            error = refusal(status, f"There are no embeddings for {key}.")
+            return refuse(error, FORMATS["/v1/chat/completions"])
+        texts = (await request.json())["input"]
+        self.embedded.append(texts)
+        data = [
+            {"object": "embedding", "index": n, "embedding": list(self.meaning(text))}
+            for n, text in enumerate(texts)
+        ]
+        # In no order: their index tells which is whose.
+        return web.json_response({"object": "list", "data": data[::-1], "model": "fake"})
 
     async def _models(self, request: web.Request) -> web.Response:
         if self.models_status != 200:

@@ -24,6 +24,7 @@ from tests.house.tree import ROOT, parse, python_files, statements
 SMALL = {
     "chat_clock": "a row for a chat that has chosen a zone or quiet hours",
     "cursor": "a row for a bot",
+    "embedding": "a cache of at most 20,000 rows",
     "pairing_attempt": "a row for somebody who guesses codes",
     "job": "jobs of a person are limited; what is over goes after a week",
     "language": "a row for a person",
@@ -66,6 +67,7 @@ MAY_SCAN = {
     f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
     f"{_SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
+    f"{_SQL}/conversations/search.py:newest": "the newest, along their index, up to the limit",
     f"{_SQL}/conversations/search.py:_find_by_name": "a search: the names of conversations",
     f"{_SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",

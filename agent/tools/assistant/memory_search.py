@@ -11,7 +11,15 @@ from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.ranking import NOISE, plain, query_terms, scores
+from agent.text.ranking import (
+    NOISE,
+    SIMILAR,
+    fused,
+    most_alike,
+    plain,
+    query_terms,
+    scores,
+)
 from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.workspace_scope import WorkspaceScope, lines
 from agent.tools.schema import parameters
@@ -22,6 +30,7 @@ MOST = 50
 LINE_CHARS = 500
 FILES = 200
 _AROUND_LINES = 10
+_DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _WORD = re.compile(r"\w+")
 # What a hit begins with: MEMORY.md:3, or 20250218_001946:12.
 _ID = re.compile(r"[\s\[-]*([^\s:\[]+):(\d{1,9})\]?,?\s*")
@@ -55,13 +64,12 @@ class MemorySearch:
         ):
             return around
         most = min(max(1, int(args.get("count", SHOWN))), MOST)
-        hits = await file_io.in_thread(lambda: self._search_files(args["query"], most, call))
-        note = ""
+        hits, note = await self._search_files(args["query"], most, call)
         if call.recall is not None:
             try:
                 hits += await call.recall(args["query"], most)
             except KoreError as exc:
-                note = f"\n({exc})"
+                note += f"\n({exc})"
         if not hits:
             return ToolResult(f"Nothing was found for {args['query']!r}.{note}")
         return _listing(hits, f"{len(hits)} places", note)
@@ -84,17 +92,23 @@ class MemorySearch:
         hits = _hits_of(path) if path is not None else []
         return [hit for n, hit in hits if n in near]
 
-    def _search_files(self, query: str, most: int, call: CallContext) -> list[MemoryHit]:
-        hits = [hit for path in self._files(call) for _, hit in _hits_of(path)]
+    async def _search_files(
+        self, query: str, most: int, call: CallContext
+    ) -> tuple[list[MemoryHit], str]:
+        """The best lines, and a note on what could not be asked."""
+        hits = await file_io.in_thread(lambda: self._all_lines(call))
         texts = [hit.text for hit in hits]
-        ranks = scores(query_terms(query), texts)
-        if not any(ranks):
-            words = _WORD.findall(plain(query))
-            ranks = [float(sum(word in plain(text) for word in words)) for text in texts]
-        least = max(ranks, default=0.0) * NOISE
-        best = sorted(range(len(hits)), key=lambda n: -ranks[n])[:most]
-        # A line with one word of three is noise beside one that has all of them.
-        return [hits[n] for n in best if ranks[n] > 0 and ranks[n] >= least]
+        ranking, note = _by_words(query, texts), ""
+        if call.similarity is not None and hits:
+            try:
+                cosines = await call.similarity(query, [_DATED.sub("", text) for text in texts])
+                ranking = fused(ranking[:most], most_alike(cosines, SIMILAR))
+            except KoreError as exc:
+                note = f"\n(searched by words alone: {exc})"
+        return [hits[n] for n in ranking[:most]], note
+
+    def _all_lines(self, call: CallContext) -> list[MemoryHit]:
+        return [hit for path in self._files(call) for _, hit in _hits_of(path)]
 
     def _files(self, call: CallContext) -> list[Path]:
         """The speaker's memory file and what lies beside it; not the folders of others below."""
@@ -111,6 +125,18 @@ class MemorySearch:
             if real.parent == memory.parent and real not in files:
                 files.append(real)
         return files
+
+
+def _by_words(query: str, texts: Sequence[str]) -> list[int]:
+    """The places of the texts that answer, the best first."""
+    ranks = scores(query_terms(query), texts)
+    if not any(ranks):
+        words = _WORD.findall(plain(query))
+        ranks = [float(sum(word in plain(text) for word in words)) for text in texts]
+    least = max(ranks, default=0.0) * NOISE
+    # A line with one word of three is noise beside one that has all of them.
+    places = [n for n, rank in enumerate(ranks) if rank > 0 and rank >= least]
+    return sorted(places, key=lambda n: -ranks[n])
 
 
 def _hits_of(path: Path) -> list[tuple[int, MemoryHit]]:

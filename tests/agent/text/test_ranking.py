@@ -1,6 +1,6 @@
 import pytest
 
-from agent.text.ranking import query_terms, scores, stem
+from agent.text.ranking import fused, most_alike, query_terms, scores, stem
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,14 @@ def test_words_that_every_text_has_count_only_when_there_are_no_others() -> None
     assert query_terms("who is the dog of the house") == [stem("dog"), stem("house")]
     assert query_terms("who are you") == ["who", "are", "you"]
     assert scores(["x"], []) == []
+
+
+def test_what_stands_high_in_both_rankings_comes_first() -> None:
+    assert fused("abc", "cad") == ["a", "c", "b", "d"]
+    assert fused("ab", "") == ["a", "b"]
+    assert fused() == []
+
+
+def test_the_nearest_texts_are_taken_and_none_that_is_far() -> None:
+    assert most_alike([0.2, -1.0, 0.9, 0.0, 0.5], 2) == [2, 4]
+    assert most_alike([-1.0, 0.0], 5) == []

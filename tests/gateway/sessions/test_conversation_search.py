@@ -198,7 +198,7 @@ async def test_calls_and_results_are_left_out_and_taint_comes_along(database: Sq
 
 async def test_nobody_reads_around_what_they_could_not_find(canaries: SqliteStore) -> None:
     def ids(tx: Transaction) -> list[str]:
-        return [id_ for (id_,) in tx.all("SELECT id FROM session")]
+        return [id_ for (id_,) in stored.read(tx, "session", "id")]
 
     async def texts(message: InboundMessage) -> list[str]:
         find = recall(canaries, message)

@@ -13,8 +13,9 @@ from agent.records import frozen
 from agent.types import Message
 from gateway.core.records import SearchHit
 from gateway.store.errors import SearchRefused
-from gateway.store.port import Transaction
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
+from gateway.store.repositories.conversations import embeddings
 from gateway.store.repositories.preferences import get_state
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
@@ -22,6 +23,10 @@ _WORD = re.compile(r"\w")
 AROUND_CHARS = 60
 # How much of older texts is entered in one transaction: others are not kept waiting for long.
 CHUNK = 500
+# Beside a message so many are looked at: some only call tools.
+_NEIGHBOURS = 200
+# The newest messages are looked for in so many sessions.
+_NEWEST_SESSIONS = 200
 
 
 @frozen
@@ -82,6 +87,7 @@ def forget_all(tx: Transaction) -> None:
     tx.search.clear()
     tx.run("DELETE FROM search_entry")
     tx.run("DELETE FROM meta WHERE name = 'search'")
+    embeddings.forget_all(tx)
 
 
 def enter_older(tx: Transaction) -> bool:
@@ -147,6 +153,31 @@ def find(
     ]
 
 
+def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
+    """The newest messages that a search may find, of the sessions used last; their whole texts are
+    the snippets."""
+    where, values = scope.where()
+    rows = tx.all(
+        "SELECT s.id, s.name, s.principal, s.parent, coalesce(s.parent_n, 0) FROM session s"
+        f" WHERE {where} ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
+        (*values, _NEWEST_SESSIONS),
+    )
+    hits: list[SearchHit] = []
+    for session, name, principal, parent, parent_n in rows:
+        if len(hits) >= limit:
+            break
+        messages = tx.all(
+            f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n > ?"
+            " AND role IN ('user', 'assistant') ORDER BY n DESC LIMIT ?",
+            (session, 0 if parent is None else parent_n, limit - len(hits)),
+        )
+        for role, at, _, n, data in messages:
+            text = message_from_row(tx, session, n, data).text
+            if text.strip():
+                hits.append(SearchHit(session, name, principal, n, role, at, text, ()))
+    return hits
+
+
 def around(
     tx: Transaction, session: str, n: int, scope: Scope, count: int
 ) -> list[tuple[int, str, float, str]]:
@@ -156,19 +187,32 @@ def around(
     if tx.first(f"SELECT 1 FROM session s WHERE s.id = ? AND {where}", (session, *values)) is None:
         return []
 
-    def texts(condition: str, order: str, most: int) -> list[tuple[int, str, float, str]]:
-        rows = tx.all(
-            f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n {condition} ?"
-            f" AND role IN ('user', 'assistant') ORDER BY n {order}",
-            (session, n),
-        )
+    def texts(rows: Iterable[Row], most: int) -> list[tuple[int, str, float, str]]:
         messages = ((row[3], row[0], row[1], message_from_row(tx, *row[2:]).text) for row in rows)
         return list(islice((one for one in messages if one[3].strip()), most))
 
-    middle = texts("=", "ASC", 1)
+    place = (session, n)
+    middle = texts(
+        tx.all(
+            f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n = ?"
+            " AND role IN ('user', 'assistant')",
+            place,
+        ),
+        1,
+    )
     if not middle:
         return []
-    return [*texts("<", "DESC", count)[::-1], *middle, *texts(">", "ASC", count)]
+    before = tx.all(
+        f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n < ?"
+        " AND role IN ('user', 'assistant') ORDER BY n DESC LIMIT ?",
+        (*place, _NEIGHBOURS),
+    )
+    behind = tx.all(
+        f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n > ?"
+        " AND role IN ('user', 'assistant') ORDER BY n LIMIT ?",
+        (*place, _NEIGHBOURS),
+    )
+    return [*texts(before, count)[::-1], *middle, *texts(behind, count)]
 
 
 def _find_by_name(tx: Transaction, terms: Sequence[str], scope: Scope) -> Iterator[SearchHit]:

@@ -47,6 +47,7 @@ PERSONAL = frozenset(
         *(
             "summary",
             "search_entry",
+            "embedding",
             "words",
             "transcript_line",
             "task",

@@ -1,0 +1,64 @@
+"""How alike texts are in what they mean, by a model's embeddings; vectors are kept in the store."""
+
+import asyncio
+import hashlib
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from operator import mul
+from typing import TYPE_CHECKING
+
+from agent.providers.pool import ModelPool
+from agent.providers.registry import resolve_model
+from gateway.store.port import Store
+from gateway.store.repositories.conversations import embeddings
+
+if TYPE_CHECKING:
+    from agent.providers.embeddings import Vector
+
+# So many texts are embedded in one search: others take their turn in the next one.
+NEW_TEXTS = 512
+UNKNOWN = -1.0
+
+
+class StoredSimilarity:
+    """Cosines between a question and texts. `model` is one of the pool's, or vendor/model."""
+
+    def __init__(self, database: Store, models: Callable[[], ModelPool], model: str) -> None:
+        self._database = database
+        self._models = models
+        self._model = model
+
+    async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
+        """For each text from -1 (or not known yet) to 1. Raises `KoreError`."""
+        texts_by_digest = {self._digest(text): text for text in (query, *texts)}
+        vectors = await self._database.transact(embeddings.load, list(texts_by_digest), time.time())
+        missing = [digest for digest in texts_by_digest if digest not in vectors][:NEW_TEXTS]
+        if missing:
+            fresh = await self._embed([texts_by_digest[digest] for digest in missing])
+            new = {one: vector.tobytes() for one, vector in zip(missing, fresh, strict=True)}
+            await self._database.transact(embeddings.save, new, time.time())
+            vectors |= new
+        digests = [self._digest(text) for text in texts]
+        return await asyncio.to_thread(_cosines, vectors, self._digest(query), digests)
+
+    async def _embed(self, texts: Sequence[str]) -> "list[Vector[float]]":
+        from agent.providers.embeddings import EmbeddingClient
+
+        models = self._models()
+        client = EmbeddingClient(resolve_model(self._model, models.known, models.environ))
+        try:
+            return await client.embed(texts)
+        finally:
+            await client.aclose()
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.sha256(f"{self._model}\0{text}".encode(errors="replace")).digest()
+
+
+def _cosines(vectors: dict[bytes, bytes], query: bytes, digests: Sequence[bytes]) -> list[float]:
+    query_vector = array("f", vectors[query])
+    return [
+        sum(map(mul, query_vector, array("f", vectors[digest]))) if digest in vectors else UNKNOWN
+        for digest in digests
+    ]

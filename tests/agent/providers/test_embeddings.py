@@ -1,0 +1,89 @@
+"""Embeddings by OpenAI's API: what is asked, what is read, and what goes wrong."""
+
+import math
+
+import pytest
+
+from agent.errors import BadReply, ConfigError, KeyRefused, ProviderError, Unavailable
+from agent.providers.embeddings import BATCH, TEXT_CHARS, EmbeddingClient
+from agent.providers.registry import ModelConfig, resolve_model
+from tests.fakes.model import ModelServer
+
+
+def client(
+    server: ModelServer, model: str = "openai/embed", key: str = "sk-secret-1"
+) -> EmbeddingClient:
+    entry = ModelConfig("m", model, api_base=server.base_url, api_key=key)
+    return EmbeddingClient(resolve_model("m", [entry], {}))
+
+
+async def test_texts_become_vectors_of_length_one_in_their_order(
+    model_server: ModelServer,
+) -> None:
+    model_server.meaning = lambda text: [float(len(text)), 1.0]
+    asked = client(model_server)
+    texts = ["x" * (n + 1) for n in range(BATCH + 3)]
+    vectors = await asked.embed(texts)
+    await asked.aclose()
+    assert [len(batch) for batch in model_server.embedded] == [BATCH, 3]
+    assert len(vectors) == BATCH + 3
+    for text, vector in zip(texts, vectors, strict=True):
+        assert math.hypot(*vector) == pytest.approx(1)
+        assert vector[0] / vector[1] == pytest.approx(len(text), rel=1e-5)
+
+
+async def test_long_and_empty_texts_are_made_fit(model_server: ModelServer) -> None:
+    asked = client(model_server)
+    await asked.embed(["", "y" * (TEXT_CHARS + 1)])
+    await asked.aclose()
+    assert model_server.embedded == [[" ", "y" * TEXT_CHARS]]
+
+
+async def test_ollama_is_asked_beside_its_own_interface(model_server: ModelServer) -> None:
+    entry = ModelConfig("m", "ollama/embed", api_base=model_server.url)
+    asked = EmbeddingClient(resolve_model("m", [entry], {}))
+    assert len(await asked.embed(["x"])) == 1
+    await asked.aclose()
+
+
+async def test_a_refusal_is_the_vendors_without_the_key(model_server: ModelServer) -> None:
+    model_server.api_key = "sk-another"
+    asked = client(model_server)
+    with pytest.raises(KeyRefused) as refused:
+        await asked.embed(["x"])
+    await asked.aclose()
+    assert "sk-secret-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize("meaning", [[], [0.0, 0.0], [math.inf], ["x"]])
+async def test_what_is_no_vector_is_refused(
+    model_server: ModelServer, meaning: list[float]
+) -> None:
+    model_server.meaning = lambda text: meaning
+    asked = client(model_server)
+    with pytest.raises(BadReply):
+        await asked.embed(["x"])
+    await asked.aclose()
+
+
+async def test_vectors_of_several_lengths_are_refused(model_server: ModelServer) -> None:
+    model_server.meaning = lambda text: [1.0] * len(text)
+    asked = client(model_server)
+    with pytest.raises(BadReply):
+        await asked.embed(["x", "yy"])
+    await asked.aclose()
+
+
+async def test_a_server_that_is_down_is_unavailable() -> None:
+    async with ModelServer() as gone:
+        asked = client(gone)
+    with pytest.raises(ProviderError) as failed:
+        await asked.embed(["x"])
+    await asked.aclose()
+    assert isinstance(failed.value, Unavailable)
+
+
+def test_a_vendor_without_embeddings_is_refused() -> None:
+    config = resolve_model("anthropic/claude", [], {"ANTHROPIC_API_KEY": "k"})
+    with pytest.raises(ConfigError, match="anthropic has no embeddings"):
+        EmbeddingClient(config)
