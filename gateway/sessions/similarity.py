@@ -9,7 +9,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from agent.providers.pool import ModelPool
-from agent.providers.registry import resolve_model
+from agent.providers.registry import ModelConfig, resolve_model
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import embeddings
 
@@ -31,29 +31,33 @@ class StoredSimilarity:
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
         """For each text from -1 (or not known yet) to 1. Raises `KoreError`."""
-        texts_by_digest = {self._digest(text): text for text in (query, *texts)}
+        models = self._models()
+        config = resolve_model(self._model, models.known, models.environ)
+
+        def digest_of(text: str) -> bytes:
+            place = f"{config.model}\0{config.api_base}\0"
+            return hashlib.sha256((place + text).encode(errors="replace")).digest()
+
+        texts_by_digest = {digest_of(text): text for text in (query, *texts)}
         vectors = await self._database.transact(embeddings.load, list(texts_by_digest), time.time())
         missing = [digest for digest in texts_by_digest if digest not in vectors][:NEW_TEXTS]
         if missing:
-            fresh = await self._embed([texts_by_digest[digest] for digest in missing])
+            fresh = await _embed(config, [texts_by_digest[digest] for digest in missing])
             new = {one: vector.tobytes() for one, vector in zip(missing, fresh, strict=True)}
             await self._database.transact(embeddings.save, new, time.time())
             vectors |= new
-        digests = [self._digest(text) for text in texts]
-        return await asyncio.to_thread(_cosines, vectors, self._digest(query), digests)
+        digests = list(map(digest_of, texts))
+        return await asyncio.to_thread(_cosines, vectors, digest_of(query), digests)
 
-    async def _embed(self, texts: Sequence[str]) -> "list[Vector[float]]":
-        from agent.providers.embeddings import EmbeddingClient
 
-        models = self._models()
-        client = EmbeddingClient(resolve_model(self._model, models.known, models.environ))
-        try:
-            return await client.embed(texts)
-        finally:
-            await client.aclose()
+async def _embed(config: ModelConfig, texts: Sequence[str]) -> "list[Vector[float]]":
+    from agent.providers.embeddings import EmbeddingClient
 
-    def _digest(self, text: str) -> bytes:
-        return hashlib.sha256(f"{self._model}\0{text}".encode(errors="replace")).digest()
+    client = EmbeddingClient(config)
+    try:
+        return await client.embed(texts)
+    finally:
+        await client.aclose()
 
 
 def _cosines(vectors: dict[bytes, bytes], query: bytes, digests: Sequence[bytes]) -> list[float]:
