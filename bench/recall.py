@@ -1,18 +1,26 @@
 """How often memory_search shows the right line among its first five, beside plain substrings.
 
-60 questions (recall.tsv), each worded otherwise than what was noted, over 300 lines of memory and
-100 conversations, in English and Chinese; the others are made by a seeded generator.
+    python -m bench.recall [EMBEDDINGS]
+
+Questions (recall.tsv) over 300 lines of memory and 100 conversations, in English and Chinese: 60
+share words with what was noted, 22 are paraphrases that share none, and 14 share theirs with six
+distractors each. The other lines are made by a seeded generator. EMBEDDINGS is a model,
+vendor/model, with which the search goes by meaning, too.
 """
 
 import asyncio
+import os
 import random
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 
+from agent.providers.pool import ModelPool
 from agent.settings import ToolSettings
 from agent.tools.assistant.memory_search import MemorySearch
 from agent.tools.base import CallContext, ToolEnvironment
@@ -21,6 +29,7 @@ from bench.figure import Figure
 from gateway.access.control import AccessControl
 from gateway.core.messages import InboundMessage, Sender
 from gateway.sessions.conversation_search import ConversationSearch
+from gateway.sessions.similarity import StoredSimilarity
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import TurnClaim
@@ -71,43 +80,63 @@ _OBJECTS = ["电影", "台灯", "椅子", "报告", "花园", "火车票", "相�
 
 @dataclass(frozen=True)
 class Case:
+    """`hardness`: the question shares words with the fact, or none (a paraphrase), or its words
+    stand in `distractors`, too."""
+
+    hardness: str
     place: str
     fact: str
     question: str
+    distractors: tuple[str, ...]
+
+    @property
+    def language(self) -> str:
+        return "English" if self.fact.isascii() else "Chinese"
 
 
-async def measure(command: Sequence[str]) -> list[Figure]:
-    cases = [Case(*line.split("\t")) for line in _DATA.read_text("utf-8").splitlines()]
-    memory = _texts([case.fact for case in cases if case.place == "memory"], _FACTS, seed=1)
-    past = _texts([case.fact for case in cases if case.place == "past"], _CONVERSATIONS, seed=2)
+async def measure(command: Sequence[str], embeddings: str | None = None) -> list[Figure]:
+    cases = [_case(line) for line in _DATA.read_text("utf-8").splitlines()]
+    memory = _texts([case for case in cases if case.place == "memory"], _FACTS, seed=1)
+    past = _texts([case for case in cases if case.place == "past"], _CONVERSATIONS, seed=2)
+    texts = {"memory": memory, "past": past}
     with tempfile.TemporaryDirectory() as name:
-        answers = await _search_all(cases, memory, past, Path(name))
+        answers = await _search_all(cases, memory, past, Path(name), embeddings)
     figures = []
-    for place, texts in (("memory", memory), ("past", past)):
-        for language in ("English", "Chinese"):
+    for hardness in dict.fromkeys(case.hardness for case in cases):
+        for place, language in product(texts, ("English", "Chinese")):
             here = [
                 n
                 for n, case in enumerate(cases)
-                if case.place == place and case.fact.isascii() == (language == "English")
+                if (case.hardness, case.place, case.language) == (hardness, place, language)
             ]
-            hit_count = sum(cases[n].fact in answers[n] for n in here)
-            plain = sum(cases[n].fact in _by_substring(cases[n].question, texts) for n in here)
-            name = f"recall at {_SHOWN}, {'memory' if place == 'memory' else 'conversations'}"
-            note = f"{hit_count} of {len(here)} questions; plain substrings {plain}"
+            hits = sum(cases[n].fact in answers[n] for n in here)
+            plain = sum(
+                cases[n].fact in _by_substring(cases[n].question, texts[place]) for n in here
+            )
+            where = "memory" if place == "memory" else "conversations"
             figures.append(
                 Figure(
-                    f"{name}, {language}",
+                    f"recall at {_SHOWN}, {hardness}, {where}, {language}",
                     "",
-                    hit_count / len(here),
+                    hits / len(here),
                     bare=plain / len(here),
-                    note=note,
+                    note=f"{hits} of {len(here)} questions; plain substrings {plain}",
                 )
             )
     return figures
 
 
+def _case(line: str) -> Case:
+    hardness, place, fact, question, distractors = line.split("\t")
+    return Case(hardness, place, fact, question, tuple(filter(None, distractors.split("|"))))
+
+
 async def _search_all(
-    cases: Sequence[Case], memory: Sequence[str], past: Sequence[str], folder: Path
+    cases: Sequence[Case],
+    memory: Sequence[str],
+    past: Sequence[str],
+    folder: Path,
+    embeddings: str | None,
 ) -> list[str]:
     """What the tool answers to each question: the memory alone, or the conversations alone."""
     workspace = folder / "workspace"
@@ -117,10 +146,12 @@ async def _search_all(
     database = SqliteStore.open(folder / "kore.db")
     try:
         await database.transact(_store, past)
-        recall = _recall(database, chat_message("x", sender=Sender("7")))
+        models = ModelPool(embeddings or "", environ=os.environ)
+        similarity = embeddings and StoredSimilarity(database, lambda: models, embeddings)
+        recall = _recall(database, chat_message("x", sender=Sender("7")), similarity or None)
         call = CallContext(
             ToolCall("c", "memory_search", {}, "{}"),
-            ToolEnvironment("s", workspace, file, owner=True),
+            ToolEnvironment("s", workspace, file, owner=True, similarity=similarity or None),
             lambda text, stream: None,
         )
         tool = MemorySearch(ToolSettings())
@@ -137,9 +168,11 @@ async def _search_all(
         await database.close()
 
 
-def _recall(database: SqliteStore, message: InboundMessage) -> ConversationSearch:
+def _recall(
+    database: SqliteStore, message: InboundMessage, similarity: StoredSimilarity | None
+) -> ConversationSearch:
     access = AccessControl("chat:7", {}, {})
-    return ConversationSearch(database, access, TurnClaim(0, 0, "now", [message]))
+    return ConversationSearch(database, access, TurnClaim(0, 0, "now", [message]), similarity)
 
 
 def _store(tx: Transaction, past: Sequence[str]) -> None:
@@ -148,10 +181,11 @@ def _store(tx: Transaction, past: Sequence[str]) -> None:
         sessions.append_messages(tx, session, None, [user(text)], time.time())
 
 
-def _texts(facts: Sequence[str], count: int, *, seed: int) -> list[str]:
-    """The facts among others, up to `count`."""
+def _texts(cases: Sequence[Case], count: int, *, seed: int) -> list[str]:
+    """Each fact once and its distractors among others, up to `count`."""
     chance = random.Random(seed)
-    texts = list(facts)
+    texts = list(dict.fromkeys(text for case in cases for text in (case.fact, *case.distractors)))
+    assert len(texts) <= count
     while len(texts) < count:
         if chance.random() < 0.5:
             texts.append(chance.choice(_DOES).format(chance.choice(_NAMES), chance.choice(_THINGS)))
@@ -164,13 +198,18 @@ def _texts(facts: Sequence[str], count: int, *, seed: int) -> list[str]:
 
 
 def _by_substring(question: str, texts: Sequence[str]) -> list[str]:
-    """The texts that hold most of the question's words anywhere in them."""
-    words = re.findall(r"\w+", question.casefold())
+    """The texts that hold most of the question's words anywhere in them; Chinese is cut into pairs
+    of letters, since a question without spaces would be one word."""
+    words = [
+        piece
+        for word in re.findall(r"\w+", question.casefold())
+        for piece in ([word] if word.isascii() else map("".join, pairwise(word)))
+    ]
     counts = [sum(word in text.casefold() for word in words) for text in texts]
     best = sorted(range(len(texts)), key=lambda n: -counts[n])[:_SHOWN]
     return [texts[n] for n in best if counts[n]]
 
 
 if __name__ == "__main__":
-    for figure in asyncio.run(measure(())):
-        print(f"{figure.name:40}{figure.value:.2f}  {figure.note}")
+    for figure in asyncio.run(measure((), *sys.argv[1:2])):
+        print(f"{figure.name:56}{figure.value:.2f}  {figure.note}")
