@@ -1,4 +1,5 @@
-"""Makes a conversation shorter: old results of tools first, then a summary of its older part."""
+"""Makes a conversation shorter: a summary takes the place of its older part. Where there is none,
+the oldest results of tools become lines."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
-from agent.context.summarizer import DroppedMessages, Summariser, Summary
+from agent.context.person_words import words_limit, words_of, words_tokens
+from agent.context.summarizer import DroppedMessages, Summariser, Summary, summary_limit
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.history_validation import close_unanswered_calls, is_valid
@@ -68,32 +70,43 @@ class SplitPoint:
         return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
 
 
-def choose_split_point(messages: Sequence[Message], goal: int) -> SplitPoint | None:
-    """The cut that keeps the newest three rounds; fewer when they take more than `goal` tokens.
+def choose_split_point(
+    messages: Sequence[Message], goal: int, *, keep_least: bool = False
+) -> SplitPoint | None:
+    """The cut that keeps as much as fits in `goal` tokens and half of the allowed messages; with
+    `keep_least` the newest three rounds at most.
 
     Of a round that is too long by itself the request and the newest replies are kept. None when
     there is nothing to cut off. What stays begins with a user message if `messages` do.
     """
-    splits = _cuts(messages)
+    splits = _newest_rounds(messages) if keep_least else _cuts(messages)
     below = [0, *accumulate(map(estimate, messages))]
     for split in splits:
         front = 0 if split.request is None else estimate(messages[split.request])
-        if front + below[-1] - below[split.place] <= goal:
+        is_short = len(messages) - split.place <= MANY // 2
+        if is_short and front + below[-1] - below[split.place] <= goal:
             return split
     return splits[-1] if splits else None
 
 
 def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
     """From the one that keeps most to the one that keeps least."""
-    rounds = [at for at, message in enumerate(messages) if message.role == "user"]
-    cuts = [SplitPoint(at) for at in rounds[-RECENT_ROUNDS:] if at > 0]
-    if rounds:
-        request = rounds[-1]
-        replies = [
-            at for at in range(request + 2, len(messages)) if messages[at].role == "assistant"
-        ]
-        cuts += [SplitPoint(at, request) for at in replies[-RECENT_ROUNDS:]]
+    cuts: list[SplitPoint] = []
+    request: int | None = None
+    for at, message in enumerate(messages):
+        if message.role == "user":
+            request = at
+            if at > 0:
+                cuts.append(SplitPoint(at))
+        elif message.role == "assistant" and request is not None and at > request + 1:
+            cuts.append(SplitPoint(at, request))
     return cuts
+
+
+def _newest_rounds(messages: Sequence[Message]) -> list[SplitPoint]:
+    rounds = [at for at, message in enumerate(messages) if message.role == "user"][-RECENT_ROUNDS:]
+    cuts = [SplitPoint(at) for at in rounds if at > 0]
+    return [*cuts, *(cut for cut in _cuts(messages) if cut.place > rounds[-1])] if rounds else []
 
 
 # Of the room for messages: what a conversation takes after it was made shorter, at most if it can.
@@ -163,16 +176,15 @@ async def shorten(
     """
     messages = conversation.messages
     before = conversation.tokens
-    split = choose_split_point(messages, goal)
+    split = choose_split_point(
+        messages, _goal_for_messages(conversation, goal), keep_least=dropped.on_request
+    )
     # A damaged history is mended for each request anew: places in it mean nothing.
     if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
-    pruned = shorten_results_only(conversation, split)
-    if pruned and pruned.tokens_after <= goal and len(messages) <= MANY and not dropped.on_request:
-        return pruned
     leaving = split.dropped_messages(messages)
     if sum(map(estimate, leaving)) < before * _MIN_SUMMARISED_SHARE and not dropped.on_request:
-        return pruned
+        return shorten_results_only(conversation, split, goal)
     request = replace(dropped, messages=leaving, before=conversation.summary, goal=goal)
     if conversation.is_trimmed and request.before is None:
         # No request that is still there was the first one.
@@ -181,7 +193,16 @@ async def shorten(
     remaining = split.remaining_messages(messages)
     summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
     after = Conversation(remaining, summary=summary).tokens
-    return CompactionResult(0, split, summary, before, after) if after < before else pruned
+    if after >= before:
+        return shorten_results_only(conversation, split, goal)
+    return CompactionResult(0, split, summary, before, after)
+
+
+def _goal_for_messages(conversation: Conversation, goal: int) -> int:
+    """What the messages that stay may take, beside what is told of those that leave."""
+    before = conversation.summary.words if conversation.summary else ()
+    words = words_tokens([*before, *words_of(conversation.messages)])
+    return goal - min(words, words_limit(goal)) - summary_limit(goal)
 
 
 def _todo(leaving: list[Message], remaining: list[Message], before: Summary | None) -> str:
@@ -193,14 +214,22 @@ def _todo(leaving: list[Message], remaining: list[Message], before: Summary | No
     return current(leaving) or (before.todo if before else "")
 
 
-def shorten_results_only(conversation: Conversation, split: SplitPoint) -> CompactionResult | None:
-    """What shortening the results before the cut saves; None when that is nothing."""
-    before = conversation.tokens
-    messages = shorten_old_results(conversation.messages, split.place)
-    after = replace(conversation, messages=messages).tokens
-    if after >= before:
+def shorten_results_only(
+    conversation: Conversation, split: SplitPoint, goal: int
+) -> CompactionResult | None:
+    """The oldest results before the cut become lines until `goal` is reached; None when that
+    saves nothing."""
+    before = after = conversation.tokens
+    count = 0
+    for at, message in enumerate(conversation.messages[: split.place]):
+        if after <= goal:
+            break
+        saved = estimate(message) - estimate(shorten_old_result(message))
+        if saved > 0:
+            after, count = after - saved, at + 1
+    if count == 0:
         return None
-    return CompactionResult(split.place, None, conversation.summary, before, after)
+    return CompactionResult(count, None, conversation.summary, before, after)
 
 
 class CompactionStore(Protocol):
@@ -253,8 +282,8 @@ class Compactor:
             shorter = await shorten(self.summariser, conversation, goal, dropped, self.meter)
         except (ProviderError, LimitReached, ConfigError):
             # The answer matters more: old results go, and then the oldest messages.
-            split = choose_split_point(conversation.messages, goal)
-            shorter = shorten_results_only(conversation, split) if split else None
+            split = choose_split_point(conversation.messages, goal // 2, keep_least=True)
+            shorter = shorten_results_only(conversation, split, goal) if split else None
         if shorter is None or not await self.keeper.keep(shorter):
             return None
         return shorter

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
 from agent.context.compaction import CompactionResult, Conversation, shorten_old_results
-from agent.context.summarizer import Summary
+from agent.context.summarizer import Summary, summary_from_json, summary_to_json
 from agent.records import frozen
 from agent.types import Message
 
@@ -67,7 +67,7 @@ class MarkerRecorder:
 
 def mark_to_json(mark: CompactionMarker) -> dict[str, Any]:
     summary = mark.summary
-    summary_data = asdict(summary) | {"taint": sorted(summary.taint)} if summary else None
+    summary_data = summary_to_json(summary) | {"taint": sorted(summary.taint)} if summary else None
     return {**asdict(mark), "summary": summary_data}
 
 
@@ -75,8 +75,6 @@ def mark_from_json(data: Mapping[str, Any]) -> CompactionMarker:
     """Raises KeyError or TypeError when the data is no mark."""
     summary_data = data["summary"]
     summary = (
-        Summary(**{**summary_data, "taint": frozenset(summary_data["taint"])})
-        if summary_data
-        else None
+        summary_from_json(summary_data, frozenset(summary_data["taint"])) if summary_data else None
     )
     return CompactionMarker(data["upto"], data["request"], data["pruned"], summary)

@@ -1,12 +1,13 @@
 """Has a model tell what happened in messages that leave the window."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
+from agent.context.person_words import fit_words, words_limit, words_of
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import BadReply, ContextTooLong, TimedOut
 from agent.i18n import t
@@ -21,13 +22,13 @@ from agent.usage import Tariff, UsageMeter
 
 @frozen
 class Summary:
-    """`first` is the request that the conversation began with, word for word; `text` tells what
-    followed, `todo` is the model's list where no message that stayed holds it. `taint` is what the
+    """`text` tells what happened; `words` are what the person wrote, word for word, oldest first;
+    `todo` is the model's list where no message that stayed holds it. `taint` is what the
     conversation had taken in: telling it again does not cleanse it.
     """
 
     text: str
-    first: str = ""
+    words: tuple[str, ...] = ()
     todo: str = ""
     taint: frozenset[Taint] = frozenset()
 
@@ -37,23 +38,30 @@ class Summary:
         text = render_prompt("summary_front", summary=self.text)
         if self.todo:
             text = f"{text}\n\n{render_prompt('summary_todo', todo=self.todo)}"
-        if self.first:
-            text = f"{render_prompt('summary_first', first=self.first)}\n\n{text}"
+        if self.words:
+            words = render_prompt("summary_words", words="\n---\n".join(self.words))
+            text = f"{words}\n\n{text}"
         return f"{text}\n{load_prompt('summary_untrusted')}" if "untrusted" in self.taint else text
 
 
-def first_request(messages: Sequence[Message], limit: int) -> str:
-    """What the person said first; of more than `limit` tokens the middle is left out."""
-    text = next((message.text for message in messages if message.role == "user"), "")
-    return middle_out(text, limit)
+def summary_to_json(summary: Summary) -> dict[str, Any]:
+    """Without the taint."""
+    return {"text": summary.text, "words": list(summary.words), "todo": summary.todo}
+
+
+def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summary:
+    """Raises KeyError when the data is no summary. An older one has the first request alone."""
+    first = data.get("first")
+    words = data.get("words", [first] if first else [])
+    return Summary(data["text"], tuple(words), data["todo"], taint)
 
 
 # What a summary may have; the prompt asks for less.
-SUMMARY_TOKENS = 1_500
+SUMMARY_TOKENS = 4_000
 
 _LEAST_TOKENS = 100
 
-_REPLY_TOKENS = 4_000
+_REPLY_TOKENS = 8_000
 
 _TRIES = 3
 
@@ -61,6 +69,11 @@ _TIMEOUT_S = 180.0
 
 # Of the model's window: estimates err, and prompt and reply need room, too.
 _SHARE = 0.6
+
+
+def summary_limit(goal: int) -> int:
+    """Tokens that the summary may have in a conversation of `goal` tokens."""
+    return max(min(SUMMARY_TOKENS, goal // 4), _LEAST_TOKENS)
 
 
 @frozen
@@ -78,11 +91,6 @@ class DroppedMessages:
     taint: frozenset[Taint] = frozenset()
     goal: int = 50_000
     on_request: bool = False
-
-    @property
-    def most(self) -> int:
-        """Tokens that the summary may have: in a small window less."""
-        return max(min(SUMMARY_TOKENS, self.goal // 4), _LEAST_TOKENS)
 
 
 @frozen
@@ -115,13 +123,12 @@ class Summariser:
         text = self.redactor.clean(reply.text.strip())
         if not text:
             raise BadReply(t("the model returned no summary"))
-        text = middle_out(text, leaving.most)
-        before = leaving.before
-        taint = leaving.taint.union(*(message.taint for message in leaving.messages))
-        if before is None:
-            first = self.redactor.clean(first_request(leaving.messages, leaving.most))
-            return Summary(text, first, taint=taint)
-        return Summary(text, before.first, taint=taint | before.taint)
+        text = middle_out(text, summary_limit(leaving.goal))
+        before = leaving.before or Summary("")
+        taint = before.taint.union(leaving.taint, *(one.taint for one in leaving.messages))
+        new = [self.redactor.clean(text) for text in words_of(leaving.messages)]
+        words = fit_words([*before.words, *new], words_limit(leaving.goal))
+        return Summary(text, words, taint=taint)
 
     def _request(self, model: OpenModel, leaving: DroppedMessages, room: int) -> ModelRequest:
         before = focus = ""

@@ -179,7 +179,7 @@ class AgentTurn:
             fallback_tariffs=opened.fallback_tariffs,
         )
         if task.summary is not None:
-            task.exposure.recall(task.summary.first, task.summary.taint)
+            task.exposure.recall(task.summary.words, task.summary.taint)
         for message in task.messages:
             task.exposure.take(message)
         runner = ToolRunner(

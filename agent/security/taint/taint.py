@@ -7,7 +7,7 @@ words. Whether the model is clever does not matter here (docs/security.md).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import log2
 from typing import Protocol
 
@@ -108,11 +108,12 @@ class TaintState:
                 offers = _OFFER.findall(message.text)
                 self._addresses.update(offer.rstrip(_OFFER_TAIL) for offer in offers)
 
-    def recall(self, text: str, taint: frozenset[Taint]) -> None:
-        """What is kept of messages that have left: the person's first words, and what all of it
-        brought in."""
+    def recall(self, words: Sequence[str], taint: frozenset[Taint]) -> None:
+        """What is kept of messages that have left: the person's words, and what all of it brought
+        in."""
         self.taint |= taint
-        self._person_texts.append(text)
+        if self._from_person:
+            self._person_texts += words
 
     async def is_quoted(self, text: str) -> bool:
         """Whether `text` may leave as it is: the person wrote it, or it is an address that

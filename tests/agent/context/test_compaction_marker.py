@@ -19,7 +19,7 @@ from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.props import scripted
 
-TOLD = Summary("They talked.", "the first", "☐ it", frozenset({"private"}))
+TOLD = Summary("They talked.", ("the first",), "☐ it", frozenset({"private"}))
 
 
 def reply(request: ModelRequest) -> str | Exception:
@@ -94,6 +94,13 @@ async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
 def test_a_mark_survives_json() -> None:
     for mark in (CompactionMarker(), CompactionMarker(5, 2, 9, TOLD)):
         assert mark_from_json(mark_to_json(mark)) == mark
+
+
+def test_an_older_mark_has_the_first_request_alone() -> None:
+    data = mark_to_json(CompactionMarker(5, 2, 9, TOLD))
+    del data["summary"]["words"]
+    older = {**data, "summary": {**data["summary"], "first": "the first"}}
+    assert mark_from_json(older) == CompactionMarker(5, 2, 9, TOLD)
 
 
 def test_cuts_of_cuts_count_from_the_beginning() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.context.compaction import choose_split_point
-from agent.context.token_budget import estimate
+from agent.context.token_budget import MANY, estimate
 from agent.history_validation import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.strategies import rounds
@@ -27,9 +27,31 @@ def work(steps: int, size: int = 400) -> list[Message]:
     return messages
 
 
-def test_the_newest_three_rounds_stay() -> None:
+def test_as_many_rounds_stay_as_fit() -> None:
     messages = talk(10)
-    cut = choose_split_point(messages, 10_000)
+    cut = choose_split_point(messages, 200)
+    assert cut is not None
+    kept = cut.remaining_messages(messages)
+    assert [message.text[:2] for message in kept if message.role == "user"] == [
+        "q5",
+        "q6",
+        "q7",
+        "q8",
+        "q9",
+    ]
+    assert sum(map(estimate, kept)) <= 200
+
+
+def test_of_very_many_messages_half_stay_however_short_they_are() -> None:
+    messages = talk(1_000, size=1)
+    cut = choose_split_point(messages, 1_000_000)
+    assert cut is not None
+    assert len(cut.remaining_messages(messages)) == MANY // 2
+
+
+def test_the_newest_three_rounds_stay_when_the_least_is_to_stay() -> None:
+    messages = talk(10)
+    cut = choose_split_point(messages, 10_000, keep_least=True)
     assert cut is not None
     kept = cut.remaining_messages(messages)
     assert [message.text[:2] for message in kept if message.role == "user"] == ["q7", "q8", "q9"]
@@ -53,7 +75,8 @@ def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     assert cut is not None
     kept = cut.remaining_messages(messages)
     assert kept[0].text == "the task"
-    assert len(kept) == 1 + 2 * 3
+    assert len(kept) == 1 + 2 * 5
+    assert sum(map(estimate, kept)) <= 600
     assert is_valid(kept)
     assert is_valid(cut.dropped_messages(messages))
 

@@ -117,15 +117,24 @@ def long_work(steps: int) -> list[Message]:
     return messages
 
 
-async def test_old_results_go_before_anything_is_summarised() -> None:
+async def test_without_a_summary_the_oldest_results_go_down_to_half_of_the_room() -> None:
     keeper = RecordingStore()
-    view, model = a_view([], 8_000, [], keeper=keeper)
-    sent = await play(view, requests_of(long_work(40)), 1.0)
-    assert model.requests == []
+    view, _ = a_view([], 8_000, [RateLimited("no")] * 99, keeper=keeper)
+    sent = await play(view, requests_of(long_work(24)), 1.0)
     assert {shorter.split for shorter in keeper.results} == {None}
-    assert len(sent[-1][0]) == 81
+    assert len(sent[-1][0]) == 49
     assert "left out to make room" in sent[-1][0][2].text
-    assert sent[-1][0][-1].text == "39 " * 500
+    assert sent[-1][0][-1].text == "23 " * 500
+    limit = view._room.limit
+    for shorter in keeper.results:
+        assert limit // 2 - 400 < shorter.tokens_after <= limit // 2
+
+
+async def test_what_results_said_is_summarised_before_they_go() -> None:
+    view, model = a_view([], 8_000, ["Summary."] * 99)
+    await play(view, requests_of(long_work(24)), 1.0)
+    assert "0 0 0 0" in model.requests[0].messages[0].text
+    assert view.conversation.summary is not None
 
 
 async def test_between_two_cuts_each_request_continues_the_one_before() -> None:
@@ -172,7 +181,7 @@ async def test_watchers_hear_how_much_was_summarised() -> None:
     _, told = await view.window()
     (compacted,) = told
     assert isinstance(compacted, events.Compacted)
-    assert (compacted.kept, compacted.dropped, compacted.summarised) == (6, 0, 74)
+    assert (compacted.kept, compacted.dropped, compacted.summarised) == (4, 0, 76)
     assert compacted.after < compacted.estimated_tokens_before
 
 

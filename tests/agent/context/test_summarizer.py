@@ -22,26 +22,26 @@ def summariser(replies: Sequence[Step], *secrets: str) -> tuple[Summariser, Scri
     return Summariser(ModelPool.of(model, {}), Redactor(frozenset(secrets))), model
 
 
-async def test_the_summary_tells_the_first_request_word_for_word() -> None:
+async def test_the_summary_tells_what_the_person_wrote_word_for_word() -> None:
     one, model = summariser(["They want a green shed."])
     meter = InMemoryMeter()
     summary = await one.summarise(DroppedMessages(OLD), meter)
-    assert summary == Summary("They want a green shed.", "build me a shed")
+    assert summary == Summary("They want a green shed.", ("build me a shed", "yes, green"))
     (request,) = model.requests
     assert request.system == load_prompt("summarise")
     assert not request.tools
     assert "yes, green" in request.messages[0].text
     assert meter.spent.calls == 1
-    assert "build me a shed" in summary.front
+    assert "build me a shed\n---\nyes, green" in summary.front
     assert "They want a green shed." in summary.front
 
 
 async def test_an_earlier_summary_is_brought_up_to_date_and_not_nested() -> None:
     one, model = summariser(["A green shed, now with a window."])
-    before = Summary("They want a green shed.", "build me a shed", taint=frozenset({"private"}))
+    before = Summary("They want a green shed.", ("build me a shed",), taint=frozenset({"private"}))
     summary = await one.summarise(DroppedMessages([user("a window, too")], before), InMemoryMeter())
     assert summary.text == "A green shed, now with a window."
-    assert summary.first == "build me a shed"
+    assert summary.words == ("build me a shed", "a window, too")
     assert summary.taint == {"private"}
     assert "They want a green shed." in model.requests[0].messages[0].text
 

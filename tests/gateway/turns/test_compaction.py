@@ -80,7 +80,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
         window = await window_of(parts, await session_of(parts))
         assert window.summary is not None
         assert window.summary.text == "They asked a lot."
-        assert window.summary.first.startswith("question 0")
+        assert window.summary.words[0].startswith("question 0")
         assert not window.trimmed
         # The person is told once, and what it cost is in the session's sum.
         await parts.platform.until(lambda: "summarized" in " ".join(parts.platform.texts("1")))
@@ -342,7 +342,7 @@ async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: P
         await run(sessions.append_messages, session, None, [user("old"), assistant("old")], 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
-        summary = Summary("Looked.", "old", "☐ it", frozenset({"private"}))
+        summary = Summary("Looked.", ("old",), "☐ it", frozenset({"private"}))
         for shorter in (
             CompactionResult(8, None, None, 9, 8),
             CompactionResult(0, SplitPoint(13, 2), summary, 9, 8),

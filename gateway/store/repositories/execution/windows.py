@@ -158,7 +158,9 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         (stored.session,),
     )
     letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
-    content = dumps({"text": summary.text, "first": summary.first, "todo": summary.todo})
+    from agent.context.summarizer import summary_to_json
+
+    content = dumps(summary_to_json(summary))
     tx.run(
         "INSERT INTO summary (session, upto, request, content, taint, is_announced, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -179,7 +181,6 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
 
 
 def _summary(content: str, taint: str) -> "Summary":
-    from agent.context.summarizer import Summary
+    from agent.context.summarizer import summary_from_json
 
-    data = json.loads(content)
-    return Summary(data["text"], data["first"], data["todo"], taint_of_text(taint))
+    return summary_from_json(json.loads(content), taint_of_text(taint))
