@@ -101,11 +101,11 @@ class Worker(ScriptedProvider):
         last = request.messages[-1]
         if is_summary_request(request):
             self.summaries += 1
-            lines = re.findall(r"MUST: [^\n\"\\]+", shown(request))
+            lines = re.findall(r"MUST: [^\n\"\\]+", text_of_request(request))
             seen = [] if self.forgetful else list(dict.fromkeys(lines))
             return "\n".join(["They worked on it step by step.", *seen])
         asked = next(one for one in reversed(request.messages) if one.role == "user")
-        number = int(re.findall(r"<round (\d+)>", shown_of(asked))[-1])
+        number = int(re.findall(r"<round (\d+)>", text_of_message(asked))[-1])
         if last.role == "user":
             call = ToolCall(f"c{number}", "look", {"n": number}, f'{{"n": {number}}}')
             return assistant("", (call,))
@@ -116,15 +116,15 @@ def is_summary_request(request: ModelRequest) -> bool:
     return request.system == load_prompt("summarise")
 
 
-def shown_of(message: Message) -> str:
+def text_of_message(message: Message) -> str:
     return "\n".join(p.text for p in message.content if isinstance(p, Text | Context))
 
 
-def shown(request: ModelRequest) -> str:
-    return "\n".join(map(shown_of, request.messages))
+def text_of_request(request: ModelRequest) -> str:
+    return "\n".join(map(text_of_message, request.messages))
 
 
-def told_by(n: int, *tables: dict[int, str]) -> list[str]:
+def constraints_before(n: int, *tables: dict[int, str]) -> list[str]:
     return [text for table in tables for at, text in table.items() if at < n]
 
 
@@ -154,7 +154,7 @@ async def test_no_constraint_is_lost_over_several_compactions(
             assert not (isinstance(event, events.Compacted) and event.dropped)
         for request in model.requests[before:]:
             if not is_summary_request(request):
-                text = shown(request)
-                assert [one for one in told_by(n, *tables) if one not in text] == []
+                text = text_of_request(request)
+                assert [one for one in constraints_before(n, *tables) if one not in text] == []
     assert model.summaries == compactions >= 3
-    assert len(told_by(ROUNDS, SAID, FOUND, DECIDED)) == 20
+    assert len(constraints_before(ROUNDS, SAID, FOUND, DECIDED)) == 20
