@@ -30,8 +30,9 @@ class InstructionFile:
 class Instructions:
     """Reads them, each file only when it has changed.
 
-    What lies in the `workspace` is not private; what lies outside of the owner's folders
-    was written by strangers. Links are not followed: none shows what lies elsewhere.
+    What lies in the `workspace` is not private. What lies outside of the owner's folders was
+    written by strangers: it is data, which tools may read, and no instruction. Links are not
+    followed: none shows what lies elsewhere.
     """
 
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
@@ -47,6 +48,8 @@ class Instructions:
         taint = NOTHING
         room = LIMIT_CHARS
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
+            if not self._origin.is_own(folder):
+                continue
             path, text = self._of(folder, notices)
             if not text:
                 continue

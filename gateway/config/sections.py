@@ -45,6 +45,8 @@ class AgentSection(Section):
     """`model` is a `model_name` of model_list or vendor/model, `fallback` one or several.
 
     Without `thinking` each model does as it does by itself. `language` is the program's own.
+    `start_in` says where `kore agent` works without `--cwd`: in the project around the folder of
+    the shell, or in the workspace.
     """
 
     model: Word = "default"
@@ -55,6 +57,7 @@ class AgentSection(Section):
     thinking: Flag | None = None
     fallback: Names | None = None
     language: Literal["auto", "en", "zh-Hans", "zh-Hant"] = "auto"
+    start_in: Literal["project", "workspace"] = "project"
 
 
 class ModelEntry(Section):

@@ -36,6 +36,11 @@ class DataDir:
         return self.root / "trust.json"
 
     @property
+    def asked_projects(self) -> Path:
+        """Folders whose trust a person declined: they are not asked again."""
+        return self.root / "projects.json"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets.json"
 
@@ -113,7 +118,7 @@ class DataDir:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
-            *(self.socket, self.lock, self.backups),
+            *(self.asked_projects, self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
             *(self.long_work, self.temporary),
         )

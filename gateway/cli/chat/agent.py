@@ -16,6 +16,7 @@ from gateway.access.full_access import new_token
 from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
 from gateway.cli.chat.project_options import place_of, project_of
 from gateway.cli.chat.service_connection import next_connection, open_connection
+from gateway.cli.chat.start_folder import start_folder, with_trust
 from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
 from gateway.cli.context import data_dir_of, dollars, hours, positive_count
 from gateway.cli.invocation import as_installed, program_name
@@ -133,6 +134,9 @@ def _run(args: argparse.Namespace) -> int:
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
     settings = settings_beside(args, overrides)
+    if options.cwd is None and (folder := start_folder(settings, home)) is not None:
+        options = replace(options, cwd=str(folder))
+        settings = with_trust(args, settings, home, folder)
     if args.agent is not None:
         from gateway.turns.agent_profiles import agent_option
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gateway.config import Settings
 
 _STRANGE = mark_for_translation(
-    "This folder isn't trusted yet, so I'll ask before sending anything out. To trust it: {command}"
+    "This folder isn't trusted: I don't follow its AGENTS.md, and ask before sending anything out. "
+    "To trust it: {command}"
 )
 
 
@@ -30,14 +31,14 @@ def project_of(
         return None
     from agent.security.files.paths import blocked_entry
 
-    folder = Path(options.cwd or Path.cwd())
+    folder = Path.cwd() / args.cwd.expanduser() if args.cwd is not None else Path.cwd()
     files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
     for file in files:
         if not file.is_file():
             raise ConfigError(t("--file {file}: no such file", file=file))
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
-    root = folder if options.cwd is not None else None
+    root = Path(options.cwd) if options.cwd is not None else None
     return _project(root, files, settings)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent.errors import KoreError
@@ -36,19 +36,8 @@ def run(args: argparse.Namespace) -> int:
             ),
             hint=t("choose a project inside it: kore trust FOLDER"),
         )
-    digests = _files(args, folder, home)
-    from agent.security.taint.file_marks import unmark
-    from gateway.config.folder_trust import digest, remember
-
-    if digests:
-        remember(digests, home)
-    if changed_paths := [path for path, one in digests.items() if digest(path) != one]:
-        raise KoreError(
-            t("{path} changed in the meantime; this version is not trusted", path=changed_paths[0]),
-            hint=t("review it again: kore trust"),
-        )
-    count = unmark(folder)
-    is_new = folder.is_dir() and _add(args, folder)
+    digests = _confirmed(args, folder, home)
+    count, is_new = grant(args, folder, home, digests)
     if args.json:
         print_json({"folder": str(folder), "trusted": [str(path) for path in digests]})
         return 0
@@ -63,25 +52,53 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str]:
-    """The configuration that the folder brings along, as it is now, once a person has agreed to
-    that and to the folder. Raises `KoreError`."""
+def grant(
+    args: argparse.Namespace, folder: Path, home: Path, digests: Mapping[Path, str]
+) -> tuple[int, bool]:
+    """Trust the folder, and the files of it that hold what has these digests: how many marks of
+    strangers' words went, and whether the folder is new in the configuration. Raises
+    `KoreError`."""
+    from agent.security.taint.file_marks import unmark
+    from gateway.config.folder_trust import digest, remember
+
+    if unread := [path for path, one in digests.items() if not one]:
+        raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
+    if digests:
+        remember(digests, home)
+    if changed_paths := [path for path, one in digests.items() if digest(path) != one]:
+        raise KoreError(
+            t("{path} changed in the meantime; this version is not trusted", path=changed_paths[0]),
+            hint=t("review it again: kore trust"),
+        )
+    return unmark(folder), folder.is_dir() and _add(args, folder)
+
+
+def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dict[Path, str]:
+    """Show the configuration that the folder brings along, as far as it is not trusted; the
+    digests of what was shown, and of what is trusted."""
     from agent.security.redaction import Redactor
     from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
     from gateway.config.references import read_secrets
 
     # Before they are shown: a change made while the person reads is not trusted.
     read = {path: content(path) for path in project_files_in(folder)}
-    digests = {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
     new = [path for path in read if not is_trusted(path, home)]
-    if not args.yes:
+    if new and not silent:
         clean = Redactor(read_secrets(home / "secrets.json").values()).clean
         for path in new:
             print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
+        if sys.stdin.isatty():
+            print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
+    return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
+
+
+def _confirmed(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str]:
+    """The configuration that the folder brings along, as it is now, once a person has agreed to
+    that and to the folder. Raises `KoreError`."""
+    digests = show_configuration(folder, home, silent=args.yes)
+    if not args.yes:
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was changed"), hint=t("use --yes to skip the question"))
-        if new:
-            print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
         warning = t(
             "All files in {folder} are then trusted like your own messages: instructions "
             "in them can send data off this machine without asking.",
@@ -91,8 +108,6 @@ def _files(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str
         print(t("Trust its current version? Type yes: "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was changed"))
-    if unread := [path for path in read if not digests[path]]:
-        raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
     return digests
 
 

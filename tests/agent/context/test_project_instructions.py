@@ -21,11 +21,15 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+def _trusting(folder: Path) -> TrustedOrigins:
+    return TrustedOrigins((folder.resolve(),))
+
+
 def test_the_repository_s_come_first_and_the_nearest_last(project: Path) -> None:
     (project.parent / "AGENTS.md").write_text("Use tabs.")
     (project / "CLAUDE.md").write_text("Use blanks here.")
     (project.parent.parent / "AGENTS.md").write_text("beyond the repository")
-    text = Instructions(project).read(project).text
+    text = Instructions(project, _trusting(project.parent)).read(project).text
     assert text.index("Use tabs.") < text.index("Use blanks here.")
     assert "beyond" not in text
     assert str(project / "CLAUDE.md") in text
@@ -58,15 +62,13 @@ def test_a_link_shows_nothing(project: Path) -> None:
     assert Instructions(project).read(project).text == ""
 
 
-def test_they_are_a_stranger_s_outside_of_the_workspace_and_of_trusted_folders(
-    project: Path,
-) -> None:
+def test_a_stranger_s_are_no_instructions(project: Path) -> None:
     (project / "AGENTS.md").write_text("Do it.")
     elsewhere = project.parent.parent / "own"
     strange = Instructions(elsewhere).read(project)
-    assert strange.taint == {"private", "untrusted"}
-    assert "not by the person" in strange.text
-    trusted = Instructions(elsewhere, TrustedOrigins((project.parent,))).read(project)
+    assert (strange.text, strange.taint) == ("", set())
+    trusted = Instructions(elsewhere, _trusting(project.parent)).read(project)
+    assert "Do it." in trusted.text
     assert trusted.taint == {"private"}
     assert "not by the person" not in trusted.text
     assert Instructions(project).read(project).taint == set()
@@ -150,17 +152,22 @@ def test_a_prompt_file_that_a_command_changed_is_not_used(tmp_path: Path) -> Non
 def test_too_much_is_cut_with_a_notice_and_the_nearest_has_the_room(project: Path) -> None:
     (project / "AGENTS.md").write_text("near " + "x" * LIMIT_CHARS)
     (project.parent / "AGENTS.md").write_text("far")
-    told = Instructions(project).read(project)
+    told = Instructions(project, _trusting(project.parent)).read(project)
     assert "near" in told.text
     assert len(told.text) < LIMIT_CHARS + 1_000
     assert [str(project / "AGENTS.md") in notice for notice in told.notices] == [True, False]
 
 
-def test_the_prompt_has_them_for_the_folder_that_is_worked_in(project: Path) -> None:
+def test_the_prompt_has_them_for_the_trusted_folder_that_is_worked_in(project: Path) -> None:
     (project / "AGENTS.md").write_text("Use tabs.")
-    workspace = Workspace(project.parent.parent / "home")
-    made = workspace.system_prompt(workspace.owner_memory, project, owner=True)
-    assert "Use tabs." in made.text
-    assert "untrusted" in workspace.taint(workspace.owner_memory, project)
-    other = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
-    assert "Use tabs." not in other.text
+    home = project.parent.parent / "home"
+
+    def prompt(workspace: Workspace, root: Path) -> str:
+        return workspace.system_prompt(workspace.owner_memory, root, owner=True).text
+
+    trusting, strict = Workspace(home, (project.parent.resolve(),)), Workspace(home)
+    assert "Use tabs." in prompt(trusting, project)
+    assert "Use tabs." not in prompt(trusting, home)
+    assert "Use tabs." not in prompt(strict, project)
+    # The names of its files are a stranger's as well.
+    assert "untrusted" in strict.taint(strict.owner_memory, project)

@@ -18,7 +18,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_folder_s_instructions_tree_and_files_reach_the_model(
+async def test_a_strange_folder_s_tree_and_files_reach_the_model(
     alone: GatewayProcess, project: Path
 ) -> None:
     alone.model.script("First.", "Second.")
@@ -27,27 +27,27 @@ async def test_a_folder_s_instructions_tree_and_files_reach_the_model(
     ran = await alone.kore("agent", "-m", "hi", *where, "--output-format", "json")
     assert ran.code == 0, ran.err
     system, asked = (one["content"] for one in alone.model.requests[-1].body["messages"])
-    assert "Use tabs, always." in system
+    assert "Use tabs" not in system
     for shown in ("sheep.py (8 B)", "print(1)", "It counts sheep."):
         assert shown in str(asked)
     (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
     assert found["taint"] == "private,untrusted"
-    (project / "AGENTS.md").write_text("Use blanks, always.")
-    ran = await alone.kore("agent", "-c", "-m", "and now?", *where)
-    assert ran.code == 0, ran.err
-    system = alone.model.requests[-1].body["messages"][0]["content"]
-    assert "Use blanks, always." in system
-    assert "Use tabs" not in system
 
 
 async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
     alone: GatewayProcess, project: Path
 ) -> None:
     alone.configure({"security": {"trusted_folders": [str(project.parent)]}})
-    alone.model.script("First.")
+    alone.model.script("First.", "Second.")
     await alone.start()
     ran = await alone.kore("agent", "-m", "hi", "--cwd", project)
-    assert ran.code == 0, ran.err
+    assert (ran.code, ran.err) == (0, "")
     assert "Use tabs, always." in alone.model.requests[-1].body["messages"][0]["content"]
     (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
     assert found["taint"] == "private"
+    (project / "AGENTS.md").write_text("Use blanks, always.")
+    ran = await alone.kore("agent", "-c", "-m", "and now?", "--cwd", project)
+    assert ran.code == 0, ran.err
+    system = alone.model.requests[-1].body["messages"][0]["content"]
+    assert "Use blanks, always." in system
+    assert "Use tabs" not in system

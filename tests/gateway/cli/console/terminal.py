@@ -88,34 +88,36 @@ class Terminal:
 
 
 def kore_agent(
-    home: Path, *words: str, environ: Mapping[str, str] | None = None
+    home: Path, *words: str, environ: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> AbstractAsyncContextManager[Terminal]:
     """`kore agent` in a terminal of 24 lines of 80 columns."""
-    return kore_there(home, "agent", *words, environ=environ)
+    return kore_there(home, "agent", *words, environ=environ, cwd=cwd)
 
 
 @asynccontextmanager
 async def kore_there(
-    home: Path, *words: str, environ: Mapping[str, str] | None = None
+    home: Path, *words: str, environ: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> AsyncIterator[Terminal]:
     """Any verb in such a terminal."""
     master, slave = pty.openpty()
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
     # The time that a question waits is shown as soon as keys count.
     env["KORE_SECURITY_APPROVAL_TIMEOUT_S"] = "300"
+    # The folder of the shell is that of the source, which is a project.
+    env["KORE_AGENT_START_IN"] = "workspace"
     env |= environ or {}
     process: ForkedProcess | asyncio.subprocess.Process
     if any(name.startswith("PYTHON") for name in env):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", *words),
             **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
-            cwd=ROOT,
+            cwd=cwd,
             env=env,
             start_new_session=True,
         )
     else:
         process = fork_server.start(
-            words, cwd=ROOT, env=env, stdin=slave, stdout=slave, stderr=slave, new_session=True
+            words, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, new_session=True
         )
     terminal = Terminal(master, process)
     terminal.resize(24, 80)

@@ -1,0 +1,104 @@
+"""Where `kore agent` starts: in the project around the folder of the shell, or in the workspace."""
+
+import argparse
+import json
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.cli.context import current_folder, settings_of
+from gateway.config.atomic_write import write_atomic
+from gateway.config.json_document import read_object
+from gateway.runtime.paths import DataDir
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+# How many answers are remembered.
+_MOST = 1_000
+
+
+def start_folder(settings: "Settings", home: DataDir) -> Path | None:
+    """The top of the repository around the folder of the shell, or that folder; None where there
+    is no project: in the home folder, in `/`, in Kore's own folder, the workspace, and in any
+    folder that holds one of these."""
+    if settings.agent.start_in == "workspace":
+        return None
+    here, person = current_folder().resolve(), Path.home().resolve()
+    own = (home.root.resolve(), settings.agent.workspace.resolve())
+    if any(here.is_relative_to(folder) for folder in own):
+        return None
+    # A repository that holds the home folder or Kore's, as one of dotfiles may, is no project.
+    free = [one for one in (here, *here.parents) if not _holds(one, (person, *own))]
+    top = next((one for one in free if (one / ".git").exists()), None)
+    if top is None and free and not _is_everybodys(here):
+        return here
+    return top
+
+
+def _holds(folder: Path, places: Sequence[Path]) -> bool:
+    return any(place.is_relative_to(folder) for place in places)
+
+
+def _is_everybodys(folder: Path) -> bool:
+    """Whether anybody may write there, as in /tmp."""
+    return bool(folder.stat().st_mode & stat.S_IWOTH)
+
+
+def with_trust(
+    args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path
+) -> "Settings":
+    """Ask once whether the folder is the person's own, where someone can be asked; the settings
+    that hold then. Raises `ConfigError`."""
+    from gateway.turns.agent_profiles import origin_of
+
+    if origin_of(settings).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return settings
+    if home.root.resolve().is_relative_to(folder) or str(folder) in _declined(home):
+        return settings
+    return _ask(args, settings, home, folder)
+
+
+def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path) -> "Settings":
+    from agent.errors import KoreError
+    from agent.text.visible import escape_invisible
+    from gateway.cli.verbs import trust
+
+    name = escape_invisible(str(folder))
+    print(t("New project: {folder}", folder=name), file=sys.stderr)
+    meaning = t(
+        "If you trust it, I follow its AGENTS.md, and its files count like your own words. "
+        "If not, I only read them, and ask before sending anything out."
+    )
+    print(meaning, file=sys.stderr)
+    shown = trust.show_configuration(folder, home.root)
+    print(t("Trust this folder? [y/N] "), end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes", "是"):
+        _decline(home, folder)
+        return settings
+    try:
+        trust.grant(args, folder, home.root, shown)
+    except KoreError as exc:
+        # A configuration that cannot be written is no reason to stop: it goes on untrusted.
+        print(f"{exc}", file=sys.stderr)
+        return settings
+    sandbox = {"security.sandbox": args.sandbox} if args.sandbox else None
+    return settings_of(args, sandbox)
+
+
+def _declined(home: DataDir) -> list[str]:
+    try:
+        folders = (read_object(home.asked_projects) or {}).get("declined", [])
+    except ConfigError:
+        return []
+    return [str(one) for one in folders] if isinstance(folders, list) else []
+
+
+def _decline(home: DataDir, folder: Path) -> None:
+    home.ensure()
+    folders = [*_declined(home), str(folder)][-_MOST:]
+    write_atomic(home.asked_projects, json.dumps({"declined": folders}, indent=2) + "\n")

@@ -1,0 +1,36 @@
+"""A folder that `kore agent` starts in for the first time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.console.chat.test_repl import PROMPT
+from tests.gateway.cli.console.terminal import kore_agent
+
+
+@pytest.mark.parametrize("word", ["y", "n"])
+async def test_a_person_is_asked_once_whether_a_project_is_trusted(
+    home: Path, tmp_path: Path, word: str
+) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    here = {"KORE_AGENT_START_IN": "project"}
+    async with kore_agent(home, environ=here, cwd=project) as terminal:
+        await terminal.see(f"New project: {project}")
+        await terminal.see("[y/N]")
+        terminal.type(f"{word}\n")
+        await terminal.see(str(project))
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+    if word == "y":
+        config = json.loads((home / "config.json").read_text())
+        assert config == {"security": {"trusted_folders": [str(project)]}}
+    async with kore_agent(home, environ=here, cwd=project) as terminal:
+        await terminal.see(str(project))
+        await terminal.see(PROMPT)
+        assert "[y/N]" not in terminal.text
+        assert ("To trust it: kore trust" in terminal.text) == (word == "n")
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
