@@ -134,9 +134,10 @@ def _run(args: argparse.Namespace) -> int:
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
     settings = settings_beside(args, overrides)
-    if options.cwd is None and (folder := start_folder(settings, home)) is not None:
-        options = replace(options, cwd=str(folder))
-        settings = with_trust(args, settings, home, folder)
+    if options.cwd is None and (project_folder := start_folder(settings, home)) is not None:
+        options = replace(options, cwd=str(project_folder))
+        if options.full_access is None:
+            settings = with_trust(args, settings, home, project_folder)
     if args.agent is not None:
         from gateway.turns.agent_profiles import agent_option
 
