@@ -1,0 +1,107 @@
+"""What trusting a folder does: its configuration is remembered, its files are the owner's own."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.cli.output import clean_lines
+
+_KEY = ("security", "trusted_folders")
+
+
+def grant(
+    args: argparse.Namespace, folder: Path, home: Path, digests: Mapping[Path, str]
+) -> tuple[int, bool]:
+    """Trust the folder, and the files of it that hold what has these digests: how many marks of
+    strangers' words went, and whether the folder is new in the configuration. Raises
+    `KoreError`."""
+    from agent.security.taint.file_marks import unmark
+    from gateway.config.folder_trust import digest, remember
+
+    if unread := [path for path, one in digests.items() if not one]:
+        raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
+    if digests:
+        remember(digests, home)
+    if changed_paths := [path for path, one in digests.items() if digest(path) != one]:
+        raise KoreError(
+            t("{path} changed in the meantime; this version is not trusted", path=changed_paths[0]),
+            hint=t("review it again: kore trust"),
+        )
+    return unmark(folder), folder.is_dir() and _add(args, folder)
+
+
+def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dict[Path, str]:
+    """Show the configuration that the folder brings along, as far as it is not trusted; the
+    digests of what was shown, and of what is trusted."""
+    from agent.security.redaction import Redactor
+    from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
+    from gateway.config.references import read_secrets
+
+    # Before they are shown: a change made while the person reads is not trusted.
+    read = {path: content(path) for path in project_files_in(folder)}
+    new = [path for path in read if not is_trusted(path, home)]
+    if new and not silent:
+        clean = Redactor(read_secrets(home / "secrets.json").values()).clean
+        for path in new:
+            print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
+        if sys.stdin.isatty():
+            print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
+    return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
+
+
+def _add(args: argparse.Namespace, folder: Path) -> bool:
+    """Name the folder in the configuration; False when its files are the owner's already."""
+    from gateway.cli.context import settings_of
+    from gateway.turns.agent_profiles import origin_of
+
+    if origin_of(settings_of(args)).is_own(folder):
+        return False
+    change_folders(args, lambda folders: [*folders, str(folder)])
+    if not origin_of(settings_of(args)).is_own(folder):
+        raise KoreError(
+            t("security.trusted_folders is also set elsewhere, which takes precedence"),
+            hint=t("`kore config list` shows where"),
+        )
+    return True
+
+
+def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], list[str]]) -> bool:
+    """Write the list of trusted folders anew; False when it stays as it is."""
+    from gateway.cli.context import sources_of
+    from gateway.config import editing
+    from gateway.config.atomic_write import file_lock
+    from gateway.config.foreign_formats import is_foreign
+
+    sources = sources_of(args)
+    file = sources.own_file
+    if is_foreign(file):
+        raise KoreError(
+            t("{path} belongs to another program and cannot store this", path=file),
+            hint=t("create Kore's own configuration with `kore init`"),
+        )
+    with file_lock(file):
+        configured = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
+        folders = [str(one) for one in configured] if isinstance(configured, list) else []
+        updated = update(folders)
+        if updated == folders:
+            return False
+        editing.setting(sources, file, _KEY, updated).write(sources)
+    return True
+
+
+def _render(path: Path, raw: bytes | None) -> str:
+    """What it said when it was read, without its secrets."""
+    import json
+
+    from gateway.config.json_document import read_text
+    from gateway.config.jsonc import read
+    from gateway.config.secret_keys import masked
+
+    try:
+        content = masked(read(read_text(path, raw) or "").value)
+    except ValueError as exc:
+        raise KoreError(f"{path}: {exc}") from None
+    return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))
