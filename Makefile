@@ -37,8 +37,9 @@ help:
 setup: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore init
 
+# Whoever tries Kore has no project yet: not its own source, where make runs.
 chat: $(VENV)/.runtime
-	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore agent
+	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; KORE_AGENT_START_IN=workspace $(BIN)/kore agent
 
 # More workers than processors: a test that waits for a process leaves its processor to another.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))

@@ -75,13 +75,13 @@ def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: 
         "If not, I only read them, and ask before sending anything out."
     )
     print(meaning, file=sys.stderr)
-    shown = project_trust.show_configuration(folder, home.root)
+    configuration = project_trust.show_configuration(folder, home.root)
     print(t("Trust this folder? [y/N] "), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes", "是"):
         _decline(home, folder)
         return settings
     try:
-        project_trust.grant(args, folder, home.root, shown)
+        project_trust.grant(args, folder, home.root, configuration)
     except KoreError as exc:
         # A configuration that cannot be written is no reason to stop: it goes on untrusted.
         print(f"{exc}", file=sys.stderr)

@@ -26,6 +26,7 @@ class Tmux:
 
     async def start(self, columns: int) -> None:
         own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
+        own["KORE_AGENT_START_IN"] = "workspace"
         given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
         program = (sys.executable, "-m", "gateway", "agent")
         size = ("-x", str(columns), "-y", "30")
