@@ -52,6 +52,7 @@ from agent.tools.runner import Permissions
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
+from agent.turn.tracing import Tracing
 from agent.types import Message, Result
 from agent.undo.recorder import OpenChangeLog
 
@@ -85,6 +86,7 @@ class Agent(Generic[DepsT]):
     for the program's own tools. `hooks` stand before and after each call of a model or tool, the
     guardrails before and after each turn. The conversation can be handed over to the agents in
     `handoffs`, which need a `name` each; `handoff_description` tells others when to hand over here.
+    `tracing` records spans (`kore.otel.OpenTelemetry`).
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -111,6 +113,7 @@ class Agent(Generic[DepsT]):
         hooks: Sequence[Hooks[Any]] = (),
         input_guardrails: Sequence[InputGuardrail] = (),
         output_guardrails: Sequence[OutputGuardrail] = (),
+        tracing: Tracing | None = None,
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
@@ -144,6 +147,7 @@ class Agent(Generic[DepsT]):
         # May be added to before the first run: two agents can hand over to each other.
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self._hooks = tuple(hooks)
+        self.tracing = tracing
         self.guardrails: Guardrails | None = None
         if input_guardrails or output_guardrails:
             self.guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
@@ -343,9 +347,9 @@ class Agent(Generic[DepsT]):
             model=options.get("model"),
             model_settings=self._settings_of(options),
             hooks=self._hooks,
+            **{"tracing": self.tracing, **values},
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,
-            **values,
         )
         return self._subagent_runner.sending(self._as_speaker(task))
 

@@ -27,6 +27,7 @@ from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
+from agent.turn.tracing import Tracing
 from agent.types import Message, Result
 
 
@@ -49,6 +50,7 @@ class AgentOptions(TypedDict, total=False):
     hooks: Sequence[Hooks[Any]]
     input_guardrails: Sequence[InputGuardrail]
     output_guardrails: Sequence[OutputGuardrail]
+    tracing: Tracing
 
 
 class CallOptions(AgentOptions, total=False):

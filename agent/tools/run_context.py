@@ -1,11 +1,13 @@
 """What a program's own code is told of the run that it takes part in."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from agent.records import frozen
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.types import ToolResult
+from agent.types import ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -25,6 +27,14 @@ class ToolInterceptor(Protocol):
         """A result in place of the call's."""
 
     async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult: ...
+
+
+class ToolTracing(Protocol):
+    """Records a span for each call."""
+
+    def tool(
+        self, call: ToolCall, description: str
+    ) -> AbstractContextManager[Callable[[ToolResult], None]]: ...
 
 
 @frozen

@@ -30,7 +30,7 @@ from agent.tools.file_views import FileViews
 from agent.tools.output_spill import bounded
 from agent.tools.pictures import keep_images
 from agent.tools.registry import ToolRegistry
-from agent.tools.run_context import ToolInterceptor
+from agent.tools.run_context import ToolInterceptor, ToolTracing
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class ToolRunner:
         self._limit_bytes = limit_bytes
         # Hooks of the program, if it has any.
         self.interceptor: ToolInterceptor | None = None
+        self.tracing: ToolTracing | None = None
 
     @property
     def agent(self) -> str:
@@ -100,6 +101,19 @@ class ToolRunner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The call's result. `on_start` is awaited between the permission and the first effect."""
+        if self.tracing is None:
+            return await self._finished(context, on_start)
+        call = context.call
+        tool = self.toolbox.find(call.name)
+        with self.tracing.tool(call, tool.description if tool else "") as end:
+            result = await self._finished(context, on_start)
+            end(result)
+            return result
+
+    async def _finished(
+        self, context: CallContext, on_start: Callable[[], Awaitable[None]]
+    ) -> ToolResult:
+        """The result as the model reads it."""
         result = _clean(await self._intercepted(context, on_start), self.redactor)
         tool = self.toolbox.find(context.call.name)
         own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes

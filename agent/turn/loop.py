@@ -29,6 +29,7 @@ from agent.usage import Tariff, UsageMeter, UsageTotals
 
 if TYPE_CHECKING:
     from agent.turn.hooks import HookChain
+    from agent.turn.tracing import TurnTracing
 
 _SHRINKS = 5
 _FILTERED = mark_for_translation(
@@ -56,6 +57,7 @@ class ModelCallConfig:
     thinking: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     hooks: "HookChain | None" = None
+    tracing: "TurnTracing | None" = None
     redactor: Redactor = field(default_factory=Redactor)
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
@@ -206,6 +208,14 @@ class AgentLoop:
             if isinstance(change, Message):
                 return await self._reply_of_hook(events.Reply(change, finish_reason="stop"))
             request = change
+        if self._call.tracing is None:
+            return await self._stream_reply(request)
+        with self._call.tracing.chat(self._call.provider.name, request) as end:
+            reply = await self._stream_reply(request)
+            end(reply)
+            return reply
+
+    async def _stream_reply(self, request: ModelRequest) -> events.Reply:
         least = (self._view.request_tokens, request.max_tokens or 0)
         for notice in await self._call_meter.check_call(*least):
             await self._outlet.emit(notice)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent.context.summarizer import Summary
     from agent.turn.guardrails import Guardrails
     from agent.turn.hooks import Hooks
+    from agent.turn.tracing import Tracing
 
 
 class AgentServices(Protocol):
@@ -91,4 +92,5 @@ class TurnRequest:
     memory_text: str | None = None
     hooks: "Sequence[Hooks[Any]]" = ()
     guardrails: "Guardrails | None" = None
+    tracing: "Tracing | None" = None
     model_settings: ModelSettings | None = None

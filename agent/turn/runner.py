@@ -53,6 +53,9 @@ class AgentTurn:
         self._loop: AgentLoop | None = None
         self._closing: tuple[Message, ...] = ()
         self._is_withheld = False
+        self._opened: OpenModel | None = None
+        tracing = task.tracing
+        self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
         # What ended the turn, if anything did.
         self.failure: KoreError | None = None
 
@@ -91,6 +94,17 @@ class AgentTurn:
 
     async def _write(self) -> list[Event]:
         """Run the loop; returns the last events, which nothing may keep from the reader."""
+        if self._tracing is None:
+            return await self._run_loop()
+        with self._tracing.agent() as end:
+            last = await self._run_loop()
+            opened = self._opened
+            for event in last:
+                if isinstance(event, events.Done) and opened is not None:
+                    end(event.result, opened.provider.name, opened.model)
+            return last
+
+    async def _run_loop(self) -> list[Event]:
         try:
             self._loop = await self._prepare()
             result = await self._work(self._loop)
@@ -132,7 +146,7 @@ class AgentTurn:
 
     async def _prepare(self) -> AgentLoop:
         agent, task, here = self._agent, self._task, self._task.environment
-        opened = agent.models.open(task.model)
+        opened = self._opened = agent.models.open(task.model)
         toolbox = agent.toolbox if task.character is None else task.character.toolbox
         environment = environment_of(
             agent, toolbox, here.workspace, full_access=task.permissions.full_access
@@ -174,6 +188,7 @@ class AgentTurn:
             thinking=_first(task.thinking, agent.settings.thinking),
             options=wishes.options(),
             hooks=hooks,
+            tracing=self._tracing,
             redactor=agent.redactor,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
@@ -191,6 +206,7 @@ class AgentTurn:
             limit_bytes=agent.settings.tools.output_limit_bytes,
         )
         runner.interceptor = hooks
+        runner.tracing = self._tracing
         executor = ToolExecutor(runner, here, task.progress, self._outlet, task.known)
         await executor.emit_file_changes((), runner.views.take_reported_views(here.session))
         return AgentLoop(

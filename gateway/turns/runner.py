@@ -47,7 +47,6 @@ from gateway.turns.isolation import Isolation
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
-from gateway.turns.memory_reminder import remind
 from gateway.turns.outcome import FROM_AGENT, TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.prompt import (
@@ -135,11 +134,6 @@ class TurnRunner:
             if any(map(is_said, claim.messages)):
                 self._reports.heard_person(claim.session)
         window = await self._windows.open(claim.session, user_message)
-        if not claim.resumed and any(map(is_said, claim.messages)):
-            message = claim.messages[-1]
-            speaking = self._permissions.audience(message)
-            speaking = replace(speaking, model=message.model or claim.model or speaking.model)
-            await remind(self._database, self._agent, claim, window, speaking)
         errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
         async with self._usage.meter(claim, first) as meter:

@@ -34,11 +34,15 @@ def imports(path: Path) -> set[str]:
 def imported_distributions() -> dict[str, str]:
     """Each distribution that is imported, and one module that does so."""
     owners = packages_distributions()
+    extras = project()["optional-dependencies"].values()
+    declared = {normal(one) for group in (project()["dependencies"], *extras) for one in group}
     found = {}
     for path in python_files(*PACKAGES):
         for name in imports(path):
-            for owner in owners.get(name, [name]):
-                found[normal(owner)] = str(path.relative_to(ROOT))
+            candidates = [normal(owner) for owner in owners.get(name, [name])]
+            # Several distributions may share a namespace.
+            for owner in [one for one in candidates if one in declared] or candidates:
+                found[owner] = str(path.relative_to(ROOT))
     return found
 
 

@@ -25,6 +25,7 @@ PRINTED = {
     ("library-control", "Guardrails"): "no_passwords - it holds a password",
     ("library-control", "Handoffs"): "triage -> billing",
     ("library-runs", "Pictures"): "What is this?",
+    ("library-control", "Traces"): "invoke_agent main",
     ("own-tools", "Tools that you run yourself"): "price: 3 euros",
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
