@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gateway.cli.verb_table import VERBS
@@ -45,7 +46,35 @@ def keys() -> str:
     return "\n".join([*lines, ""])
 
 
-PAGES = {"all-commands.md": ("Every command", commands), "all-keys.md": ("Every key", keys)}
+def library() -> str:
+    """Every name of `import kore`, by its docstring; mkdocstrings fills it in."""
+    import kore
+
+    lines = [
+        "# Every name of the library",
+        "",
+        _MADE,
+        "How to use it: [library.md](library.md).",
+        "",
+    ]
+    for name in kore.__all__:
+        if not name.startswith("_") and not isinstance(getattr(kore, name), ModuleType):
+            lines += [f"::: kore.{name}", ""]
+    for options in ("run_options.RunOptions", "api.AgentOptions", "api.CallOptions"):
+        lines += [
+            f"::: agent.{options}",
+            "    options: {show_if_no_docstring: true, inherited_members: true}",
+            "",
+        ]
+    lines += ["Events are on a [page of their own](events.md).", "", "::: kore.otel.OpenTelemetry"]
+    return "\n".join([*lines, ""])
+
+
+PAGES = {
+    "all-commands.md": ("Every command", commands),
+    "all-keys.md": ("Every key", keys),
+    "all-names.md": ("Every name of the library", library),
+}
 
 
 def _rows(parser: argparse.ArgumentParser, name: str, summary: str) -> Iterator[str]:

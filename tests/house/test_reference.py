@@ -43,4 +43,4 @@ def test_the_site_asks_no_other_host_for_anything() -> None:
     for picture in pictures:
         text = picture.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http" not in text.replace("http://www.w3.org/1999/xlink", ""), picture.name
-    assert set(PAGES) == {"all-commands.md", "all-keys.md"}
+    assert set(PAGES) == {"all-commands.md", "all-keys.md", "all-names.md"}
