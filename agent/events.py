@@ -175,7 +175,8 @@ class ToolResulted:
 class ApprovalAsked:
     """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
 
-    Without `expires_s` it waits until it is answered. `answers` are those that it takes.
+    Without `expires_s` it waits until it is answered. `answers` are those that it takes; `prefix`
+    is what may be allowed of the command with any arguments.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -194,17 +195,20 @@ class ApprovalAsked:
         "always",
         "deny",
     )
+    prefix: str | None = None
 
 
 @frozen
 class ApprovalAnswered:
-    """`words` is what the person who denied it wrote to the model."""
+    """`words` is what the person who denied it wrote to the model; `prefix` what they allowed of
+    the command with any arguments, if it is that."""
 
     type: ClassVar[str] = "approval_answered"
     nonce: str
     by: str
     answer: Literal["once", "session", "always", "deny"]
     words: str = ""
+    prefix: str | None = None
 
 
 @frozen

@@ -9,6 +9,7 @@ from agent.errors import KoreError, PolicyDenied
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
+    ALLOWED_BY_PREFIX,
     ASKED_IN_EVERY_MODE,
     Answered,
     ApprovalRequest,
@@ -89,6 +90,7 @@ class Authorizer:
             sends=plan.sends,
             diff=plan.diff and self.redactor.clean(plan.diff),
             contents=plan.contents,
+            prefix=plan.prefix if _may_have_prefix(decision) else None,
         )
         try:
             response = await self.approver.ask(question)
@@ -133,7 +135,12 @@ class Authorizer:
         objection = exfiltration_objection(request, silent=_is_silent(tool))
         if objection is None or (isinstance(tool, ChoosesToAsk) and not tool.asks):
             return decision
-        return tightest_of([decision, objection])
+        return replace(tightest_of([decision, objection]), taint_objects=True)
+
+
+def _may_have_prefix(decision: Decision) -> bool:
+    """Whether an answer for any arguments may hold: there is no other reason to ask."""
+    return decision.rule in ALLOWED_BY_PREFIX and not decision.taint_objects
 
 
 def _refusal(words: str) -> str:

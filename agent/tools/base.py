@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agent.events import Event
 from agent.records import frozen
 from agent.security.redaction import Redactor
+from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
@@ -243,7 +244,8 @@ class EffectPlan:
     that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
     `contents` is a hash of the scripts that the command runs, None when it names none.
-    `outside_reason` says why it is to run outside of the sandbox, None inside of it.
+    `outside_reason` says why it is to run outside of the sandbox, None inside of it. `prefix` is
+    what a person may allow of the command with any arguments.
     """
 
     reads: tuple[Path, ...] = ()
@@ -257,6 +259,7 @@ class EffectPlan:
     read_only: bool = False
     contents: str | None = None
     outside_reason: str | None = None
+    prefix: CommandPrefix | None = None
 
 
 class Tool(Protocol):

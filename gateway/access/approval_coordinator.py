@@ -12,7 +12,7 @@ from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest, answers_to
 from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome
 from gateway.channels.base import SendError, SupportsButtonRemoval
-from gateway.core.approval import ApprovalPrompt
+from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.delivery.renderer import ReplyRenderer
@@ -79,11 +79,9 @@ class ApprovalCoordinator:
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
-    async def answer(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
+    async def answer(self, nonce: str, reply: ApprovalReply, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
-        settled = await self._database.transact(
-            self._service.answer, nonce, answer, by, words, time.time()
-        )
+        settled = await self._database.transact(self._service.answer, nonce, reply, by, time.time())
         self.publish_closed(settled)
         return any(one.state != "expired" for one in settled)
 
@@ -110,6 +108,7 @@ class ApprovalCoordinator:
             folder=str(request.folder) if request.folder else None,
             sends=request.sends,
             answers=answers_to(request.rule),
+            prefix=str(request.prefix) if request.prefix else None,
         )
 
     def _left_s(self, question: ApprovalPrompt) -> float | None:
@@ -125,7 +124,8 @@ class ApprovalCoordinator:
                 (choice for choice in answers if choice == question.state), "deny"
             )
             by = question.by or question.state
-            event = ApprovalAnswered(question.nonce, by, answer, question.words)
+            about = _prefix_of(question)
+            event = ApprovalAnswered(question.nonce, by, answer, question.words, about)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)
@@ -157,6 +157,11 @@ class ApprovalCoordinator:
                 await channel.take_buttons(message.route, message.pressed_on)
             except SendError as exc:
                 log.info("pressed buttons could not be removed: %s", exc)
+
+
+def _prefix_of(question: ApprovalPrompt) -> str | None:
+    """The prefix that the answer is about, if it is about one."""
+    return str(question.request.prefix) if question.scope == "prefix" else None
 
 
 @frozen

@@ -11,13 +11,21 @@ from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import (
     NEVER_REMEMBERED,
-    Answer,
     Answered,
     ApprovalRequest,
     answers_to,
 )
 from gateway.access.control import AccessControl
-from gateway.core.approval import ApprovalPrompt, State, fingerprint, read_press, title_of, verdict
+from gateway.core.approval import (
+    ApprovalPrompt,
+    ApprovalReply,
+    State,
+    fingerprint,
+    prefix_fingerprint,
+    read_press,
+    title_of,
+    verdict,
+)
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
 from gateway.delivery.renderer import ReplyRenderer
@@ -93,6 +101,8 @@ class ApprovalService:
             args_hash=fingerprint(request, context.root, diff=True),
             grant_hash=_grant_hash(request, context),
             unchanged=request.diff == "",
+            prefix=request.prefix,
+            prefix_hash=prefix_fingerprint(request, context.root),
         )
         decision = approvals.find_decision(tx, key)
         if decision is not None:
@@ -171,14 +181,14 @@ class ApprovalService:
         return replies
 
     def answer(
-        self, tx: Transaction, nonce: str, answer: Answer, by: str, words: str, now: float
+        self, tx: Transaction, nonce: str, reply: ApprovalReply, by: str, now: float
     ) -> list[ApprovalPrompt]:
         question = approvals.find(tx, nonce)
         if question is None or question.state != "open":
             return []
         if question.expires_at <= self.clock():
             return [self._close(tx, question, "expired", None, now)]
-        return [self._close(tx, question, answer, by, now, words)]
+        return [self._close(tx, _answered(question, reply), reply.answer, by, now)]
 
     def expire(self, tx: Transaction, now: float) -> list[ApprovalPrompt]:
         expired = approvals.expired(tx, self.clock())
@@ -211,19 +221,16 @@ class ApprovalService:
         state: State,
         by: str | None,
         now: float,
-        words: str = "",
     ) -> ApprovalPrompt:
         """Store what was decided; the message that asked shows it and loses its buttons."""
         if state in ("session", "always") and state not in answers_to(question.request.rule):
             state = "once"
-        if state == "deny":
-            question = replace(question, words=_sentence(words))
         closed = approvals.close_approval(tx, question, state, by, now)
         name = f"q{question.number}"
         channel = self._renderer.can_ask(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
             with use_locale(self._languages.of_person(question.principal)):
-                part = channel.render_approval(question, verdict(state, by, question.words))
+                part = channel.render_approval(question, verdict(closed))
             reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [reply], now)
         return closed
@@ -240,14 +247,16 @@ class ApprovalService:
         if message.principal != question.principal or not self._access.is_owner(message):
             return ButtonOutcome(message, t("Only the owner may answer this question."))
         if question.state != "open":
-            decided = verdict(question.state, question.by)
+            decided = verdict(question)
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
         if question.expires_at <= self.clock():
             closed = self._close(tx, question, "expired", None, now)
             late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, closed)
-        closed = self._close(tx, question, press[1], _name_of(message), now)
-        sentence = t("{decided}.", decided=verdict(press[1], None))
+        reply = ApprovalReply(press[1], scope=press[2])
+        question = _answered(question, reply)
+        closed = self._close(tx, question, reply.answer, _name_of(message), now)
+        sentence = t("{decided}.", decided=verdict(closed, names=False))
         return ButtonOutcome(message, sentence, closed)
 
     def deny_by_reply(
@@ -278,7 +287,7 @@ class ApprovalService:
             ), None
         words = rest if matches else argument
         question = self._deny(tx, (matches or questions)[0], message, words, now)
-        decided = verdict(question.state, None)
+        decided = verdict(question, names=False)
         return t("Question {n}: {decided}", n=question.number, decided=decided), question
 
     def _answerable(self, tx: Transaction, message: InboundMessage) -> list[ApprovalPrompt]:
@@ -302,7 +311,8 @@ class ApprovalService:
     ) -> ApprovalPrompt:
         if question.expires_at <= self.clock():
             return self._close(tx, question, "expired", None, now)
-        return self._close(tx, question, "deny", _name_of(message), now, words)
+        question = _answered(question, ApprovalReply("deny", words))
+        return self._close(tx, question, "deny", _name_of(message), now)
 
     def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ApprovalPrompt]:
         """Close the open questions of the lane's turn: it is to stop."""
@@ -346,10 +356,14 @@ def _put(
     outbox.put(tx, turn, [replace(reply, taint=taint) for reply in replies], now)
 
 
-def _sentence(words: str) -> str:
-    """What is told to the model of what a person wrote with a no."""
-    words = words.strip()
-    return words if len(words) <= _MOST_WORDS_CHARS else f"{words[:_MOST_WORDS_CHARS]}…"
+def _answered(question: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
+    """The question with what its answer says beside yes and no."""
+    words = reply.words.strip() if reply.answer == "deny" else ""
+    if len(words) > _MOST_WORDS_CHARS:
+        words = f"{words[:_MOST_WORDS_CHARS]}…"
+    lasts = reply.answer in ("session", "always")
+    has_prefix = lasts and question.request.prefix is not None
+    return replace(question, words=words, scope=reply.scope if has_prefix else "call")
 
 
 def _name_of(message: InboundMessage) -> str:

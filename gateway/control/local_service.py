@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.security.policy.base import Answer
+from agent.security.policy.base import Answer, Scope
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
@@ -20,7 +20,7 @@ from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
-from gateway.core.approval import ApprovalPrompt
+from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Route
 from gateway.core.records import (
@@ -176,8 +176,10 @@ class LocalService(DataOwner):
             await self._sender.retry_now(lane)
             yield aiter(watcher)
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
-        is_first = await self._approvals.answer(nonce, answer, by, words)
+    async def answer_approval(
+        self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"
+    ) -> bool:
+        is_first = await self._approvals.answer(nonce, ApprovalReply(answer, words, scope), by)
         await self._audit_relay.flush()
         return is_first
 

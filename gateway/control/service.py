@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from agent.security.policy.base import Answer
+from agent.security.policy.base import Answer, Scope
 from agent.types import Message
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
@@ -42,9 +42,11 @@ class MessageCalls(Protocol):
         """Follow the events of a lane. Undelivered answers and open questions come first."""
         ...
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
+    async def answer_approval(
+        self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"
+    ) -> bool:
         """Answer an approval; False when it has expired or was answered already. `words` are told
-        to the model with a denial."""
+        to the model with a denial; a lasting yes of `scope` prefix is about the event's prefix."""
         ...
 
     async def list_approvals(self) -> Sequence[ApprovalPrompt]:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.base import Answer, ApprovalRequest, Scope
+from agent.security.shell.ast import CommandPrefix
 from agent.serialization import dumps
 from gateway.core.messages import Button, Route
 
@@ -15,6 +16,7 @@ State = Literal["open", "once", "session", "always", "deny", "expired", "withdra
 _TITLE_CHARS = 60
 _TELLING = ("path", "file_path", "url", "query")
 _LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
+_PREFIX = "p"
 _LABELS: dict[Answer, str] = {
     "once": mark_for_translation("Allow once"),
     "session": mark_for_translation("Allow for this session"),
@@ -39,13 +41,23 @@ _VERDICTS: dict[State, str] = {
 
 
 @frozen
+class ApprovalReply:
+    """An answer, what is told to the model with a no, and what a lasting yes is about."""
+
+    answer: Answer
+    words: str = ""
+    scope: Scope = "call"
+
+
+@frozen
 class ApprovalPrompt:
     """An approval that is requested from a person.
 
     `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
     where the turn runs, `route` where the question is put. `root` is where relative paths start.
     `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
-    decided it, `words` what they wrote to the model with a no. Times are Unix seconds;
+    decided it, `words` what they wrote to the model with a no, `scope` what a lasting yes is about.
+    Times are Unix seconds;
     `expires_at` is infinite for a question that waits until it is answered.
     """
 
@@ -64,6 +76,7 @@ class ApprovalPrompt:
     state: State = "open"
     by: str | None = None
     words: str = ""
+    scope: Scope = "call"
 
 
 def title_of(request: ApprovalRequest) -> str:
@@ -96,22 +109,42 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
-def buttons_for(nonce: str, *, lasts: bool) -> tuple[Button, ...]:
+def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
+    """A hash of what an answer for any arguments binds: tool, prefix, the contents of the scripts
+    that it runs, and `root`; None where there is no such answer."""
+    prefix = request.prefix
+    if prefix is None:
+        return None
+    bound = ["prefix", request.tool, prefix.words, prefix.contents, str(root)]
+    return hashlib.sha256(dumps(bound).encode()).hexdigest()
+
+
+def buttons_for(
+    nonce: str, *, lasts: bool, prefix: CommandPrefix | None = None
+) -> tuple[Button, ...]:
     """The buttons; `lasts` says whether an answer may count for longer than once: not where the
-    person did not see the whole, or has to see each."""
-    return tuple(
+    person did not see the whole, or has to see each. `prefix` may be allowed with any arguments."""
+    buttons = [
         Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
         for letter, answer in _LETTERS.items()
         if lasts or answer in ("once", "deny")
-    )
+    ]
+    if lasts and prefix is not None:
+        label = t("Always: {prefix}", prefix=str(prefix))
+        buttons.insert(-1, Button(label, f"a:{_PREFIX}:{nonce}"))
+    return tuple(buttons)
 
 
-def read_press(data: str) -> tuple[str, Answer] | None:
-    """Nonce and answer that a button of ours holds; None for any other button."""
+def read_press(data: str) -> tuple[str, Answer, Scope] | None:
+    """Nonce, answer and what it is about, of a button of ours; None for any other button."""
     kind, _, rest = data.partition(":")
     letter, _, nonce = rest.partition(":")
+    if kind != "a" or not nonce:
+        return None
+    if letter == _PREFIX:
+        return nonce, "always", "prefix"
     answer = _LETTERS.get(letter)
-    return (nonce, answer) if kind == "a" and answer is not None and nonce else None
+    return None if answer is None else (nonce, answer, "call")
 
 
 def audit_text(state: State, by: str | None) -> str:
@@ -126,14 +159,17 @@ def audit_text(state: State, by: str | None) -> str:
     return "asked"
 
 
-def audit_text_for_grant(session: str, by: str) -> str:
+def audit_text_for_grant(session: str, by: str, prefix: CommandPrefix | None = None) -> str:
     """What the audit log says of an answer that was given before; `session` is '' for always."""
-    return f"not asked: {by} {_DID['session' if session else 'always']}"
+    did = _DID["session" if session else "always"]
+    return f"not asked: {by} {did}" + (f" ({prefix})" if prefix is not None else "")
 
 
-def verdict(state: State, by: str | None, words: str = "") -> str:
-    """What was decided, by whom, and what they wrote to the model."""
-    decision = t(_VERDICTS[state])
-    if by:
-        decision = t("{decided} by {name}", decided=decision, name=by)
-    return f"{decision}: {words}" if words else decision
+def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
+    """What was decided, by whom if it `names` them, and what they wrote to the model."""
+    decision = t(_VERDICTS[question.state])
+    if question.scope == "prefix" and question.request.prefix is not None:
+        decision = t("✅ Always allowed: {prefix}", prefix=str(question.request.prefix))
+    if names and question.by:
+        decision = t("{decided} by {name}", decided=decision, name=question.by)
+    return f"{decision}: {question.words}" if names and question.words else decision

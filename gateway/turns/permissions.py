@@ -10,6 +10,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
 from agent.security.policy.base import (
+    ALLOWED_BY_PREFIX,
     Approver,
     Decision,
     PermissionMode,
@@ -188,6 +189,8 @@ class CombinedPolicy:
             if standing not in contexts:
                 contexts.append(standing)
                 decisions.append(RolePolicy(standing).decide(request))
+        # Of several reasons to ask, the one counts that no answer for any arguments is about.
+        decisions.sort(key=lambda one: one.rule in ALLOWED_BY_PREFIX)
         return tightest_of(decisions)
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:

@@ -30,7 +30,7 @@ from agent.events import (
     ToolStart,
     UsageReport,
 )
-from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.base import Answer, ApprovalRequest, Scope
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
@@ -114,7 +114,9 @@ class MemoryService:
     def watchers(self, lane: str) -> int:
         return len(self._watchers.get(lane, []))
 
-    async def answer_approval(self, nonce: str, answer: Answer, by: str, words: str = "") -> bool:
+    async def answer_approval(
+        self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"
+    ) -> bool:
         future = self._pending_answers.pop(nonce, None)
         question = self._open.pop(nonce, None)
         if future is None or question is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from agent.records import frozen
+from agent.security.shell.ast import CommandPrefix
 from agent.types import Effect, Taint
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -42,9 +43,12 @@ class ToolRequest:
 
 @frozen
 class Decision:
+    """`taint_objects`: what the session has taken in is a reason to ask as well."""
+
     verdict: Verdict
     reason: str
     rule: str
+    taint_objects: bool = False
 
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
@@ -53,6 +57,8 @@ ASKED_IN_EVERY_MODE = frozenset(
 )
 # What a person must see each time, so that no earlier answer counts.
 NEVER_REMEMBERED = frozenset({"ask-outside-sandbox"})
+# What an answer for any arguments may hold for: a command, and no other reason to ask.
+ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -91,7 +97,8 @@ class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
 
     `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
-    hash of the scripts that it runs: the answer is about these.
+    hash of the scripts that it runs: the answer is about these. `prefix` is what may be allowed of
+    it with any arguments.
     """
 
     tool: str
@@ -104,8 +111,11 @@ class ApprovalRequest:
     sends: str | None = None
     diff: str | None = None
     contents: str | None = None
+    prefix: CommandPrefix | None = None
 
 
+# Whether a standing answer is about exactly this call, or about its command with any arguments.
+Scope = Literal["call", "prefix"]
 # Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")

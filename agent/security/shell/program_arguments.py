@@ -35,7 +35,7 @@ class _Arguments:
     def judge(self, first: int) -> CommandClass:
         argv, spec = self._command.argv, self._spec
         if "no_text_with" in spec and any(
-            _names_option(word, spec["no_text_with"]) for word in argv if word and word[0] == "-"
+            names_option(word, spec["no_text_with"]) for word in argv if word and word[0] == "-"
         ):
             self._texts = 0
         at, ended = first, False
@@ -58,10 +58,10 @@ class _Arguments:
         spec = self._spec
         if word == "--":
             return 1
-        if (forbidden := spec.get("forbid")) and _names_option(word, forbidden):
+        if (forbidden := spec.get("forbid")) and names_option(word, forbidden):
             self._kind = "unknown"
         if "options" in spec:
-            if (working := spec.get("works")) and _names_option(word, working):
+            if (working := spec.get("works")) and names_option(word, working):
                 self._lift()
             return self._judge_listed(word, at)
         if not self._is_known(word):
@@ -157,7 +157,7 @@ class _Arguments:
             self._kind = "unknown"
 
 
-def _names_option(word: str, options: Iterable[str]) -> bool:
+def names_option(word: str, options: Iterable[str]) -> bool:
     """Whether the argument `word` is, abbreviates, bundles or carries a value for an option."""
     for option in options:
         if word == option or (len(option) > 2 and word.startswith(option + "=")):

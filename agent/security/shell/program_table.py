@@ -66,6 +66,37 @@ def interpreters() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(files) for key, files in table for name in key.split()}
 
 
+@frozen
+class PrefixTable:
+    """Commands that may be allowed with any arguments: programs `alone` or with one of their
+    sub-commands, with one more word where the first two are `deeper`. A program may not be given
+    its `forbid` options; behind its `text` options stands text, not a path."""
+
+    alone: frozenset[str]
+    sub: Mapping[str, frozenset[str]]
+    deeper: frozenset[str]
+    forbid: Mapping[str, tuple[str, ...]]
+    text: Mapping[str, tuple[str, ...]]
+
+
+@cache
+def prefixes() -> PrefixTable:
+    table = _read()["prefixes"]
+    sub = _by_name(table["sub"])
+    return PrefixTable(
+        frozenset(table["alone"].split()),
+        {name: frozenset(words.split()) for name, words in sub.items()},
+        frozenset(table["deeper"]),
+        {name: tuple(words) for name, words in _by_name(table["forbid"]).items()},
+        {name: tuple(words) for name, words in _by_name(table["text"]).items()},
+    )
+
+
+def _by_name(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Each program of a table on its own, where several share an entry."""
+    return {name: entry for key, entry in table.items() for name in key.split()}
+
+
 @cache
 def variables() -> Mapping[str, frozenset[str]]:
     """Names of variables that change what programs do (`risky`) or what a shell runs (`runs`)."""

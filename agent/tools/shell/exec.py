@@ -79,6 +79,7 @@ class Exec:
             read_only=line.read_only,
             contents=await asyncio.to_thread(line.contents),
             outside_reason=line.outside_reason,
+            prefix=await asyncio.to_thread(line.prefix),
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

@@ -32,6 +32,7 @@ from agent.types import Taint
 if TYPE_CHECKING:
     from agent.security.network.egress_proxy import EgressProxy
     from agent.security.sandbox.session_network import SessionNetwork
+    from agent.security.shell.ast import CommandPrefix
 
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,15 @@ class CommandLine:
         from agent.security.shell.script_contents import contents_digest
 
         return contents_digest(self.command, self.folder, self.call.workspace.resolve())
+
+    def prefix(self) -> "CommandPrefix | None":
+        """What a person may allow of it with any arguments: nothing of what leaves the sandbox or
+        runs on by itself. May block."""
+        if self.background or self.outside_reason is not None:
+            return None
+        from agent.security.shell.command_prefix import prefix_of
+
+        return prefix_of(self.command, self.folder, self.call.workspace.resolve())
 
     def only_reads(self) -> bool:
         """Whether it counts as looking: a judgement, which may be wrong."""

@@ -17,10 +17,10 @@ from gateway.cli.chat.progress_line import ProgressLine
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
-from gateway.cli.console.output.approval_choices import ApprovalReply
 from gateway.cli.console.output.text import call_line, event_line, outcome
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
+from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.messages import MessageOptions
 from gateway.core.records import Delivered, WatchEvent
@@ -211,7 +211,9 @@ class OneShotTurn:
             )
         with self._progress.pause():
             reply = await self._ask(approval) if self._ask else ApprovalReply("deny")
-        await self._service.answer_approval(approval.nonce, reply.answer, principal(), reply.words)
+        await self._service.answer_approval(
+            approval.nonce, reply.answer, principal(), reply.words, reply.scope
+        )
 
     def _deliver(self, delivered: Delivered) -> bool:
         ours = delivered.event_id == self._message.event_id

@@ -13,9 +13,9 @@ from agent.i18n import t
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
-    from gateway.cli.console.output.approval_choices import ApprovalReply
     from gateway.config import Settings
     from gateway.control.service import Service
+    from gateway.core.approval import ApprovalReply
 
 
 @asynccontextmanager

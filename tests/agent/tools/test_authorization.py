@@ -50,3 +50,27 @@ async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
     (told,) = results((await agent.run("go")).messages)
     assert person.requests == []
     assert told
+
+
+async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
+    tmp_path: Path,
+) -> None:
+    person = Person()
+    (tmp_path / "AGENTS.md").write_text("x\n")
+    lines = ["git commit -m x", "git commit -m x > /etc/x", "git checkout AGENTS.md", "git commit;"]
+    steps = [calls(call("exec", f"c{n}", command=line)) for n, line in enumerate(lines)]
+    agent = Agent(
+        # Without a sandbox the session has then read what anybody may have written.
+        ScriptedProvider([*steps, calls(call("exec", "c9", command="git commit -m x")), "done"]),
+        workspace=tmp_path,
+        approve=Permissions(DefaultPolicy(), person),
+    )
+    await agent.run("go")
+    asked = [(one.rule, one.prefix and str(one.prefix)) for one in person.requests]
+    assert asked == [
+        ("ask-exec", "git commit *"),
+        ("ask-outside", None),
+        ("ask-prompt", None),
+        ("ask-exec", None),
+        ("ask-exec", None),
+    ]

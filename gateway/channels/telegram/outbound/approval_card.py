@@ -44,7 +44,8 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     pieces.append(_Piece(f"\n{hint}", "italic"))
     part = _part(pieces)
     lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED
-    return OutboundPart(part.text, part.entities, buttons_for(question.nonce, lasts=lasts))
+    buttons = buttons_for(question.nonce, lasts=lasts, prefix=question.request.prefix)
+    return OutboundPart(part.text, part.entities, buttons)
 
 
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:

@@ -14,11 +14,11 @@ from agent.text.visible import escape_for_approval
 from gateway.cli.console.approvals.key_choice import KeyChoice
 from gateway.cli.console.output.approval_choices import (
     ApprovalChoice,
-    ApprovalReply,
     choices_for,
     choices_text,
 )
 from gateway.cli.console.output.approval_text import SAY_WHY, subject, time_left, verdict
+from gateway.core.approval import ApprovalReply
 
 _CTRL_C = "\x03"
 _ESCAPE = "\x1b"
@@ -39,7 +39,8 @@ def ask_at_terminal(
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
-        print(verdict(reply.answer, reply.words), file=screen, flush=True)
+        prefix = approval.prefix if reply.scope == "prefix" else None
+        print(verdict(reply.answer, reply.words, prefix), file=screen, flush=True)
         return reply
 
     return ask
@@ -106,7 +107,7 @@ class _Question:
             self._line = ""
             self._print(f"\n  {t(SAY_WHY)}\n  ")
         else:
-            self._settle(ApprovalReply(choice.answer))
+            self._settle(ApprovalReply(choice.answer, scope=choice.scope))
 
     def _settle(self, reply: ApprovalReply) -> None:
         if not self._reply.done():

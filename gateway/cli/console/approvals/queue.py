@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from agent.events import ApprovalAsked
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_choices import ApprovalChoice, ApprovalReply, choices_for
+from gateway.cli.console.output.approval_choices import ApprovalChoice, choices_for
 from gateway.cli.console.output.turn_view import TurnView
+from gateway.core.approval import ApprovalReply
 
 Reply = Callable[[ApprovalAsked, ApprovalReply], None]
 _ENTER = ("\r", "\n")
@@ -78,7 +79,7 @@ class ApprovalQueue:
         if choice.takes_words:
             self._take_words(True)
         else:
-            self._settle(ApprovalReply(choice.answer))
+            self._settle(ApprovalReply(choice.answer, scope=choice.scope))
 
     def _settle(self, reply: ApprovalReply) -> None:
         approval = self._open[0]

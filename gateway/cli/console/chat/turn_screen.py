@@ -24,12 +24,12 @@ from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
-from gateway.cli.console.output.approval_choices import ApprovalReply
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import complaint
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.commands.suggestions import command_in
 from gateway.control.service import Service
+from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage
 from gateway.core.records import Delivered, WatchEvent
@@ -276,7 +276,7 @@ class TurnScreen:
     async def _reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
         with self._refusals():
             if not await self._service.answer_approval(
-                approval.nonce, reply.answer, principal(), reply.words
+                approval.nonce, reply.answer, principal(), reply.words, reply.scope
             ):
                 notice = t("this question has expired or was answered elsewhere")
                 self._view.say(f"  {notice}")

@@ -3,31 +3,25 @@
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer
-
-
-@frozen
-class ApprovalReply:
-    """An answer, and what is told to the model with a no."""
-
-    answer: Answer
-    words: str = ""
+from agent.security.policy.base import Answer, Scope
 
 
 @frozen
 class ApprovalChoice:
-    """`takes_words`: a sentence for the model follows."""
+    """`takes_words`: a sentence for the model follows. `scope`: what a lasting yes is about."""
 
     key: str
     label: str
     answer: Answer
     takes_words: bool = False
+    scope: Scope = "call"
 
 
 _ALL = (
     ApprovalChoice("y", mark_for_translation("[y] once"), "once"),
     ApprovalChoice("s", mark_for_translation("[s] session"), "session"),
     ApprovalChoice("a", mark_for_translation("[a] always"), "always"),
+    ApprovalChoice("p", mark_for_translation("[p] always {prefix}"), "always", scope="prefix"),
     ApprovalChoice("n", mark_for_translation("[n] no"), "deny"),
     ApprovalChoice("f", mark_for_translation("[f] no, because"), "deny", takes_words=True),
 )
@@ -35,9 +29,14 @@ _ALL = (
 
 def choices_for(approval: ApprovalAsked) -> tuple[ApprovalChoice, ...]:
     """Those that the question takes."""
-    return tuple(choice for choice in _ALL if choice.answer in approval.answers)
+    return tuple(
+        choice
+        for choice in _ALL
+        if choice.answer in approval.answers and (choice.scope == "call" or approval.prefix)
+    )
 
 
 def choices_text(approval: ApprovalAsked) -> str:
     """All of them in one line."""
-    return "  ".join(t(choice.label) for choice in choices_for(approval))
+    prefix = approval.prefix or ""
+    return "  ".join(t(choice.label).format(prefix=prefix) for choice in choices_for(approval))

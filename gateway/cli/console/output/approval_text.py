@@ -38,6 +38,8 @@ def time_left(left_s: float | None) -> str:
     return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
 
 
-def verdict(answer: Answer, words: str = "") -> str:
+def verdict(answer: Answer, words: str = "", prefix: str | None = None) -> str:
     decision = t(_VERDICTS[answer])
+    if prefix is not None:
+        decision = t("always allowed: {prefix}", prefix=prefix)
     return f"{decision}: {escape_for_approval(words)}" if words else decision

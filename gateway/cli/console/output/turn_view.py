@@ -100,8 +100,8 @@ class TurnView:
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
                 self._take_tool(event)
-            case events.ApprovalAnswered(answer=answer, words=words):
-                self.say(f"  {verdict(answer, words)}")
+            case events.ApprovalAnswered(answer=answer, words=words, prefix=prefix):
+                self.say(f"  {verdict(answer, words, prefix)}")
             case Delivered():
                 self._deliver(event)
             case events.FromAgent():

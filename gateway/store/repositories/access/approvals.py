@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.security.shell.ast import CommandPrefix
 from agent.serialization import dumps
 from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
 from gateway.core.messages import Route
@@ -29,7 +30,8 @@ _SELECT = (
 @frozen
 class ApprovalKey:
     """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
-    standing answer binds. `unchanged`: carrying it out would change nothing (any more)."""
+    standing answer binds, `prefix_hash` what one about any arguments of `prefix` binds.
+    `unchanged`: carrying it out would change nothing (any more)."""
 
     turn: int
     call_id: str
@@ -38,6 +40,8 @@ class ApprovalKey:
     args_hash: str
     grant_hash: str
     unchanged: bool = False
+    prefix: CommandPrefix | None = None
+    prefix_hash: str | None = None
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
@@ -64,10 +68,14 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == approval.state), "deny")
         return Answered(answer, audit_text(approval.state, approval.by), approval.words)
+    prefix = None
     grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
+    if grant is None and wish.prefix_hash is not None:
+        prefix = wish.prefix
+        grant = grants.find_grant(tx, wish.asker, wish.session, wish.prefix_hash)
     if grant is None:
         return None
-    return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant))
+    return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant, prefix))
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
@@ -210,14 +218,11 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
     own = dict(zip(_OWN, rest, strict=False))
     channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
     content = tx.unseal(sealed, "approval.question", own["nonce"])
-    title, root, words, request = _parse_content(content)
+    contents = _parse_content(content)
     return ApprovalPrompt(
         number=number,
         route=Route(channel, account, chat, thread),
-        title=title,
-        root=root,
-        words=words,
-        request=request,
+        **contents,
         state=state,
         by=by,
         **own,
@@ -239,16 +244,23 @@ def _format_content(question: ApprovalPrompt) -> str:
             "diff": request.diff,
             "root": question.root,
             "rule": request.rule,
+            "prefix": request.prefix and [request.prefix.words, request.prefix.contents],
             "words": question.words,
+            "scope": question.scope,
         }
     )
 
 
-def _parse_content(content: str) -> tuple[str, str, str, ApprovalRequest]:
-    """Title, root, words of the answer, and request of a stored question."""
+def _parse_content(content: str) -> dict[str, Any]:
+    """What a stored question shows: its title, root and request, and what the answer says."""
     values = json.loads(content)
-    title, root, folder = values.pop("title"), values.pop("root"), values.pop("folder")
-    # Older questions have none.
-    words = values.pop("words", "")
-    request = ApprovalRequest(folder=Path(folder) if folder else None, **values)
-    return title, root, words, request
+    # Older questions lack some of them.
+    names = ("title", "root", "words", "scope")
+    contents: dict[str, Any] = {name: values.pop(name) for name in names if name in values}
+    folder, prefix = values.pop("folder"), values.pop("prefix", None)
+    contents["request"] = ApprovalRequest(
+        folder=Path(folder) if folder else None,
+        prefix=CommandPrefix(tuple(prefix[0]), prefix[1]) if prefix else None,
+        **values,
+    )
+    return contents

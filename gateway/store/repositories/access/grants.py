@@ -1,7 +1,9 @@
 """Standing answers: what a person allowed for more than one call, bound to exact arguments."""
 
+from pathlib import Path
+
 from agent.records import frozen
-from gateway.core.approval import ApprovalPrompt
+from gateway.core.approval import ApprovalPrompt, prefix_fingerprint
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
@@ -29,10 +31,16 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """From now on this very call is allowed; an earlier grant for it is replaced."""
+    """From now on this very call is allowed, or its prefix with any arguments; an earlier grant for
+    it is replaced."""
     asker, grant_hash = tx.one(
         "SELECT asker, grant_hash FROM approval WHERE nonce = ?", (question.nonce,)
     )
+    title, folder = question.title, str(question.request.folder or question.root)
+    if question.scope == "prefix":
+        grant_hash = prefix_fingerprint(question.request, Path(question.root))
+        title = f"{question.request.tool} {question.request.prefix} (any arguments)"
+        folder = question.root
     key = (asker, session, grant_hash)
     tx.run(
         "DELETE FROM permission_grant WHERE principal = ? AND session = ? AND grant_hash = ?", key
@@ -42,8 +50,8 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         " granted_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
-            tx.seal(question.title, "permission_grant.title", *key),
-            tx.seal(str(question.request.folder or question.root), "permission_grant.folder", *key),
+            tx.seal(title, "permission_grant.title", *key),
+            tx.seal(folder, "permission_grant.folder", *key),
             by,
             now,
         ),

@@ -12,7 +12,7 @@ from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.output.approval_choices import ApprovalReply
+from gateway.core.approval import ApprovalReply
 from gateway.core.messages import MessageOptions
 from tests.fakes.memory_service import MemoryService
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.i18n import use_locale
-from agent.security.policy.base import ApprovalRequest
+from agent.security.policy.base import ANSWERS, ApprovalRequest
+from agent.security.shell.ast import CommandPrefix
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
@@ -49,8 +50,16 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     start = units(part.text[: part.text.index("\ngit") + 1])
     assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
     answers = [read_press(button.data) for button in part.buttons]
-    assert answers == [(ASKED.nonce, answer) for answer in ("once", "session", "always", "deny")]
+    assert answers == [(ASKED.nonce, answer, "call") for answer in ANSWERS]
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
+
+
+def test_a_prefix_has_a_button_of_its_own() -> None:
+    prefix = CommandPrefix(("git", "push"))
+    asked = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
+    buttons = render_approval(asked).buttons
+    assert [button.label for button in buttons][-2:] == ["Always: git push *", "Deny"]
+    assert read_press(buttons[-2].data) == (ASKED.nonce, "always", "prefix")
 
 
 @pytest.mark.parametrize(

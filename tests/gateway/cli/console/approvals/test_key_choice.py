@@ -8,7 +8,7 @@ import pytest
 from agent.events import ApprovalAsked
 from agent.security.policy.base import Answer
 from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
-from gateway.cli.console.output.approval_choices import choices_for
+from gateway.cli.console.output.approval_choices import choices_for, choices_text
 
 QUESTION = ApprovalAsked("n", "exec", {}, "why", None, None)
 
@@ -67,3 +67,11 @@ async def test_what_a_question_does_not_take_is_no_answer() -> None:
     assert choice.press("y")
     assert choice.press("\r")
     assert given == ["once"]
+
+
+def test_a_prefix_is_offered_by_its_name() -> None:
+    asked = replace(QUESTION, prefix="git commit *")
+    assert "[p] always git commit *" in choices_text(asked)
+    assert "[p]" not in choices_text(QUESTION)
+    (prefix,) = (one for one in choices_for(asked) if one.key == "p")
+    assert (prefix.answer, prefix.scope) == ("always", "prefix")

