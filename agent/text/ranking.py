@@ -25,6 +25,8 @@ _ENDINGS = re.compile(r"(?<=[^\W_]{3})(?:ingly|edly|ings|ing|ied|ies|ed|es|ly|s|
 _K1, _B = 1.2, 0.75
 # Cormack et al., "Reciprocal rank fusion", 2009.
 _RANK_OFFSET = 60
+# A word as short as that begins many others.
+_LEAST_LETTERS = 4
 # Of the best score: a text below is noise beside the best one.
 NOISE = 0.4
 # So many texts are taken for their meaning alone: the nearest ones are near even to nonsense.
@@ -61,6 +63,15 @@ def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
                 length = 1 - _B + _B * count.total() / mean
                 result[n] += weight * times * (_K1 + 1) / (times + _K1 * length)
     return result
+
+
+def shared_beginnings(terms: Sequence[str], text: str) -> int:
+    """How many terms stand within a word of the text, or go on from one: "allergies" and
+    "allergic", "novelist" and "novels"."""
+    whole = plain(text)
+    stems = [stem(run) for run in _RUN.findall(whole) if not _is_unspaced(run)]
+    stems = [one for one in stems if len(one) >= _LEAST_LETTERS and one not in _stop_words()]
+    return sum(term in whole or term.startswith(tuple(stems)) for term in terms)
 
 
 def fused(*rankings: Sequence[T]) -> list[T]:

@@ -16,9 +16,9 @@ from agent.text.ranking import (
     SIMILAR,
     fused,
     most_alike,
-    plain,
     query_terms,
     scores,
+    shared_beginnings,
 )
 from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.workspace_scope import WorkspaceScope, lines
@@ -129,10 +129,10 @@ class MemorySearch:
 
 def _by_words(query: str, texts: Sequence[str]) -> list[int]:
     """The places of the texts that answer, the best first."""
-    ranks = scores(query_terms(query), texts)
+    terms = query_terms(query)
+    ranks = scores(terms, texts)
     if not any(ranks):
-        words = _WORD.findall(plain(query))
-        ranks = [float(sum(word in plain(text) for word in words)) for text in texts]
+        ranks = [float(shared_beginnings(terms, text)) for text in texts]
     least = max(ranks, default=0.0) * NOISE
     # A line with one word of three is noise beside one that has all of them.
     places = [n for n, rank in enumerate(ranks) if rank > 0 and rank >= least]

@@ -1,6 +1,6 @@
 import pytest
 
-from agent.text.ranking import fused, most_alike, query_terms, scores, stem
+from agent.text.ranking import fused, most_alike, query_terms, scores, shared_beginnings, stem
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,12 @@ def test_what_stands_high_in_both_rankings_comes_first() -> None:
 def test_the_nearest_texts_are_taken_and_none_that_is_far() -> None:
     assert most_alike([0.2, -1.0, 0.9, 0.0, 0.5], 2) == [2, 4]
     assert most_alike([-1.0, 0.0], 5) == []
+
+
+def test_words_that_begin_alike_are_shared_whichever_is_longer() -> None:
+    assert shared_beginnings(query_terms("what allergies"), "Allergic to peanuts") == 1
+    assert shared_beginnings(query_terms("a novelist"), "Reads novels") == 1
+    assert shared_beginnings(query_terms("a book"), "keeps a fotobook") == 1
+    assert (
+        shared_beginnings(query_terms("what to do about the beetle"), "has a bee, what else") == 0
+    )
