@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
 from agent.context.person_words import words_limit, words_of, words_tokens
+from agent.context.request_prefix import RequestPrefix
 from agent.context.summarizer import DroppedMessages, Summariser, Summary, summary_limit
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
@@ -189,6 +190,14 @@ async def shorten(
     if conversation.is_trimmed and request.before is None:
         # No request that is still there was the first one.
         request = replace(request, before=Summary(load_prompt("trimmed"), taint=dropped.taint))
+    if summariser.prefix is not None:
+        visible = summariser.prefix.visible_messages(
+            messages,
+            conversation.summary.front if conversation.summary else None,
+            is_trimmed=conversation.is_trimmed,
+            least=split.place,
+        )
+        request = replace(request, visible=visible)
     summary = await summariser.summarise(request, meter)
     remaining = split.remaining_messages(messages)
     summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
@@ -246,6 +255,13 @@ class SharedCompaction(Protocol):
         """The compaction that runs elsewhere, once it is stored; None if there is none or it
         failed."""
         ...
+
+
+@runtime_checkable
+class PrefixStore(Protocol):
+    """Optional ability of a `CompactionStore`: it compacts the conversation after the turn."""
+
+    def remember_prefix(self, prefix: RequestPrefix) -> None: ...
 
 
 @dataclass(slots=True)

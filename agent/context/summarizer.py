@@ -1,6 +1,7 @@
 """Has a model tell what happened in messages that leave the window."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
@@ -8,8 +9,9 @@ from typing import Any, cast
 from agent import events
 from agent.context.call_meter import CallMeter
 from agent.context.person_words import fit_words, words_limit, words_of
-from agent.context.token_budget import estimate_text, level, middle_out
-from agent.errors import BadReply, ContextTooLong, TimedOut
+from agent.context.request_prefix import RequestPrefix
+from agent.context.token_budget import estimate, estimate_text, level, middle_out
+from agent.errors import BadReply, ContextTooLong, Rejected, TimedOut
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest
@@ -18,6 +20,8 @@ from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.types import Message, Taint, user
 from agent.usage import Tariff, UsageMeter
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -82,7 +86,8 @@ class DroppedMessages:
 
     `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
     `goal` is the size that the conversation should come to. `on_request`: a person asked for a
-    summary.
+    summary. `visible` is the conversation as its requests show it, when it fits: the same and the
+    newest messages.
     """
 
     messages: Sequence[Message]
@@ -91,30 +96,56 @@ class DroppedMessages:
     taint: frozenset[Taint] = frozenset()
     goal: int = 50_000
     on_request: bool = False
+    visible: Sequence[Message] | None = None
 
 
 @frozen
 class Summariser:
-    """Asks the model of the profile "quick"; nothing that it or a tool said leaves uncleaned."""
+    """Asks the conversation's own model, with one more message behind what it has in its cache;
+    where that cannot be, the model of the profile "quick", with a transcript. Nothing that a model
+    or a tool said leaves uncleaned."""
 
     models: ModelPool
     redactor: Redactor
+    prefix: RequestPrefix | None = None
 
     async def summarise(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         """Raises `ProviderError`, `LimitReached`, `ConfigError`."""
+        if self.prefix is not None and leaving.visible:
+            try:
+                return await self._continue(self.prefix, leaving.visible, leaving, meter)
+            except (ContextTooLong, BadReply, Rejected):
+                log.info("the conversation's own request gave no summary", exc_info=True)
+        return await self._retell(leaving, meter)
+
+    async def _continue(
+        self,
+        prefix: RequestPrefix,
+        visible: Sequence[Message],
+        leaving: DroppedMessages,
+        meter: UsageMeter,
+    ) -> Summary:
+        focus = render_prompt("summarise_focus", focus=leaving.focus) if leaving.focus else ""
+        now = render_prompt("summarise_now", focus=focus, words=_words(leaving.goal))
+        words = f"{load_prompt('summarise_here')}\n\n{load_prompt('summarise')}\n{now}"
+        request = await prefix.request(visible, self.redactor.clean(words))
+        return await self._request_summary(self.models.open(prefix.model), request, leaving, meter)
+
+    async def _retell(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         model = self.models.open(self.models.profile("quick"))
         room = int(model.context_tokens * _SHARE)
         for _ in range(_TRIES - 1):
             try:
-                return await self._request_summary(model, leaving, room, meter)
+                request = self._request(model, leaving, room)
+                return await self._request_summary(model, request, leaving, meter)
             except ContextTooLong:
                 room //= 2
-        return await self._request_summary(model, leaving, room, meter)
+        request = self._request(model, leaving, room)
+        return await self._request_summary(model, request, leaving, meter)
 
     async def _request_summary(
-        self, model: OpenModel, leaving: DroppedMessages, room: int, meter: UsageMeter
+        self, model: OpenModel, request: ModelRequest, leaving: DroppedMessages, meter: UsageMeter
     ) -> Summary:
-        request = self._request(model, leaving, room)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 reply = await _ask_model(model, request, meter)
@@ -139,7 +170,13 @@ class Summariser:
         system = load_prompt("summarise")
         used_tokens = estimate_text(system) + estimate_text(before) + estimate_text(focus)
         text = transcript(leaving.messages, max(room - used_tokens, 200))
-        prompt = render_prompt("summarise_request", before=before, focus=focus, transcript=text)
+        prompt = render_prompt(
+            "summarise_request",
+            before=before,
+            focus=focus,
+            transcript=text,
+            words=_words(leaving.goal),
+        )
         return ModelRequest(
             model.model,
             system,
@@ -149,11 +186,16 @@ class Summariser:
         )
 
 
+def _words(goal: int) -> int:
+    """What a person would call so long a text."""
+    return summary_limit(goal) * 3 // 5
+
+
 async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
     """The reply; it is counted like any other."""
     tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
     till = CallMeter(tariff, model.fallback_tariffs, meter)
-    tokens = estimate_text(request.system) + estimate_text(request.messages[0].text)
+    tokens = estimate_text(request.system) + sum(map(estimate, request.messages))
     await till.check_call(tokens, 0)
     stream = cast(AsyncGenerator[events.ModelEvent], model.provider.stream(request))
     try:

@@ -62,6 +62,15 @@ class ModelCallConfig:
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
 
+    def request_options(self, *, has_called: bool) -> dict[str, Any]:
+        options = dict(self.options)
+        if self.thinking is not None:
+            options["thinking"] = self.thinking
+        if has_called and is_forced(options.get("tool_choice")):
+            # Forced again and again, the turn would never end.
+            del options["tool_choice"]
+        return options
+
 
 class AgentLoop:
     """The state of one turn. `settled` is valid at any moment, also after a cancellation."""
@@ -278,17 +287,8 @@ class AgentLoop:
             call.tools,
             call.temperature,
             call.max_tokens,
-            self._options(),
+            self._call.request_options(has_called=any(one.tool_calls for one in self._new)),
         )
-
-    def _options(self) -> dict[str, Any]:
-        options = dict(self._call.options)
-        if self._call.thinking is not None:
-            options["thinking"] = self._call.thinking
-        if is_forced(options.get("tool_choice")) and any(one.tool_calls for one in self._new):
-            # Forced again and again, the turn would never end.
-            del options["tool_choice"]
-        return options
 
     async def _execute(self, *, resumed: bool = False) -> None:
         calls = unanswered_calls(self._conversation.messages)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent import events
-from agent.context.compaction import Compactor, Conversation
+from agent.context.compaction import Compactor, Conversation, PrefixStore
 from agent.context.images import ImageLoader
+from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
 from agent.context.summarizer import Summariser
-from agent.context.token_budget import budget_for
+from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
 from agent.errors import (
     ConfigError,
@@ -216,16 +217,38 @@ class AgentTurn:
     def _view(self, call: ModelCallConfig, opened: OpenModel) -> RequestWindow:
         agent, task = self._agent, self._task
         compactor = None
+        room = budget_for(opened.context_tokens, call.system, call.tools, call.max_tokens)
         if task.keeper is not None:
-            summariser = Summariser(agent.models, agent.redactor)
+            prefix = self._prefix(call, opened, room)
+            if isinstance(task.keeper, PrefixStore):
+                task.keeper.remember_prefix(prefix)
+            summariser = Summariser(agent.models, agent.redactor, prefix)
             compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
         return RequestWindow(
             Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
-            budget_for(opened.context_tokens, call.system, call.tools, call.max_tokens),
+            room,
             counted_as(opened),
             agent.gauge,
             compactor,
             ImageLoader(agent.workspace.folder),
+        )
+
+    def _prefix(
+        self, call: ModelCallConfig, opened: OpenModel, room: ContextBudget
+    ) -> RequestPrefix:
+        agent = self._agent
+        return RequestPrefix(
+            model=self._task.model,
+            model_id=call.model,
+            system=call.system,
+            tools=call.tools,
+            temperature=call.temperature,
+            max_tokens=call.max_tokens,
+            options=call.request_options(has_called=True),
+            room=room,
+            gauge=agent.gauge,
+            counted_as=counted_as(opened),
+            folder=agent.workspace.folder,
         )
 
     def _result(self, stopped: Stopping | None) -> Result:

@@ -32,6 +32,7 @@ from gateway.turns.usage_meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from agent.context.compaction import CompactionResult
+    from agent.context.request_prefix import RequestPrefix
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ _WAITING = 64
 # In a row, for one session; then only a turn that has no room left asks again.
 _FAILURES = 3
 _REMEMBERED = 1_000
+# A vendor's cache forgets within minutes: of the sessions that spoke last. Each is a few kilobytes.
+_PREFIXES = 100
 # Below this share of the window nothing needs to be looked at closer.
 _SURELY_ROOM = 0.25
 
@@ -88,10 +91,18 @@ class CompactionService:
     _under_way: set[str] = field(default_factory=set)
     _running: dict[str, RunningCompaction] = field(default_factory=dict)
     _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _prefixes: "OrderedDict[str, RequestPrefix]" = field(default_factory=OrderedDict)
 
     def keeper(self, claim: TurnClaim, window: SessionWindow) -> "TurnKeeper":
         """For one turn."""
         return TurnKeeper(self, claim, window)
+
+    def remember_prefix(self, session: str, prefix: "RequestPrefix") -> None:
+        """How the session's newest turn asks its model."""
+        self._prefixes[session] = prefix
+        self._prefixes.move_to_end(session)
+        if len(self._prefixes) > _PREFIXES:
+            self._prefixes.popitem(last=False)
 
     def consider(self, claim: TurnClaim, window: SessionWindow, model: str | None) -> None:
         """A turn is over: its session is made shorter in the background if it is nearly full."""
@@ -222,7 +233,8 @@ class CompactionService:
         dropped_messages = DroppedMessages(
             (), focus=job.focus or "", taint=taint, on_request=job.focus is not None
         )
-        summariser = Summariser(self.agent.models, self.agent.redactor)
+        prefix = self._prefixes.get(claim.session)
+        summariser = Summariser(self.agent.models, self.agent.redactor, prefix)
         conversation = window.conversation
         async with self.usage.meter(replace(claim, resumed=True)) as meter:
             shorter = await shorten(summariser, conversation, goal, dropped_messages, meter)
@@ -286,6 +298,9 @@ class TurnKeeper:
 
     async def keep(self, shorter: "CompactionResult") -> bool:
         return await run_to_completion(self._keep(shorter))
+
+    def remember_prefix(self, prefix: "RequestPrefix") -> None:
+        self.compactions.remember_prefix(self.claim.session, prefix)
 
     async def made(self) -> "CompactionResult | None":
         made = await self.compactions.join(self.claim.session)

@@ -78,11 +78,18 @@ class Hanging:
         return ToolResult("never")
 
 
+def is_summary_request(request: ModelRequest) -> bool:
+    """Whether it asks for a summary, as a message behind the conversation or with a transcript."""
+    words = request.messages[-1].text
+    is_behind = words.startswith(load_prompt("summarise_here"))
+    return is_behind or request.system == load_prompt("summarise")
+
+
 class WithoutSummaries(ScriptedProvider):
     """Scripted, but for summaries: it cannot tell any."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
-        if request.system == load_prompt("summarise"):
+        if is_summary_request(request):
             raise Rejected("no summaries here")
         async for event in super().stream(request):
             yield event

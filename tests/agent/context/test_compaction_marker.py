@@ -14,16 +14,15 @@ from agent.context.compaction_marker import (
 from agent.context.summarizer import Summary
 from agent.errors import KoreError, Rejected
 from agent.history import History, JsonlHistory, MemoryHistory
-from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall, assistant, user
-from tests.agent.props import scripted
+from tests.agent.props import is_summary_request, scripted
 
 TOLD = Summary("They talked.", ("the first",), "☐ it", frozenset({"private"}))
 
 
 def reply(request: ModelRequest) -> str | Exception:
-    if request.system == load_prompt("summarise"):
+    if is_summary_request(request):
         return "They talked about numbers."
     return "fine"
 
@@ -39,7 +38,7 @@ async def test_a_conversation_that_overflows_is_summarised_once_and_goes_on_from
     agent, model = scripted([reply] * 9, tmp_path, history=history, summaries=True)
     assert (await agent.run("and now?", session="s")).text == "fine"
     assert (await agent.run("go on", session="s")).text == "fine"
-    asked = [request for request in model.requests if request.system == load_prompt("summarise")]
+    asked = [request for request in model.requests if is_summary_request(request)]
     assert len(asked) == 1
     first, second = model.requests[1:]
     assert second.messages[: len(first.messages)] == first.messages

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,13 +11,13 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.context.token_budget import budget_for, estimate
 from agent.history import JsonlHistory
-from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.tools.base import CallContext, EffectPlan
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolCall, ToolResult, assistant
-from tests.agent.props import FREE
+from tests.agent.props import FREE, is_summary_request
 
 ROUNDS = 100
 SAID = {
@@ -112,10 +113,6 @@ class Worker(ScriptedProvider):
         return f"Done with {number}. {DECIDED.get(number, '')} " + "It went well. " * 20
 
 
-def is_summary_request(request: ModelRequest) -> bool:
-    return request.system == load_prompt("summarise")
-
-
 def text_of_message(message: Message) -> str:
     return "\n".join(p.text for p in message.content if isinstance(p, Text | Context))
 
@@ -124,11 +121,28 @@ def text_of_request(request: ModelRequest) -> str:
     return "\n".join(map(text_of_message, request.messages))
 
 
+def cached_tokens(requests: list[ModelRequest]) -> list[tuple[int, int]]:
+    """Of each request for a summary its tokens, and those of the request before that it repeats
+    from its first byte on."""
+    counts: list[tuple[int, int]] = []
+    for before, request in pairwise(requests):
+        if not is_summary_request(request):
+            continue
+        assert (request.system, request.tools) == (before.system, before.tools)
+        assert request.options == before.options
+        sizes = [estimate(message) for message in request.messages]
+        pairs = zip(before.messages, request.messages, strict=False)
+        same = takewhile(lambda pair: pair[0] == pair[1], pairs)
+        fixed = budget_for(1, request.system, request.tools).fixed
+        counts.append((fixed + sum(sizes), fixed + sum(sizes[: len(list(same))])))
+    return counts
+
+
 def constraints_before(n: int, *tables: dict[int, str]) -> list[str]:
     return [text for table in tables for at, text in table.items() if at < n]
 
 
-@pytest.mark.parametrize("forgetful", [True])
+@pytest.mark.parametrize("forgetful", [True, False])
 @pytest.mark.parametrize(("window", "lines"), [(24_000, 40), (48_000, 160), (128_000, 450)])
 async def test_no_constraint_is_lost_over_several_compactions(
     window: int, lines: int, forgetful: bool, tmp_path: Path
@@ -157,4 +171,7 @@ async def test_no_constraint_is_lost_over_several_compactions(
                 text = text_of_request(request)
                 assert [one for one in constraints_before(n, *tables) if one not in text] == []
     assert model.summaries == compactions >= 3
+    for tokens, cached in cached_tokens(model.requests):
+        print(f"window {window:,}: {cached:,} of {tokens:,} tokens of a summary's request cached")
+        assert cached > tokens * 0.8
     assert len(constraints_before(ROUNDS, SAID, FOUND, DECIDED)) == 20

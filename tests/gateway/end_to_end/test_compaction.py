@@ -1,6 +1,7 @@
 """A long conversation with a real gateway: its summary, its cost, and a kill while it is told."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from agent.prompts import load_prompt
@@ -15,7 +16,9 @@ TOLD = "They sent the same words again and again."
 
 
 def is_summary(body: Mapping[str, Any]) -> bool:
-    return bool(body["messages"][0]["content"] == load_prompt("summarise"))
+    """Whether it is the conversation with the request for a summary behind it, or a transcript."""
+    is_behind = load_prompt("summarise_here") in str(body["messages"][-1]["content"])
+    return is_behind or body["messages"][0]["content"] == load_prompt("summarise")
 
 
 async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_kept(
@@ -50,6 +53,9 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
         lambda: any("older messages were summarized" in text for text in alone.api.answers(7))
     )
     assert summaries() == 2
+    for previous, asked in pairwise(alone.model.requests):
+        if is_summary(asked.body):
+            assert asked.raw.startswith(previous.raw[: previous.raw.rindex(b"]")]), "the cache hits"
     assert (await alone.answers_to(7, "go on"))[-1] == "Read."
     first = alone.model.requests[-1].body["messages"][1]
     assert TOLD in str(first["content"])

@@ -3,9 +3,9 @@
 from itertools import pairwise
 from typing import Any
 
-from agent.prompts import load_prompt
 from tests.fakes.model_script import ReplyScript, reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.test_compaction import is_summary
 
 
 def system_prompt(gateway: GatewayProcess) -> str:
@@ -40,8 +40,7 @@ async def test_a_remembered_line_changes_no_byte_of_the_past_even_over_a_restart
 
 async def test_a_summary_takes_the_memory_as_it_is_by_then(alone: GatewayProcess) -> None:
     def mind(body: dict[str, Any]) -> ReplyScript:
-        is_summary = body["messages"][0]["content"] == load_prompt("summarise")
-        return ReplyScript(text="They sent words." if is_summary else "Read.")
+        return ReplyScript(text="They sent words." if is_summary(body) else "Read.")
 
     alone.model.mind = mind
     memory = alone.workspace / "memory" / "MEMORY.md"

@@ -17,6 +17,7 @@ from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.store.repositories.conversations import session_admin, sessions
 from gateway.store.repositories.execution import turns, windows
 from gateway.store.repositories.execution.windows import StoredSummary
+from tests.agent.props import is_summary_request
 from tests.gateway import stored
 from tests.gateway.parts import Parts, chat_message, opened, running, wait_until
 
@@ -33,7 +34,7 @@ class Speaks(ScriptedProvider):
         self._summaries = list(summaries)
 
     def _answer(self, request: ModelRequest) -> Message | str | Exception:
-        if request.system != load_prompt("summarise"):
+        if not is_summary_request(request):
             return f"answer {len(self.requests)} {BIG}"
         self.summary_requests.append(request)
         step = self._summaries.pop(0) if self._summaries else Rejected("no more")
@@ -214,7 +215,7 @@ class Gated(Speaks):
         self.go = asyncio.Event()
 
     async def stream(self, request: ModelRequest):  # type: ignore[no-untyped-def, override]
-        if request.system == load_prompt("summarise"):
+        if is_summary_request(request):
             self.was_called.set()
             await self.go.wait()
         async for event in super().stream(request):
@@ -269,7 +270,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))
         )
-        assert "the colours" in model.summary_requests[0].messages[0].text
+        assert "the colours" in model.summary_requests[0].messages[-1].text
         window = await window_of(parts, await session_of(parts))
         assert len(window.messages) == 6
         assert window.summary is not None
@@ -287,7 +288,7 @@ async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> 
 
 
 async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) -> None:
-    async with running(tmp_path, small(Speaks([""]), 100_000)) as parts:
+    async with running(tmp_path, small(Speaks(["", ""]), 100_000)) as parts:
         await fill(parts, 4)
         before = (await window_of(parts, await session_of(parts))).messages
         await parts.bus.submit(chat_message("/compact"))
@@ -418,7 +419,7 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
 
     class Works(Speaks):
         def _answer(self, request: ModelRequest) -> Message | str | Exception:
-            if request.system == load_prompt("summarise") or not looks:
+            if is_summary_request(request) or not looks:
                 return super()._answer(request)
             return looks.pop(0)
 
