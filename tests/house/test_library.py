@@ -74,7 +74,7 @@ def test_the_examples_are_typed_strictly(tmp_path: Path) -> None:
     # The same settings as `mypy` alone, so that both share what they know of the packages.
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"]
     done = subprocess.run(
-        [*command, *map(str, sorted(tmp_path.glob("*.py")))],
+        [*command, *map(str, sorted([*tmp_path.glob("*.py"), *(ROOT / "examples").glob("*.py")]))],
         cwd=ROOT,
         capture_output=True,
         text=True,
