@@ -27,6 +27,7 @@ from agent.types import Context, Message, Result, assistant
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
+    from agent.context.compaction import Conversation
     from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
     from agent.turn.runner import AgentTurn
 
@@ -103,6 +104,7 @@ class AgentRun:
             else CompactionMarker()
         )
         keeper = MarkerRecorder(mark)
+        question = self._reminded(question, mark.conversation([*messages, question]))
         stored_memory = await _stored_memory(agent.history, session)
         self._memory = self._memory_for(stored_memory, mark.upto)
         try:
@@ -131,6 +133,20 @@ class AgentRun:
         when = volatile_facts(datetime.now(), *await agent.toolbox.facts(session))
         agent.toolbox.mark_reported(session)
         return Message("user", (*content, Context(f"{work}\n{when}" if work else when)))
+
+    def _reminded(self, question: Message, conversation: "Conversation") -> Message:
+        """The question, with a word on memory when the conversation will soon be summarized."""
+        from agent.turn.context_usage import PromptAudience
+        from agent.turn.memory_reminder import memory_reminder
+
+        agent, messages = self._agent, conversation.messages
+        workspace = agent.workspace
+        speaking = PromptAudience(
+            workspace.owner_memory, workspace.folder, owner=True, model=self._options.get("model")
+        )
+        taint = _exposure(agent).taint.union(*(message.taint for message in messages))
+        note = memory_reminder(agent, speaking, messages, conversation.tokens, taint)
+        return question if note is None else replace(question, content=(*question.content, note))
 
     async def _pass_on(
         self, session: str, messages: Sequence[Message], keeper: "MarkerRecorder"

@@ -47,6 +47,7 @@ from gateway.turns.isolation import Isolation
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
+from gateway.turns.memory_reminder import remind
 from gateway.turns.outcome import FROM_AGENT, TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.prompt import (
@@ -134,6 +135,13 @@ class TurnRunner:
             if any(map(is_said, claim.messages)):
                 self._reports.heard_person(claim.session)
         window = await self._windows.open(claim.session, user_message)
+        message = claim.messages[-1]
+        is_asked = not claim.resumed and any(map(is_said, claim.messages))
+        # In mode "plan" nothing may be remembered.
+        if is_asked and self._permissions.mode(message, claim.mode) != "plan":
+            speaking = self._permissions.audience(message)
+            speaking = replace(speaking, model=message.model or claim.model or speaking.model)
+            await remind(self._database, self._agent, claim, window, speaking)
         errands = await self._subagents.of(claim)
         first = errands[0] if errands else None
         async with self._usage.meter(claim, first) as meter:

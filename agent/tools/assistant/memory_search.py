@@ -71,7 +71,9 @@ class MemorySearch:
             except KoreError as exc:
                 note += f"\n({exc})"
         if not hits:
-            return ToolResult(f"Nothing was found for {args['query']!r}.{note}")
+            return ToolResult(
+                f"Nothing was found for {args['query']!r}. Try other words for it.{note}"
+            )
         return _listing(hits, f"{len(hits)} places", note)
 
     async def _open(self, name: str, number: int, call: CallContext) -> ToolResult | None:

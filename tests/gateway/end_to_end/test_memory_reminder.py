@@ -1,0 +1,67 @@
+"""Before a conversation is summarized the model is asked, once, what to keep in memory."""
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from agent.prompts import load_prompt
+from tests.fakes.model_script import ReplyScript, reply_with_call
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.test_compaction import is_summary
+
+ASKED = load_prompt("remember_now").strip()
+LONG = "word " * 100
+
+
+def asked_count(body: Mapping[str, Any]) -> int:
+    return json.dumps(body["messages"], ensure_ascii=False).count(ASKED)
+
+
+def mind(body: Mapping[str, Any]) -> ReplyScript:
+    """Remembers when it is asked to."""
+    if is_summary(body):
+        return ReplyScript(text="They sent words.")
+    last = body["messages"][-1]
+    if last["role"] == "user" and ASKED in str(last["content"]):
+        return reply_with_call("remember", text="sends words all day")
+    return ReplyScript(text="Read.")
+
+
+async def test_what_it_keeps_is_in_memory_before_the_summary(alone: GatewayProcess) -> None:
+    alone.configure({"context": {"max_tokens": 12_000}})
+    alone.model.mind = mind
+    memory = alone.workspace / "memory" / "MEMORY.md"
+    requests = alone.model.requests
+    async with alone:
+        count = 0
+        while not any(is_summary(request.body) for request in requests):
+            count += 1
+            assert "Read." in await alone.answers_to(OWNER, f"{count} {LONG}")
+            assert count < 100
+        before = requests[: _first_summary(requests)]
+        assert "sends words all day" in memory.read_text()
+        # Once, and with a message: what was sent before stays as it was.
+        counts = [asked_count(request.body) for request in before]
+        assert counts == sorted(counts)
+        assert (counts[0], counts[-1]) == (0, 1)
+        for one, other in pairwise(request.raw for request in before):
+            assert other.startswith(one[: one.rindex(b"]")])
+
+
+def _first_summary(requests: list[Any]) -> int:
+    return next(n for n, request in enumerate(requests) if is_summary(request.body))
+
+
+async def test_in_mode_plan_nothing_is_asked(alone: GatewayProcess) -> None:
+    alone.configure({"context": {"max_tokens": 12_000}})
+    alone.model.mind = mind
+    async with alone:
+        await alone.answers_to(OWNER, "hi")
+        await alone.answers_to(OWNER, "/mode plan")
+        count = 0
+        while not any(is_summary(request.body) for request in alone.model.requests):
+            count += 1
+            await alone.answers_to(OWNER, f"{count} {LONG}")
+            assert count < 100
+        assert not any(asked_count(request.body) for request in alone.model.requests)
