@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
+from agent.context.edited_files import attachment_limit
 from agent.context.person_words import words_limit, words_of, words_tokens
 from agent.context.request_prefix import RequestPrefix
 from agent.context.summarizer import DroppedMessages, Summariser, Summary, summary_limit
@@ -177,9 +178,11 @@ async def shorten(
     """
     messages = conversation.messages
     before = conversation.tokens
-    split = choose_split_point(
-        messages, _goal_for_messages(conversation, goal), keep_least=dropped.on_request
-    )
+    edited = summariser.prefix.edited if summariser.prefix else None
+    attached_before = conversation.summary.files if conversation.summary else ()
+    paths = edited.paths(messages, attached_before) if edited else []
+    goal_for_messages = _goal_for_messages(conversation, goal, has_files=bool(paths))
+    split = choose_split_point(messages, goal_for_messages, keep_least=dropped.on_request)
     # A damaged history is mended for each request anew: places in it mean nothing.
     if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
@@ -201,17 +204,22 @@ async def shorten(
     summary = await summariser.summarise(request, meter)
     remaining = split.remaining_messages(messages)
     summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
+    if edited is not None and paths:
+        attached = await edited.attach(paths, goal)
+        taint = summary.taint | attached.taint
+        summary = replace(summary, files=attached.files, taint=taint)
     after = Conversation(remaining, summary=summary).tokens
     if after >= before:
         return shorten_results_only(conversation, split, goal)
     return CompactionResult(0, split, summary, before, after)
 
 
-def _goal_for_messages(conversation: Conversation, goal: int) -> int:
+def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool) -> int:
     """What the messages that stay may take, beside what is told of those that leave."""
     before = conversation.summary.words if conversation.summary else ()
     words = words_tokens([*before, *words_of(conversation.messages)])
-    return goal - min(words, words_limit(goal)) - summary_limit(goal)
+    files = attachment_limit(goal) if has_files else 0
+    return goal - min(words, words_limit(goal)) - summary_limit(goal) - files
 
 
 def _todo(leaving: list[Message], remaining: list[Message], before: Summary | None) -> str:
@@ -285,6 +293,9 @@ class Compactor:
             return None
         conversation.messages[:] = shorter.apply(conversation.messages)
         conversation.summary = shorter.summary
+        if shorter.summary is not None:
+            # What was read again for it may be new to the turn.
+            self.exposure.taint |= shorter.summary.taint
         if shorter.split:
             conversation.is_trimmed = False
         if conversation.tokens <= limit:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.context.edited_files import EditedFiles
 from agent.context.images import ImageLoader
 from agent.context.token_budget import (
     ContextBudget,
@@ -27,7 +28,7 @@ class RequestPrefix:
 
     A request that adds one message to it costs little: the vendor has the rest in its cache. That
     holds for one model only, `model` as the pool opens it. `gauge` knows how `counted_as` counts,
-    and `folder` is where the paths of pictures start.
+    and `folder` is where the paths of pictures start. `edited` reads again what the turns edited.
     """
 
     model: str | None
@@ -41,6 +42,7 @@ class RequestPrefix:
     gauge: TokenCalibration
     counted_as: str
     folder: Path
+    edited: EditedFiles | None = None
 
     def visible_messages(
         self, messages: Sequence[Message], front: str | None, *, is_trimmed: bool, least: int

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
+from agent.context.edited_files import AttachedFile
 from agent.context.person_words import fit_words, words_limit, words_of
 from agent.context.request_prefix import RequestPrefix
 from agent.context.token_budget import estimate, estimate_text, level, middle_out
@@ -27,7 +29,8 @@ log = logging.getLogger(__name__)
 @frozen
 class Summary:
     """`text` tells what happened; `words` are what the person wrote, word for word, oldest first;
-    `todo` is the model's list where no message that stayed holds it. `taint` is what the
+    `todo` is the model's list where no message that stayed holds it, `files` are those edited last.
+    `taint` is what the
     conversation had taken in: telling it again does not cleanse it.
     """
 
@@ -35,6 +38,7 @@ class Summary:
     words: tuple[str, ...] = ()
     todo: str = ""
     taint: frozenset[Taint] = frozenset()
+    files: tuple[AttachedFile, ...] = ()
 
     @property
     def front(self) -> str:
@@ -42,6 +46,9 @@ class Summary:
         text = render_prompt("summary_front", summary=self.text)
         if self.todo:
             text = f"{text}\n\n{render_prompt('summary_todo', todo=self.todo)}"
+        if self.files:
+            files = "\n".join(f"== {one.path}\n{one.text}" for one in self.files)
+            text = f"{text}\n\n{render_prompt('summary_files', files=files)}"
         if self.words:
             words = render_prompt("summary_words", words="\n---\n".join(self.words))
             text = f"{words}\n\n{text}"
@@ -50,14 +57,20 @@ class Summary:
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
     """Without the taint."""
-    return {"text": summary.text, "words": list(summary.words), "todo": summary.todo}
+    return {
+        "text": summary.text,
+        "words": list(summary.words),
+        "todo": summary.todo,
+        "files": [asdict(one) for one in summary.files],
+    }
 
 
 def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summary:
     """Raises KeyError when the data is no summary. An older one has the first request alone."""
     first = data.get("first")
     words = data.get("words", [first] if first else [])
-    return Summary(data["text"], tuple(words), data["todo"], taint)
+    files = tuple(AttachedFile(one["path"], one["text"]) for one in data.get("files", ()))
+    return Summary(data["text"], tuple(words), data["todo"], taint, files)
 
 
 # What a summary may have; the prompt asks for less.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from agent import events
 from agent.context.compaction import Compactor, Conversation, PrefixStore
+from agent.context.edited_files import EditedFiles
 from agent.context.images import ImageLoader
 from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
@@ -29,6 +30,7 @@ from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
+from agent.security.taint.taint import TaintState
 from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
@@ -249,7 +251,23 @@ class AgentTurn:
             gauge=agent.gauge,
             counted_as=counted_as(opened),
             folder=agent.workspace.folder,
+            edited=self._edited_files(call),
         )
+
+    def _edited_files(self, call: ModelCallConfig) -> EditedFiles:
+        """What reads edited files again, perhaps after the turn: nobody is asked then."""
+        agent, task = self._agent, self._task
+        runner = ToolRunner(
+            agent.toolbox if task.character is None else task.character.toolbox,
+            replace(task.permissions, approver=None),
+            timeout_s=agent.settings.call_timeout_s,
+            # Not the turn's own, which holds all that a person wrote.
+            exposure=TaintState(task.exposure.taint),
+            redactor=agent.redactor,
+            limit_bytes=agent.settings.tools.output_limit_bytes,
+        )
+        runner.interceptor = call.hooks
+        return EditedFiles(runner, task.environment)
 
     def _result(self, stopped: Stopping | None) -> Result:
         """What the turn came to; `stopped` names what ended it when it was not the model."""

@@ -1,5 +1,6 @@
 """Library users' conversations get summaries, too, and keep them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from agent.context.compaction_marker import (
     mark_from_json,
     mark_to_json,
 )
+from agent.context.edited_files import AttachedFile
 from agent.context.summarizer import Summary
 from agent.errors import KoreError, Rejected
 from agent.history import History, JsonlHistory, MemoryHistory
@@ -18,7 +20,9 @@ from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.props import is_summary_request, scripted
 
-TOLD = Summary("They talked.", ("the first",), "☐ it", frozenset({"private"}))
+TOLD = Summary(
+    "They talked.", ("the first",), "☐ it", frozenset({"private"}), (AttachedFile("a", "b"),)
+)
 
 
 def reply(request: ModelRequest) -> str | Exception:
@@ -97,9 +101,9 @@ def test_a_mark_survives_json() -> None:
 
 def test_an_older_mark_has_the_first_request_alone() -> None:
     data = mark_to_json(CompactionMarker(5, 2, 9, TOLD))
-    del data["summary"]["words"]
+    del data["summary"]["words"], data["summary"]["files"]
     older = {**data, "summary": {**data["summary"], "first": "the first"}}
-    assert mark_from_json(older) == CompactionMarker(5, 2, 9, TOLD)
+    assert mark_from_json(older) == CompactionMarker(5, 2, 9, replace(TOLD, files=()))
 
 
 def test_cuts_of_cuts_count_from_the_beginning() -> None:

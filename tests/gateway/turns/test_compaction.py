@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent import events
 from agent.context.compaction import CompactionResult, SplitPoint
+from agent.context.edited_files import AttachedFile
 from agent.context.summarizer import Summary
 from agent.errors import RateLimited, Rejected
 from agent.prompts import load_prompt
@@ -343,7 +344,9 @@ async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: P
         await run(sessions.append_messages, session, None, [user("old"), assistant("old")], 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
         window = await run(windows.load, session)
-        summary = Summary("Looked.", ("old",), "☐ it", frozenset({"private"}))
+        summary = Summary(
+            "Looked.", ("old",), "☐ it", frozenset({"private"}), (AttachedFile("a.txt", "b"),)
+        )
         for shorter in (
             CompactionResult(8, None, None, 9, 8),
             CompactionResult(0, SplitPoint(13, 2), summary, 9, 8),

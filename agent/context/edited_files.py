@@ -1,0 +1,97 @@
+"""The files that a conversation edited last, read again when the messages about them leave."""
+
+import os
+import re
+from collections.abc import Sequence
+
+from agent.context.token_budget import estimate_text, level, middle_out
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.runner import ToolRunner
+from agent.types import Message, Taint, ToolCall
+
+MOST_FILES = 5
+# What they may take of a window, and in a small one this part of the goal.
+_MOST_TOKENS = 20_000
+_GOAL_PART = 8
+
+_EDITING = ("write_file", "edit_file", "append_file", "apply_patch")
+_PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Move to): (.+)$", re.MULTILINE)
+
+
+@frozen
+class AttachedFile:
+    """`text` is what `read_file` showed of it, without the middle of a long one."""
+
+    path: str
+    text: str
+
+
+@frozen
+class AttachedFiles:
+    files: tuple[AttachedFile, ...] = ()
+    taint: frozenset[Taint] = frozenset()
+
+
+def attachment_limit(goal: int) -> int:
+    """The tokens that files may take in a conversation of `goal` tokens."""
+    return min(_MOST_TOKENS, goal // _GOAL_PART)
+
+
+@frozen
+class EditedFiles:
+    """Reads them through `read_file`, under the turn's policy; what that would ask a person for is
+    left out, as `runner` has nobody to ask."""
+
+    runner: ToolRunner
+    environment: ToolEnvironment
+
+    def paths(self, messages: Sequence[Message], earlier: Sequence[AttachedFile]) -> list[str]:
+        """The newest first: those that calls in `messages` edited, then those of `earlier`."""
+        failed = {one.tool_call_id for one in messages if one.is_error}
+        paths = [
+            path
+            for message in reversed(messages)
+            for call in reversed(message.tool_calls)
+            if call.id not in failed
+            for path in self._paths_of(call)
+        ]
+        paths += [one.path for one in earlier]
+        return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
+
+    async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
+        """What is in them now, the oldest first, within the room that `goal` leaves them."""
+        texts: dict[str, str] = {}
+        taint: frozenset[Taint] = frozenset()
+        for path in reversed(paths):
+            call = ToolCall("attached", "read_file", {"path": path}, "")
+            context = CallContext(
+                call, self.environment, lambda *_: None, taint=self.runner.exposure.taint
+            )
+            result = await self.runner.run(context, _start)
+            if not result.is_error and not result.images:
+                texts[path] = result.for_model
+                taint |= result.taint
+        names = sum(estimate_text(path) + 4 for path in texts)
+        cap = level(map(estimate_text, texts.values()), attachment_limit(goal) - names)
+        files = (AttachedFile(path, middle_out(text, cap)) for path, text in texts.items())
+        return AttachedFiles(tuple(files), taint)
+
+    def _paths_of(self, call: ToolCall) -> list[str]:
+        toolbox = self.runner.toolbox
+        tool = toolbox.find(call.name)
+        if tool is None or tool.name not in _EDITING:
+            return []
+        try:
+            # As it ran: models write other names of arguments, too.
+            arguments = toolbox.validate(tool, call.arguments or {})
+        except ToolError:
+            return []
+        if tool.name == "apply_patch":
+            return [path.strip() for path in _PATCHED.findall(arguments["input"])]
+        return [arguments["path"]]
+
+
+async def _start() -> None:
+    """Nobody watches these calls."""
