@@ -19,11 +19,13 @@ from agent.types import Taint
 
 @frozen
 class ContextUpdate:
-    """A text for the model, what it brings, and how many files did not fit."""
+    """A text for the model, what it brings, and how many files did not fit. `parts` is the text
+    folder by folder and file by file: each is left out where the conversation has it already."""
 
     text: str
     taint: frozenset[Taint] = frozenset({"private"})
     evicted: int = 0
+    parts: tuple[str, ...] = ()
 
 
 FILE_LIMIT_BYTES = 1_000_000
@@ -94,7 +96,8 @@ class ProjectContext:
             return None
         if any(map(self.origin.is_untrusted, reported_paths)):
             taint.add("untrusted")
-        return ContextUpdate(self.clean("\n\n".join(texts)), frozenset(taint), evicted)
+        parts = tuple(map(self.clean, texts))
+        return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
 
     def _describe_folder(self, folder: Path, listing: str) -> str:
         text = render_prompt("project_tree", root=folder, tree=listing or "(empty)")

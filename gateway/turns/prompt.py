@@ -49,7 +49,7 @@ def build_user_message(
     when = Context(volatile_facts(datetime.fromtimestamp(last.received_at), *facts))
     # Not written by a person, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if _is_nobodys(message))
-    updates = (Context(news.text) for news in _news(messages))
+    updates = (Context(text) for news in _news(messages) for text in news.parts or (news.text,))
     more = (Context(work),) if work else ()
     words = [Text(text)] if text else ()
     return Message("user", (*words, *reports, *more, *_attached(messages), when, *updates))
@@ -123,7 +123,12 @@ def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
         if one.channel == "cli":
             reports += [*one.options.run, one.options.project]
     return [
-        ContextUpdate(str(one["text"]), frozenset(one["taint"]), int(one.get("evicted", 0)))
+        ContextUpdate(
+            str(one["text"]),
+            frozenset(one["taint"]),
+            int(one.get("evicted", 0)),
+            tuple(map(str, one.get("parts", ()))),
+        )
         for one in reports
         if isinstance(one, dict)
     ]

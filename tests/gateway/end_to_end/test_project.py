@@ -51,3 +51,33 @@ async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
     system = alone.model.requests[-1].body["messages"][0]["content"]
     assert "Use blanks, always." in system
     assert "Use tabs" not in system
+
+
+async def test_a_folder_is_told_once_in_a_conversation(
+    alone: GatewayProcess, project: Path
+) -> None:
+    await alone.start()
+
+    async def ask(text: str) -> str:
+        """The last message as it was sent."""
+        ran = await alone.kore("agent", "-c", "-m", text, "--cwd", project)
+        assert ran.code == 0, ran.err
+        return str(alone.model.requests[-1].body["messages"][-1]["content"])
+
+    first = await ask("hi")
+    assert "sheep.py (8 B)" in first
+    assert "It counts sheep." in first
+    again = await ask("and now?")
+    assert "and now?" in again
+    assert "sheep" not in again
+    await alone.kill()
+    await alone.start()
+    (project / "goat.py").write_text("")
+    changed = await ask("what is new?")
+    assert "goat.py" in changed
+    assert "It counts sheep." not in changed
+    alone.model.script(*(f"{n} " + "word " * 8_000 for n in range(8)))
+    for n in range(8):
+        assert "sheep" not in await ask(f"number {n}")
+    assert "nothing" not in (await alone.kore("agent", "-c", "-m", "/compact")).out
+    assert "It counts sheep." in await ask("after the summary")

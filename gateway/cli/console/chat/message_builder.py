@@ -110,7 +110,8 @@ class MessageBuilder:
         news = project.news(files) if project is not None else None
         if news is not None:
             update = {"text": safe_text(news.text), "taint": sorted(news.taint)}
-            extras["project"] = {**update, "evicted": news.evicted}
+            parts = [safe_text(part) for part in news.parts]
+            extras["project"] = {**update, "evicted": news.evicted, "parts": parts}
         return extras
 
 
@@ -122,7 +123,8 @@ def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
     project = news.get("project", {"text": "", "taint": [], "evicted": 0})
     text = "\n\n".join(part for part in (context["text"], project["text"]) if part)
     taint = sorted({*context["taint"], *project["taint"]})
-    return {**news, "project": {**project, "text": text, "taint": taint}}
+    parts = [part for part in (context["text"], *project.get("parts", ())) if part]
+    return {**news, "project": {**project, "text": text, "taint": taint, "parts": parts}}
 
 
 def _options_replaced_by(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.sessions import SessionRow, ThinkingChoice
 from gateway.store.repositories.delivery import chats, inbox
 from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_quotes
-from gateway.store.repositories.execution import subagent_tasks
+from gateway.store.repositories.execution import subagent_tasks, windows
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # A turn that ended the process this often without a new step is given up.
@@ -140,7 +140,7 @@ def claim(
     messages = [message for _, message in joined]
     _take_in(tx, turn, lane, joined)
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
-    user_message = compose(messages, row.mode)
+    user_message = _without_repeats(tx, session, compose(messages, row.mode), messages)
     if row.has_background and (task_facts := subagent_tasks.facts(tx, session)):
         user_message = replace(
             user_message, content=(*user_message.content, Context(f"[{'; '.join(task_facts)}]"))
@@ -166,6 +166,28 @@ def claim(
         taint=row.taint,
         bits=row.bits,
     )
+
+
+def _without_repeats(
+    tx: Transaction, session: str, user_message: Message, messages: Sequence[InboundMessage]
+) -> Message:
+    """Without what a client told of its folder that still stands in the conversation, as the next
+    client of `kore agent -c` does."""
+    projects = [message.options.project for message in messages if message.options.project]
+    if not projects:
+        return user_message
+    parts = {str(part) for project in projects for part in project.get("parts", ())}
+    window = windows.load(tx, session).messages
+    contexts = {part.text for one in window for part in one.content if isinstance(part, Context)}
+    repeats = parts & contexts
+    if not repeats:
+        return user_message
+    others = (
+        part
+        for part in user_message.content
+        if not (isinstance(part, Context) and part.text in repeats)
+    )
+    return replace(user_message, content=tuple(others))
 
 
 def recover(tx: Transaction) -> None:
