@@ -80,7 +80,9 @@ def _tell(tx: Transaction, session: str) -> None:
     """All but the newest messages become a summary."""
     tx.run("BEGIN")
     window = windows.load(tx, session)
-    summary = Summary("They asked about topics, one after the other. " * 20, "What should I know?")
+    summary = Summary(
+        "They asked about topics, one after the other. " * 20, ("What should I know?",)
+    )
     shorter = CompactionResult(0, SplitPoint(len(window.messages) - KEPT), summary, 2, 1)
     assert windows.keep(tx, StoredSummary.of(session, window, shorter), time.time())
     assert len(windows.load(tx, session).messages) == KEPT

@@ -65,3 +65,50 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     assert (await alone.answers_to(7, "and now?"))[-1] == "Read."
     before, after = (asked.raw for asked in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"
+
+
+async def test_what_people_wrote_outlives_compactions_commands_and_a_kill(
+    alone: GatewayProcess,
+) -> None:
+    held: list[bool] = [False]
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        if is_summary(body):
+            return ReplyScript(text="They talked.", latency_s=60.0 if held[0] else 0.0)
+        return ReplyScript(text="Read. " * 100)
+
+    def summaries() -> int:
+        return sum(is_summary(request.body) for request in alone.model.requests)
+
+    def lost(count: int) -> list[int]:
+        """The conditions that the newest request of a turn does not hold."""
+        asked = next(one for one in reversed(alone.model.requests) if not is_summary(one.body))
+        return [n for n in range(count) if f"condition {n} is kept" not in str(asked.body)]
+
+    alone.configure(SMALL)
+    alone.model.mind = mind
+    await alone.start()
+    count = 0
+    while summaries() < 2:
+        await alone.answers_to(7, f"condition {count} is kept")
+        await alone.idle()
+        count += 1
+        assert lost(count) == []
+        assert count < 200
+    # Killed in the middle of one that a person asked for: the old state holds.
+    held[0] = True
+    before = summaries()
+    await alone.api.user_says(7, "/compact")
+    await alone.until(lambda: summaries() > before)
+    await alone.kill()
+    held[0] = False
+    await alone.start()
+    await alone.idle()
+    await alone.answers_to(7, "still there?")
+    assert lost(count) == []
+    before = summaries()
+    await alone.answers_to(7, "/compact")
+    await alone.until(lambda: summaries() > before)
+    await alone.idle()
+    assert (await alone.answers_to(7, "go on"))[-1].startswith("Read.")
+    assert lost(count) == []
