@@ -176,7 +176,8 @@ class ApprovalAsked:
     """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
 
     Without `expires_s` it waits until it is answered. `answers` are those that it takes; `prefix`
-    is what may be allowed of the command with any arguments.
+    is what may be allowed of the command with any arguments; a lasting answer about a `network` is
+    about these hosts.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -196,12 +197,14 @@ class ApprovalAsked:
         "deny",
     )
     prefix: str | None = None
+    network: tuple[str, ...] = ()
 
 
 @frozen
 class ApprovalAnswered:
     """`words` is what the person who denied it wrote to the model; `prefix` what they allowed of
-    the command with any arguments, if it is that."""
+    the command with any arguments, or `network` the hosts that commands may reach from now on, if
+    it is that."""
 
     type: ClassVar[str] = "approval_answered"
     nonce: str
@@ -209,6 +212,7 @@ class ApprovalAnswered:
     answer: Literal["once", "session", "always", "deny"]
     words: str = ""
     prefix: str | None = None
+    network: tuple[str, ...] = ()
 
 
 @frozen

@@ -110,8 +110,9 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             return _of(events.UsageReport, {**data, **usages})
         if cls is events.ContextInvalidated:
             return events.ContextInvalidated(data["path"], tuple(data["agents"]))
-        if cls is events.ApprovalAsked and "answers" in data:
-            return _of(cls, {**data, "answers": tuple(data["answers"])})
+        if cls in (events.ApprovalAsked, events.ApprovalAnswered):
+            lists = {name: tuple(one) for name, one in data.items() if isinstance(one, list)}
+            return _of(cls, {**data, **lists})
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc

@@ -91,6 +91,7 @@ class Authorizer:
             diff=plan.diff and self.redactor.clean(plan.diff),
             contents=plan.contents,
             prefix=plan.prefix if _may_have_prefix(decision) else None,
+            network=plan.network,
         )
         try:
             response = await self.approver.ask(question)
@@ -99,6 +100,10 @@ class Authorizer:
         if not isinstance(response, Answered):
             answer_text = "no" if response == "deny" else response
             response = Answered(response, f"asked, and the answer was {answer_text}")
+        if response.scope == "network" and plan.network and response.answer != "deny":
+            # The hosts are settled; whether the command may run is another question.
+            rest = await self.authorize(tool, args, replace(plan, network=()), context)
+            return f"{reason}; {response.account}; {rest}"
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
         return f"{reason}; {response.account}"
@@ -121,6 +126,7 @@ class Authorizer:
             sends=plan.sends,
             read_only=plan.read_only,
             outside_reason=plan.outside_reason,
+            network=plan.network,
             taint=self.exposure.taint,
         )
         decision = self.policy.decide(request)

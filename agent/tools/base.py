@@ -245,7 +245,8 @@ class EffectPlan:
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
     `contents` is a hash of the scripts that the command runs, None when it names none.
     `outside_reason` says why it is to run outside of the sandbox, None inside of it. `prefix` is
-    what a person may allow of the command with any arguments.
+    what a person may allow of the command with any arguments, `network` are the hosts among `hosts`
+    that a person has to allow.
     """
 
     reads: tuple[Path, ...] = ()
@@ -260,6 +261,7 @@ class EffectPlan:
     contents: str | None = None
     outside_reason: str | None = None
     prefix: CommandPrefix | None = None
+    network: tuple[str, ...] = ()
 
 
 class Tool(Protocol):

@@ -109,6 +109,7 @@ class ApprovalCoordinator:
             sends=request.sends,
             answers=answers_to(request.rule),
             prefix=str(request.prefix) if request.prefix else None,
+            network=request.network,
         )
 
     def _left_s(self, question: ApprovalPrompt) -> float | None:
@@ -124,8 +125,14 @@ class ApprovalCoordinator:
                 (choice for choice in answers if choice == question.state), "deny"
             )
             by = question.by or question.state
-            about = _prefix_of(question)
-            event = ApprovalAnswered(question.nonce, by, answer, question.words, about)
+            event = ApprovalAnswered(
+                question.nonce,
+                by,
+                answer,
+                question.words,
+                _prefix_of(question),
+                question.request.network if question.scope == "network" else (),
+            )
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)

@@ -13,6 +13,7 @@ from agent.security.policy.base import (
     NEVER_REMEMBERED,
     Answered,
     ApprovalRequest,
+    Scope,
     answers_to,
 )
 from gateway.access.control import AccessControl
@@ -21,6 +22,7 @@ from gateway.core.approval import (
     ApprovalReply,
     State,
     fingerprint,
+    network_fingerprints,
     prefix_fingerprint,
     read_press,
     title_of,
@@ -103,6 +105,7 @@ class ApprovalService:
             unchanged=request.diff == "",
             prefix=request.prefix,
             prefix_hash=prefix_fingerprint(request, context.root),
+            network=network_fingerprints(request, context.root),
         )
         decision = approvals.find_decision(tx, key)
         if decision is not None:
@@ -362,8 +365,12 @@ def _answered(question: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     if len(words) > _MOST_WORDS_CHARS:
         words = f"{words[:_MOST_WORDS_CHARS]}…"
     lasts = reply.answer in ("session", "always")
-    has_prefix = lasts and question.request.prefix is not None
-    return replace(question, words=words, scope=reply.scope if has_prefix else "call")
+    scope: Scope = "call"
+    if lasts and question.request.network:
+        scope = "network"
+    elif lasts and question.request.prefix is not None and reply.scope == "prefix":
+        scope = "prefix"
+    return replace(question, words=words, scope=scope)
 
 
 def _name_of(message: InboundMessage) -> str:

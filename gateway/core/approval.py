@@ -1,6 +1,7 @@
 """A question to a person: what would happen, what may be answered, and what was decided."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,11 @@ _LABELS: dict[Answer, str] = {
     "session": mark_for_translation("Allow for this session"),
     "always": mark_for_translation("Always"),
     "deny": mark_for_translation("Deny"),
+}
+_NETWORK_LABELS: dict[Answer, str] = {
+    **_LABELS,
+    "session": mark_for_translation("Allow {hosts} for this session"),
+    "always": mark_for_translation("Always allow {hosts}"),
 }
 _DID: dict[Answer, str] = {
     "once": "allowed it once",
@@ -119,13 +125,28 @@ def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
+def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
+    """For each host of the request a hash of what an answer about it binds: tool, host, `root`."""
+    return {
+        host: hashlib.sha256(dumps(["network", request.tool, host, str(root)]).encode()).hexdigest()
+        for host in request.network
+    }
+
+
 def buttons_for(
-    nonce: str, *, lasts: bool, prefix: CommandPrefix | None = None
+    nonce: str,
+    *,
+    lasts: bool,
+    prefix: CommandPrefix | None = None,
+    network: Sequence[str] = (),
 ) -> tuple[Button, ...]:
     """The buttons; `lasts` says whether an answer may count for longer than once: not where the
-    person did not see the whole, or has to see each. `prefix` may be allowed with any arguments."""
+    person did not see the whole, or has to see each. `prefix` may be allowed with any arguments;
+    a lasting answer about a `network` is about these hosts."""
+    labels = _NETWORK_LABELS if network else _LABELS
+    hosts = ", ".join(network)
     buttons = [
-        Button(t(_LABELS[answer]), f"a:{letter}:{nonce}")
+        Button(t(labels[answer]).format(hosts=hosts), f"a:{letter}:{nonce}")
         for letter, answer in _LETTERS.items()
         if lasts or answer in ("once", "deny")
     ]
@@ -159,10 +180,10 @@ def audit_text(state: State, by: str | None) -> str:
     return "asked"
 
 
-def audit_text_for_grant(session: str, by: str, prefix: CommandPrefix | None = None) -> str:
+def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
     """What the audit log says of an answer that was given before; `session` is '' for always."""
     did = _DID["session" if session else "always"]
-    return f"not asked: {by} {did}" + (f" ({prefix})" if prefix is not None else "")
+    return f"not asked: {by} {did}" + (f" ({about})" if about else "")
 
 
 def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
@@ -170,6 +191,13 @@ def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
     decision = t(_VERDICTS[question.state])
     if question.scope == "prefix" and question.request.prefix is not None:
         decision = t("✅ Always allowed: {prefix}", prefix=str(question.request.prefix))
+    if question.scope == "network":
+        decision = t(
+            "✅ Allowed for this session: network to {hosts}"
+            if question.state == "session"
+            else "✅ Always allowed: network to {hosts}",
+            hosts=", ".join(question.request.network),
+        )
     if names and question.by:
         decision = t("{decided} by {name}", decided=decision, name=question.by)
     return f"{decision}: {question.words}" if names and question.words else decision

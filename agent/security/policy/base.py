@@ -21,7 +21,8 @@ class ToolRequest:
     stands like this in what the person wrote or in the untrusted source itself. `taint` is what
     the session has taken in so far. `read_only` says that a command would run with the workspace
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
-    wants it to run outside of the sandbox that there is, None inside of it.
+    wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
+    that it would reach beyond those of the settings.
     """
 
     tool: str
@@ -38,6 +39,7 @@ class ToolRequest:
     quoted: bool = False
     read_only: bool = False
     outside_reason: str | None = None
+    network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
 
 
@@ -53,7 +55,8 @@ class Decision:
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
 ASKED_IN_EVERY_MODE = frozenset(
-    {"ask-unclear", "ask-outside-sandbox", "taint-memory", "taint-schedule", "taint-way-out"}
+    {"ask-unclear", "ask-outside-sandbox", "ask-network"}
+    | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
 # What a person must see each time, so that no earlier answer counts.
 NEVER_REMEMBERED = frozenset({"ask-outside-sandbox"})
@@ -98,7 +101,7 @@ class ApprovalRequest:
 
     `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
     hash of the scripts that it runs: the answer is about these. `prefix` is what may be allowed of
-    it with any arguments.
+    it with any arguments; a lasting answer about a `network` is about these hosts, not the command.
     """
 
     tool: str
@@ -112,10 +115,12 @@ class ApprovalRequest:
     diff: str | None = None
     contents: str | None = None
     prefix: CommandPrefix | None = None
+    network: tuple[str, ...] = ()
 
 
-# Whether a standing answer is about exactly this call, or about its command with any arguments.
-Scope = Literal["call", "prefix"]
+# Whether a standing answer is about exactly this call, about its command with any arguments, or
+# about the hosts that it wants to reach.
+Scope = Literal["call", "prefix", "network"]
 # Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
@@ -130,12 +135,14 @@ def answers_to(rule: str) -> tuple[Answer, ...]:
 class Answered:
     """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once".
 
-    `words` is what the person who denied it wrote to the model.
+    `words` is what the person who denied it wrote to the model. With the `scope` network the hosts
+    may be reached, and nothing is said of the command.
     """
 
     answer: Answer
     account: str
     words: str = ""
+    scope: Scope = "call"
 
 
 class AnswerPending(Exception):

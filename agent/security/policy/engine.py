@@ -159,6 +159,10 @@ class RolePolicy:
         elif request.outside_reason is not None:
             reason = render_prompt("policy/ask_outside_sandbox", why=request.outside_reason)
             return [*decisions, Decision("ask", reason, "ask-outside-sandbox")]
+        if request.network and principal.mode == "plan":
+            mode = _deny("plan-command")
+        elif request.network:
+            decisions.append(_ask("network"))
         if mode.rule == "ask-unclear":
             mode = Decision(
                 "ask", render_prompt("policy/ask_unclear", why=reach.unclear_reason), mode.rule

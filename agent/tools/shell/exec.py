@@ -17,6 +17,7 @@ from agent.tools.base import BackgroundTask, CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
+from agent.tools.shell.asked_hosts import wanted_hosts
 from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
@@ -46,6 +47,7 @@ class Exec:
         background="boolean?",
         outside="boolean?",
         reason="string?",
+        network="string?",
     )
 
     def __init__(
@@ -80,6 +82,7 @@ class Exec:
             contents=await asyncio.to_thread(line.contents),
             outside_reason=line.outside_reason,
             prefix=await asyncio.to_thread(line.prefix),
+            network=self._commands.unsettled_hosts(line),
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -210,7 +213,20 @@ class Exec:
             background,
             read_only=call.read_only,
             outside_reason=outside_reason,
+            network=() if outside_reason is not None else self._network(args, call),
         )
+
+    def _network(self, args: Mapping[str, Any], call: CallContext) -> tuple[str, ...]:
+        """The hosts that the command is to reach beside those of the settings; none where no
+        sandbox keeps it from any. Raises `ToolError`."""
+        words = str(args.get("network") or "").replace(",", " ").split()
+        if not words or not self._commands.confines:
+            return ()
+        if not call.owner:
+            raise ToolError("Only the owner's conversations may ask for the network.")
+        if args.get("background") is True:
+            raise ToolError("A background command reaches no host: run it without background.")
+        return wanted_hosts(words, call.hosts)
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
         """Why the command is to run outside of the sandbox; None where it runs inside, or where

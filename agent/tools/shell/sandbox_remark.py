@@ -27,16 +27,16 @@ def refusal_remark(
     """
     if read_only and (_READ_ONLY.search(output) or _DENIED.search(output)):
         return load_prompt("sandbox/read_only") + "\n"
+    way_on = "sandbox/leave"
     if _READ_ONLY.search(output) or (denies and _DENIED.search(output)):
         remark = load_prompt("sandbox/unwritable")
     elif not has_hosts and _UNREACHED.search(output):
-        remark = load_prompt("sandbox/offline")
+        remark, way_on = load_prompt("sandbox/offline"), "sandbox/ask_network"
     elif program := _outside_program(output):
         remark = render_prompt("sandbox/no_program", program=program)
     else:
         return ""
-    way_on = f" {load_prompt('sandbox/leave')}" if may_leave else ""
-    return f"[{remark}{way_on}]\n"
+    return f"[{remark} {load_prompt(way_on)}]\n" if may_leave else f"[{remark}]\n"
 
 
 def _outside_program(output: str) -> str | None:

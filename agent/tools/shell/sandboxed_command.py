@@ -46,7 +46,8 @@ class CommandLine:
 
     One in the background reaches no host, and reads what is written to `stdin`. One that is
     `read_only` was judged to look, and gets a workspace that it cannot change. One with an
-    `outside_reason` runs without the sandbox: a person has agreed.
+    `outside_reason` runs without the sandbox, and one with a `network` reaches these hosts as well:
+    a person has agreed.
     """
 
     command: str
@@ -56,6 +57,7 @@ class CommandLine:
     stdin: int | None = None
     read_only: bool = False
     outside_reason: str | None = None
+    network: tuple[str, ...] = ()
 
     def is_exposed(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
@@ -133,7 +135,7 @@ class SandboxedCommands:
 
     def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""
-        return self.holds(line) and line.only_reads()
+        return self.holds(line) and not line.network and line.only_reads()
 
     async def run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
@@ -206,12 +208,27 @@ class SandboxedCommands:
         when it only reads the workspace."""
         if not self.holds(line):
             return ("anywhere",)
-        hosts = self._settings.exec_hosts
-        if not hosts or line.background or line.read_only:
+        if line.background or line.read_only:
+            return ()
+        return tuple(dict.fromkeys([*self._settled_hosts(line), *line.network]))
+
+    def unsettled_hosts(self, line: CommandLine) -> tuple[str, ...]:
+        """The hosts of its `network` that the settings do not let it reach anyway."""
+        if not line.network or not self.holds(line):
+            return ()
+        from agent.security.policy.roles import in_hosts
+
+        settled = self._settled_hosts(line)
+        return tuple(host for host in line.network if not in_hosts(host, settled))
+
+    def _settled_hosts(self, line: CommandLine) -> tuple[str, ...]:
+        """The hosts that the settings and the policy let every command reach."""
+        if not self._settings.exec_hosts:
             return ()
         from agent.security.network.hosts import shared_hosts
 
-        return shared_hosts(hosts, ("*",) if line.call.hosts is None else line.call.hosts)
+        role = ("*",) if line.call.hosts is None else line.call.hosts
+        return shared_hosts(self._settings.exec_hosts, role)
 
     def taint(self, line: CommandLine) -> frozenset[Taint]:
         """Which files and hosts a command has read is unknown."""

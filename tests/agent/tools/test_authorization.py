@@ -6,8 +6,10 @@ import pytest
 
 from agent.agent import Agent
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer, ApprovalRequest
+from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from tests.agent.props import call, calls, results
 
@@ -16,7 +18,7 @@ class Person:
     def __init__(self) -> None:
         self.requests: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered:
         self.requests.append(request)
         return "always"
 
@@ -50,6 +52,29 @@ async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
     (told,) = results((await agent.run("go")).messages)
     assert person.requests == []
     assert told
+
+
+async def test_settled_hosts_leave_the_other_reasons_to_ask(
+    tmp_path: Path, box: Bubblewrap
+) -> None:
+    class Lasting(Person):
+        async def ask(self, request: ApprovalRequest) -> Answered:
+            self.requests.append(request)
+            if request.network:
+                return Answered("always", "not asked", scope="network")
+            return Answered("deny", "asked")
+
+    person = Lasting()
+    fetch = call("exec", command="curl -sS http://a.test > /etc/x", network="a.test")
+    agent = Agent(
+        ScriptedProvider([calls(fetch), "done"]),
+        workspace=tmp_path,
+        approve=Permissions(DefaultPolicy(), person),
+        settings=AgentSettings(tools=ToolSettings(sandbox=box)),
+    )
+    (told,) = results((await agent.run("go")).messages)
+    assert [one.rule for one in person.requests] == ["ask-network", "ask-outside"]
+    assert "said no" in told
 
 
 async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(

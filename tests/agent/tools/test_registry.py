@@ -25,7 +25,7 @@ def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
     # What stands in their lists has to be described, or vendors refuse the schema.
     for name, limit in {
         "edit_file": 560,
-        "exec": 480,
+        "exec": 510,
         "grep": 380,
         "todo": 380,
         "ask_user": 440,

@@ -44,7 +44,10 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     pieces.append(_Piece(f"\n{hint}", "italic"))
     part = _part(pieces)
     lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED
-    buttons = buttons_for(question.nonce, lasts=lasts, prefix=question.request.prefix)
+    request = question.request
+    buttons = buttons_for(
+        question.nonce, lasts=lasts, prefix=request.prefix, network=request.network
+    )
     return OutboundPart(part.text, part.entities, buttons)
 
 

@@ -40,7 +40,7 @@ def ask_at_terminal(
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
         prefix = approval.prefix if reply.scope == "prefix" else None
-        print(verdict(reply.answer, reply.words, prefix), file=screen, flush=True)
+        print(verdict(reply.answer, reply.words, prefix, approval.network), file=screen, flush=True)
         return reply
 
     return ask

@@ -25,18 +25,24 @@ _ALL = (
     ApprovalChoice("n", mark_for_translation("[n] no"), "deny"),
     ApprovalChoice("f", mark_for_translation("[f] no, because"), "deny", takes_words=True),
 )
+_NETWORK = (
+    _ALL[0],
+    ApprovalChoice("s", mark_for_translation("[s] {hosts} this session"), "session"),
+    ApprovalChoice("a", mark_for_translation("[a] always {hosts}"), "always"),
+    *_ALL[-2:],
+)
 
 
 def choices_for(approval: ApprovalAsked) -> tuple[ApprovalChoice, ...]:
     """Those that the question takes."""
     return tuple(
         choice
-        for choice in _ALL
+        for choice in (_NETWORK if approval.network else _ALL)
         if choice.answer in approval.answers and (choice.scope == "call" or approval.prefix)
     )
 
 
 def choices_text(approval: ApprovalAsked) -> str:
     """All of them in one line."""
-    prefix = approval.prefix or ""
-    return "  ".join(t(choice.label).format(prefix=prefix) for choice in choices_for(approval))
+    names = {"prefix": approval.prefix or "", "hosts": ", ".join(approval.network)}
+    return "  ".join(t(choice.label).format(**names) for choice in choices_for(approval))

@@ -1,5 +1,7 @@
 """Approvals in words: what exactly would happen, what may be answered, and what was."""
 
+from collections.abc import Sequence
+
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import Answer
@@ -38,8 +40,17 @@ def time_left(left_s: float | None) -> str:
     return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
 
 
-def verdict(answer: Answer, words: str = "", prefix: str | None = None) -> str:
+def verdict(
+    answer: Answer, words: str = "", prefix: str | None = None, network: Sequence[str] = ()
+) -> str:
     decision = t(_VERDICTS[answer])
+    if network and answer in ("session", "always"):
+        decision = t(
+            "allowed for this session: network to {hosts}"
+            if answer == "session"
+            else "always allowed: network to {hosts}",
+            hosts=", ".join(network),
+        )
     if prefix is not None:
         decision = t("always allowed: {prefix}", prefix=prefix)
     return f"{decision}: {escape_for_approval(words)}" if words else decision

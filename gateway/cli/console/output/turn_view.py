@@ -100,8 +100,9 @@ class TurnView:
                 self._take_thinking(event)
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
                 self._take_tool(event)
-            case events.ApprovalAnswered(answer=answer, words=words, prefix=prefix):
-                self.say(f"  {verdict(answer, words, prefix)}")
+            case events.ApprovalAnswered():
+                text = verdict(event.answer, event.words, event.prefix, event.network)
+                self.say(f"  {text}")
             case Delivered():
                 self._deliver(event)
             case events.FromAgent():

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,7 +30,8 @@ _SELECT = (
 @frozen
 class ApprovalKey:
     """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
-    standing answer binds, `prefix_hash` what one about any arguments of `prefix` binds.
+    standing answer binds, `prefix_hash` what one about any arguments of `prefix` binds,
+    `network` what one about each of its hosts does.
     `unchanged`: carrying it out would change nothing (any more)."""
 
     turn: int
@@ -42,6 +43,7 @@ class ApprovalKey:
     unchanged: bool = False
     prefix: CommandPrefix | None = None
     prefix_hash: str | None = None
+    network: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
@@ -68,14 +70,23 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
         answers: tuple[Answer, ...] = get_args(Answer)
         answer: Answer = next((one for one in answers if one == approval.state), "deny")
         return Answered(answer, audit_text(approval.state, approval.by), approval.words)
-    prefix = None
+    return _standing_answer(tx, wish)
+
+
+def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
+    """What a person allowed before: this very call, its prefix, or each of its hosts."""
+    about = ""
     grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
     if grant is None and wish.prefix_hash is not None:
-        prefix = wish.prefix
+        about = str(wish.prefix)
         grant = grants.find_grant(tx, wish.asker, wish.session, wish.prefix_hash)
-    if grant is None:
+    if grant is not None:
+        return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant, about))
+    hosts = [grants.find_grant(tx, wish.asker, wish.session, one) for one in wish.network.values()]
+    if not hosts or hosts[0] is None or None in hosts:
         return None
-    return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant, prefix))
+    text = audit_text_for_grant(*hosts[0], f"network to {', '.join(wish.network)}")
+    return Answered("session" if hosts[0][0] else "always", text, scope="network")
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
@@ -245,6 +256,7 @@ def _format_content(question: ApprovalPrompt) -> str:
             "root": question.root,
             "rule": request.rule,
             "prefix": request.prefix and [request.prefix.words, request.prefix.contents],
+            "network": request.network,
             "words": question.words,
             "scope": question.scope,
         }
@@ -261,6 +273,7 @@ def _parse_content(content: str) -> dict[str, Any]:
     contents["request"] = ApprovalRequest(
         folder=Path(folder) if folder else None,
         prefix=CommandPrefix(tuple(prefix[0]), prefix[1]) if prefix else None,
+        network=tuple(values.pop("network", ())),
         **values,
     )
     return contents

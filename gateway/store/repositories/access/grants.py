@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.records import frozen
-from gateway.core.approval import ApprovalPrompt, prefix_fingerprint
+from gateway.core.approval import ApprovalPrompt, network_fingerprints, prefix_fingerprint
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
@@ -31,17 +31,30 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """From now on this very call is allowed, or its prefix with any arguments; an earlier grant for
-    it is replaced."""
+    """From now on this very call is allowed, its prefix with any arguments, or the network to its
+    hosts; an earlier grant for it is replaced."""
     asker, grant_hash = tx.one(
         "SELECT asker, grant_hash FROM approval WHERE nonce = ?", (question.nonce,)
     )
-    title, folder = question.title, str(question.request.folder or question.root)
+    request, root = question.request, Path(question.root)
+    folder = question.root
+    titles: dict[str, str]
     if question.scope == "prefix":
-        grant_hash = prefix_fingerprint(question.request, Path(question.root))
-        title = f"{question.request.tool} {question.request.prefix} (any arguments)"
-        folder = question.root
-    key = (asker, session, grant_hash)
+        titles = {
+            prefix_fingerprint(request, root) or "": f"{request.tool} {request.prefix}"
+            " (any arguments)"
+        }
+    elif question.scope == "network":
+        hashes = network_fingerprints(request, root)
+        titles = {one: f"{request.tool} network to {host}" for host, one in hashes.items()}
+    else:
+        titles, folder = {grant_hash: question.title}, str(request.folder or question.root)
+    for bound, title in titles.items():
+        _put(tx, Grant(0, asker, session, title, folder, by, now), bound)
+
+
+def _put(tx: Transaction, grant: Grant, grant_hash: str) -> None:
+    key = (grant.principal, grant.session, grant_hash)
     tx.run(
         "DELETE FROM permission_grant WHERE principal = ? AND session = ? AND grant_hash = ?", key
     )
@@ -50,10 +63,10 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         " granted_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
-            tx.seal(title, "permission_grant.title", *key),
-            tx.seal(folder, "permission_grant.folder", *key),
-            by,
-            now,
+            tx.seal(grant.title, "permission_grant.title", *key),
+            tx.seal(grant.folder, "permission_grant.folder", *key),
+            grant.granted_by,
+            grant.granted_at,
         ),
     )
 

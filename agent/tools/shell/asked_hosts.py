@@ -1,0 +1,45 @@
+"""The hosts that a model wants a command to reach, which a person is asked about."""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from agent.errors import ToolError
+
+_MOST_HOSTS = 8
+
+
+def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The names in the form in which they are compared; `limit` is the role's. Raises
+    `ToolError`."""
+    from agent.security.network.hosts import host_name
+    from agent.security.policy.roles import in_hosts
+
+    if len(words) > _MOST_HOSTS:
+        raise ToolError(
+            f"network names {len(words)} hosts; {_MOST_HOSTS} at most can be asked for."
+        )
+    hosts = []
+    for word in words:
+        try:
+            host = host_name(word)
+        except (ValueError, UnicodeError) as exc:
+            raise ToolError(
+                f"network takes names of hosts such as example.org, found {word[:60]!r}."
+            ) from exc
+        if _is_own(host):
+            raise ToolError(f"{host} is the command's own network; leave it out of network.")
+        if limit is not None and not in_hosts(host, limit):
+            raise ToolError(f"The role does not let commands reach {host}.")
+        hosts.append(host)
+    return tuple(dict.fromkeys(hosts))
+
+
+def _is_own(host: str) -> bool:
+    """Whether it means the command's own network: nobody is asked for services of this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
