@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 
+from agent.context.instruction_imports import with_imports
 from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
@@ -75,9 +76,15 @@ class Instructions:
             if not (text := self._read(path)):
                 continue
             if not is_unconfirmed(path, self._workspace):
-                return path, text
+                return path, with_imports(text, folder, self._read_import)
             notices.append(unconfirmed_notice(path))
         return folder, ""
+
+    def _read_import(self, path: Path) -> str:
+        """The file's text where it is as trusted as who names it."""
+        if not self._origin.is_own(path.parent) or self._origin.is_untrusted(path):
+            return ""
+        return "" if is_unconfirmed(path, self._workspace) else self._read(path)
 
     def _read(self, path: Path) -> str:
         try:

@@ -28,10 +28,12 @@ _FILES = (*_SHARED, "USER.md")
 
 @frozen
 class SystemPrompt:
-    """The text, and a sentence for each file that was left out or cut."""
+    """The text, and a sentence for each file that was left out or cut. `instructions` is the part
+    of it that the project brought."""
 
     text: str
     notices: tuple[str, ...] = ()
+    instructions: str = ""
 
 
 class Workspace:
@@ -88,7 +90,8 @@ class Workspace:
             texts.append(instructions.text)
             notices += instructions.notices
         text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
-        return SystemPrompt(f"{text}\n\n{environment}".strip(), tuple(notices))
+        whole = f"{text}\n\n{environment}".strip()
+        return SystemPrompt(whole, tuple(notices), instructions.text)
 
     def is_project(self, root: Path) -> bool:
         """Whether relative paths start in a folder of somebody's work, not in the workspace."""

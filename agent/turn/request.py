@@ -5,7 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent.context.system_prompt import Workspace
+from agent.context.system_prompt import SystemPrompt, Workspace
 from agent.context.token_calibration import TokenCalibration
 from agent.prompts import render_prompt
 from agent.providers.model_settings import ModelSettings
@@ -45,17 +45,19 @@ class AgentServices(Protocol):
 
 @frozen
 class PersonaPrompt:
-    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files."""
+    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files, and of the
+    project's its instructions."""
 
     prompt: str
     toolbox: ToolRegistry
     alone: bool = True
 
-    def system(self, workspace: str, root: Path, environment: str = "") -> str:
+    def system(self, workspace: SystemPrompt, root: Path, environment: str = "") -> str:
         if self.alone:
-            text = render_prompt("system", files=self.prompt, root=root).strip()
+            files = "\n\n".join(filter(None, [self.prompt, workspace.instructions]))
+            text = render_prompt("system", files=files, root=root).strip()
             return f"{text}\n\n{environment}".strip()
-        return f"{workspace}\n\n{self.prompt}".strip()
+        return f"{workspace.text}\n\n{self.prompt}".strip()
 
 
 @frozen

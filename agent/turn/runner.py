@@ -164,7 +164,7 @@ class AgentTurn:
         )
         text = prompt.text
         if task.character is not None:
-            text = task.character.system(text, here.workspace, environment)
+            text = task.character.system(prompt, here.workspace, environment)
         await self._outlet.emit(
             events.SessionStart(here.session, opened.provider.name, opened.model)
         )
