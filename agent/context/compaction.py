@@ -143,7 +143,8 @@ class CompactionResult:
     """A shorter conversation.
 
     `split` is None when shortening the results among the first `shortened_count` messages was
-    enough; otherwise `summary` describes all that was removed.
+    enough; otherwise `summary` describes all that was removed, or, without `has_summary`, says
+    what people wrote in it and no more.
     """
 
     shortened_count: int
@@ -151,10 +152,16 @@ class CompactionResult:
     summary: Summary | None
     tokens_before: int
     tokens_after: int
+    has_summary: bool = True
 
     @property
     def summarised_count(self) -> int:
-        return self.split.dropped_count if self.split else 0
+        return self.split.dropped_count if self.split and self.has_summary else 0
+
+    @property
+    def dropped_count(self) -> int:
+        """How many left without a summary."""
+        return self.split.dropped_count if self.split and not self.has_summary else 0
 
     def apply(self, messages: Sequence[Message]) -> list[Message]:
         return (
@@ -249,6 +256,36 @@ def shorten_results_only(
     return CompactionResult(count, None, conversation.summary, before, after)
 
 
+def shorten_without_summary(
+    summariser: Summariser, conversation: Conversation, goal: int, dropped: DroppedMessages
+) -> CompactionResult | None:
+    """Reach `goal` tokens without asking a model: old results go; when that is not enough, the
+    oldest messages, but for what people wrote. None when there is nothing to gain."""
+    messages = conversation.messages
+    newest = choose_split_point(messages, goal // 2, keep_least=True)
+    split = choose_split_point(messages, _goal_for_messages(conversation, goal, has_files=False))
+    is_damaged = not is_valid([*messages, *close_unanswered_calls(messages, {})])
+    if newest is None or split is None or is_damaged:
+        return None
+    pruned = shorten_results_only(conversation, newest, goal)
+    if pruned is not None and pruned.tokens_after <= goal:
+        return pruned
+    before = conversation.summary or Summary("")
+    note = load_prompt("trimmed").strip()
+    text = before.text if note in before.text else f"{before.text}\n\n{note}".strip()
+    leaving = replace(dropped, messages=split.dropped_messages(messages), before=before, goal=goal)
+    remaining = split.remaining_messages(messages)
+    summary = replace(
+        summariser.with_words(text, leaving),
+        todo=_todo(list(leaving.messages), remaining, conversation.summary),
+        files=before.files,
+    )
+    after = Conversation(remaining, summary=summary).tokens
+    if after >= conversation.tokens:
+        return pruned
+    return CompactionResult(0, split, summary, conversation.tokens, after, has_summary=False)
+
+
 class CompactionStore(Protocol):
     """Stores what a compaction came to; False when the stored conversation has changed."""
 
@@ -284,9 +321,6 @@ class Compactor:
 
     async def make_room(self, conversation: Conversation, limit: int) -> CompactionResult | None:
         """The conversation is changed and stored; None when it stays as it is."""
-        if self._tries <= 0:
-            return None
-        self._tries -= 1
         shorter = await self.keeper.made() if isinstance(self.keeper, SharedCompaction) else None
         shorter = shorter or await self._make(conversation, int(limit * GOAL))
         if shorter is None:
@@ -298,19 +332,26 @@ class Compactor:
             self.exposure.taint |= shorter.summary.taint
         if shorter.split:
             conversation.is_trimmed = False
-        if conversation.tokens <= limit:
-            self._tries = _TRIES
         return shorter
 
     async def _make(self, conversation: Conversation, goal: int) -> CompactionResult | None:
         """Stored; None when there is nothing to gain."""
         dropped = DroppedMessages((), taint=self.exposure.taint)
+        shorter = await self._summarised(conversation, goal, dropped) if self._tries > 0 else None
+        # The answer matters more: old results go, then old messages, but for what people wrote.
+        shorter = shorter or shorten_without_summary(self.summariser, conversation, goal, dropped)
+        if shorter is None or not await self.keeper.keep(shorter):
+            return None
+        return shorter
+
+    async def _summarised(
+        self, conversation: Conversation, goal: int, dropped: DroppedMessages
+    ) -> CompactionResult | None:
+        """None when there is nothing to gain, or no model could tell it."""
+        self._tries -= 1
         try:
             shorter = await shorten(self.summariser, conversation, goal, dropped, self.meter)
         except (ProviderError, LimitReached, ConfigError):
-            # The answer matters more: old results go, and then the oldest messages.
-            split = choose_split_point(conversation.messages, goal // 2, keep_least=True)
-            shorter = shorten_results_only(conversation, split, goal) if split else None
-        if shorter is None or not await self.keeper.keep(shorter):
             return None
+        self._tries = _TRIES
         return shorter

@@ -53,7 +53,7 @@ class RequestWindow:
                         compacted.tokens_before,
                         compacted.tokens_after,
                         remaining,
-                        0,
+                        compacted.dropped_count,
                         compacted.summarised_count,
                     )
                 )

@@ -168,6 +168,10 @@ class Summariser:
         if not text:
             raise BadReply(t("the model returned no summary"))
         text = middle_out(text, summary_limit(leaving.goal))
+        return self.with_words(text, leaving)
+
+    def with_words(self, text: str, leaving: DroppedMessages) -> Summary:
+        """A summary of `text`, with what people wrote before and in the messages that leave."""
         before = leaving.before or Summary("")
         taint = before.taint.union(leaving.taint, *(one.taint for one in leaving.messages))
         new = [self.redactor.clean(text) for text in words_of(leaving.messages)]

@@ -15,6 +15,7 @@ from agent.context.token_budget import ContextBudget, estimate
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import ProviderError, RateLimited
 from agent.history_validation import is_valid
+from agent.prompts import load_prompt
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider
 from agent.security.redaction import Redactor
@@ -128,6 +129,16 @@ async def test_without_a_summary_the_oldest_results_go_down_to_half_of_the_room(
     limit = view._room.limit
     for shorter in keeper.results:
         assert limit // 2 - 400 < shorter.tokens_after <= limit // 2
+
+
+async def test_what_people_wrote_stays_even_without_a_summary() -> None:
+    talk = [m for n in range(200) for m in (user(f"rule {n} holds."), assistant("word " * 200))]
+    view, model = a_view([], 12_000, [RateLimited("no")] * 99)
+    sent = await play(view, requests_of(talk), 1.0)
+    assert len(model.requests) == 2
+    front = str(sent[-1][0])
+    assert [n for n in range(200) if f"rule {n} holds." not in front] == []
+    assert load_prompt("trimmed").strip()[:40] in front
 
 
 async def test_what_results_said_is_summarised_before_they_go() -> None:
