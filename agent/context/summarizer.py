@@ -13,7 +13,7 @@ from agent.context.edited_files import AttachedFile
 from agent.context.person_words import fit_words, words_limit, words_of
 from agent.context.request_prefix import RequestPrefix
 from agent.context.token_budget import estimate, estimate_text, level, middle_out
-from agent.errors import BadReply, ContextTooLong, Rejected, TimedOut
+from agent.errors import BadReply, ConfigError, ContextTooLong, Rejected, TimedOut
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest
@@ -127,7 +127,7 @@ class Summariser:
         if self.prefix is not None and leaving.visible:
             try:
                 return await self._continue(self.prefix, leaving.visible, leaving, meter)
-            except (ContextTooLong, BadReply, Rejected):
+            except (ContextTooLong, BadReply, Rejected, ConfigError):
                 log.info("the conversation's own request gave no summary", exc_info=True)
         return await self._retell(leaving, meter)
 

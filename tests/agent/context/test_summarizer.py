@@ -1,13 +1,18 @@
 """What a model is asked for when messages leave, and what becomes of its answer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from agent.context.request_prefix import RequestPrefix
 from agent.context.summarizer import DroppedMessages, Summariser, Summary, transcript
-from agent.context.token_budget import estimate_text
-from agent.errors import BadReply, ContextTooLong, RateLimited
+from agent.context.token_budget import ContextBudget, estimate_text
+from agent.context.token_calibration import TokenCalibration
+from agent.errors import BadReply, ContextTooLong, RateLimited, Rejected
 from agent.prompts import load_prompt
+from agent.providers.base import ToolSpec
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.redaction import Redactor
@@ -95,6 +100,62 @@ async def test_a_summary_is_never_longer_than_it_may_be() -> None:
     one, _ = summariser(["word " * 50_000])
     summary = await one.summarise(DroppedMessages(OLD, goal=4_000), InMemoryMeter())
     assert estimate_text(summary.text) <= 1_000
+
+
+def prefix(model: str | None = None) -> RequestPrefix:
+    return RequestPrefix(
+        model=model,
+        model_id="m",
+        system="You are Kore.",
+        tools=[ToolSpec("look", "Looks.", {"type": "object"})],
+        temperature=None,
+        max_tokens=None,
+        options={},
+        room=ContextBudget(8_000, 10, 10, 1_000),
+        gauge=TokenCalibration(),
+        counted_as="m",
+        folder=Path(),
+    )
+
+
+async def test_the_conversations_own_request_goes_on_with_one_more_message() -> None:
+    one, model = summariser(["A shed."])
+    one = replace(one, prefix=prefix())
+    await one.summarise(DroppedMessages(OLD[:2], visible=OLD, focus="doors"), InMemoryMeter())
+    (request,) = model.requests
+    assert list(request.messages[:-1]) == OLD
+    assert (request.system, [tool.name for tool in request.tools]) == ("You are Kore.", ["look"])
+    assert "doors" in request.messages[-1].text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", assistant("", (ToolCall("c", "look", {}, "{}"),)), Rejected("no"), ContextTooLong("no")],
+)
+async def test_where_that_gives_no_summary_a_transcript_is_told(reply: Step) -> None:
+    one, model = summariser([reply, "A shed."])
+    one = replace(one, prefix=prefix())
+    summary = await one.summarise(DroppedMessages(OLD, visible=OLD), InMemoryMeter())
+    assert summary.text == "A shed."
+    assert model.requests[1].system == load_prompt("summarise")
+
+
+async def test_a_model_that_is_gone_is_no_obstacle() -> None:
+    one, _ = summariser(["A shed."])
+    one = replace(one, prefix=prefix("nobody/none"))
+    summary = await one.summarise(DroppedMessages(OLD, visible=OLD), InMemoryMeter())
+    assert summary.text == "A shed."
+
+
+@pytest.mark.parametrize("size", [100, 3_000])
+def test_only_the_newest_messages_are_missing_where_the_window_is_full(size: int) -> None:
+    call = ToolCall("c1", "look", {}, "{}")
+    found = Message("tool", (Text("x" * size * 10),), (), "c1")
+    messages = [*OLD, user("look"), assistant("", (call,)), found]
+    visible = prefix().visible_messages(messages, "before", is_trimmed=False, least=2)
+    assert visible is not None
+    assert visible[1:] == messages[1 : 7 if size == 100 else 5]
+    assert prefix().visible_messages(messages, "x" * 40_000, is_trimmed=False, least=2) is None
 
 
 def test_a_transcript_has_the_short_texts_whole_and_the_middle_of_long_ones_left_out() -> None:
