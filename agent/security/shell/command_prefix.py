@@ -27,11 +27,11 @@ def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
         return None
     (command,) = script.commands
     # Whatever else the line holds is a list, a pipe, a group, a comment, or a `&`.
-    if command.text != line.strip() or command.assignments or command.redirects:
+    if command.text != line.strip(" \t\n") or command.assignments or command.redirects:
         return None
     place = place_of(script, folder, workspace)
     words = _listed_words(command)
-    if place is None or words is None or not _arguments_stay(command, len(words), place):
+    if place is None or words is None or not _arguments_stay(command, words, place):
         return None
     return CommandPrefix(words, contents_digest(" ".join(words), folder, workspace))
 
@@ -52,30 +52,22 @@ def _listed_words(command: Command) -> tuple[str, ...] | None:
     return (name, sub, third) if third is not None and _WORD.fullmatch(third) else None
 
 
-def _arguments_stay(command: Command, first: int, place: PathScope) -> bool:
-    """Whether the arguments are known, name no forbidden option and nothing outside the
-    workspace."""
-    table, name = prefixes(), command.argv[0] or ""
-    forbid, text = table.forbid.get(name, ()), table.text.get(name, ())
-    is_text = False
+def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope) -> bool:
+    """Whether the arguments behind the prefix are known, name no forbidden option and nothing
+    outside the workspace."""
+    table, name = prefixes(), " ".join(prefix)
+    forbid, text = table.forbid.get(prefix[0], ()), table.text.get(name, ())
+    first, before = len(prefix), ""
     for word, source in zip(command.argv[first:], command.words[first:], strict=True):
         if word is None or (is_pattern(source) and word.startswith(_WILDCARDS)):
             # It may become anything, an option too.
             return False
-        if is_text:
-            is_text = False
-            continue
+        # Also where it seems to be the text of an option.
         if word[:1] == "-" and names_option(word, forbid):
             return False
-        is_text = _takes_text(word, text)
-        if not is_text and not place.holds(word):
+        if name in table.remote and ":" in word:
             return False
+        if before not in text and not place.holds(word):
+            return False
+        before = word
     return True
-
-
-def _takes_text(word: str, options: tuple[str, ...]) -> bool:
-    """Whether the next word is the text of this option, also as the last of a bundle: `-am`."""
-    if word in options:
-        return True
-    is_bundle = word[:1] == "-" and word[1:2] != "-" and word[1:].isalpha()
-    return is_bundle and any(len(one) == 2 and word[-1] == one[1] for one in options)

@@ -70,11 +70,13 @@ def interpreters() -> Mapping[str, tuple[str, ...]]:
 class PrefixTable:
     """Commands that may be allowed with any arguments: programs `alone` or with one of their
     sub-commands, with one more word where the first two are `deeper`. A program may not be given
-    its `forbid` options; behind its `text` options stands text, not a path."""
+    its `forbid` options, nor what is `remote` a word with a colon; behind the `text` options of a
+    command stands text, not a path."""
 
     alone: frozenset[str]
     sub: Mapping[str, frozenset[str]]
     deeper: frozenset[str]
+    remote: frozenset[str]
     forbid: Mapping[str, tuple[str, ...]]
     text: Mapping[str, tuple[str, ...]]
 
@@ -87,8 +89,9 @@ def prefixes() -> PrefixTable:
         frozenset(table["alone"].split()),
         {name: frozenset(words.split()) for name, words in sub.items()},
         frozenset(table["deeper"]),
+        frozenset(table["remote"]),
         {name: tuple(words) for name, words in _by_name(table["forbid"]).items()},
-        {name: tuple(words) for name, words in _by_name(table["text"]).items()},
+        {command: tuple(words) for command, words in table["text"].items()},
     )
 
 

@@ -1,6 +1,7 @@
 """Approvals as people see them in Telegram: questions with buttons."""
 
 import re
+import shutil
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.gateway.end_to_end.asking import (
     press,
     push,
     questions,
+    run,
     seed,
     wait_for_questions,
     write,
@@ -287,3 +289,25 @@ async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProces
         in (gateway.api.answers(OWNER)[-2])
     )
     assert notes(gateway) == before
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+async def test_a_prefix_and_a_host_are_allowed_by_a_button(gateway: GatewayProcess) -> None:
+    gateway.workspace.mkdir(parents=True, exist_ok=True)
+    gateway.model.script(ReplyScript(tool_calls=(run("mkdir -v one"),)), "One.")
+    await gateway.api.user_says(OWNER, "make it")
+    (question,) = await wait_for_questions(gateway)
+    assert await press(gateway, question, "Always: mkdir *") == "✅ Always allowed: mkdir *."
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "One.")
+    gateway.model.script(ReplyScript(tool_calls=(run("mkdir -v two"),)), "Two.")
+    assert (await gateway.answers_to(OWNER, "make another"))[-1] == "Two."
+    assert (gateway.workspace / "two").is_dir()
+    fetch = Call("exec", {"command": "curl -sS http://site.invalid/", "network": "site.invalid"})
+    gateway.model.script(ReplyScript(tool_calls=(fetch,)), "Fetched.")
+    await gateway.api.user_says(OWNER, "fetch it")
+    (question,) = await wait_for_questions(gateway)
+    told = await press(gateway, question, "Always allow site.invalid")
+    assert told == "✅ Always allowed: network to site.invalid."
+    await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "Fetched.")
+    await gateway.idle()
+    assert "The host 'site.invalid' cannot be found" in last_result(gateway)

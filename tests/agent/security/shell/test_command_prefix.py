@@ -27,6 +27,8 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
         ("gh pr view 3", "gh pr view *"),
         ("mkdir -p a/b", "mkdir *"),
         ("rg -n 'a|b' src", "rg *"),
+        ("rg -e /api/v1 src", "rg *"),
+        ("git push -u origin feature", "git push *"),
     ],
 )
 def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
@@ -65,6 +67,14 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "go test -exec ./evil ./...", "go build -toolexec=./evil", "go vet --vettool ./evil",
         "cargo build --config build.rustc-wrapper=./evil", "cargo +evil test",
         "rg --pre ./evil x", "tox -- rm x", "ninja x", "pytest -p evil", "pytest --pastebin=all",
+        "git fetch -m --upload-pack=./evil .", "git log -m --output=x", "git diff -m /etc/passwd x",
+        "git commit -m --template=x", "pylint --init-hook=x", "pylint --init-h 'import os' a.py",
+        "mypy --python-executable ./evil a.py", "mocha --import data:text/javascript,x",
+        "mocha -r ./x", "clang-tidy --load=./evil.so a.c", "phpunit -d auto_prepend_file=x",
+        "rg -ge /etc/passwd", "rg -e x /etc/passwd", "git commit -m x -- /etc/passwd",
+        # Remotes that have no name here.
+        "git push evil@evil.example:x", "git push -o x evil:x HEAD", "git push --repo=evil:x",
+        "git fetch ext::sh", "git pull evil.example:x main",
         # Another program by the same name, or by another.
         "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
         # What runs what it is given.
@@ -76,7 +86,8 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "poetry run x", "bundle exec x", "go run .", "cargo run", "go generate", "go tool x",
         "docker run x", "busybox sh", "watch ls", "parallel ls", "tar cf x y", "curl https://x",
         "git config core.pager x", "git bisect run x", "git submodule foreach x", "git rebase x",
-        "git clone x", "git difftool", "npm install x", "npm publish", "pip install x", "gh api x",
+        "git clone x", "git difftool", "npm install x",
+        "npm audit fix", "gh release create x", "npm publish", "pip install x", "gh api x",
         "rm -rf x", "git evil", "npm evil", "unheard-of", ". x", "source x", "vim x", "less x",
         # Paths elsewhere, and private ones.
         "cat /etc/passwd", "cat ../x", "cat .env", "grep -r x /home", "cp a ~/b", "cat ~root/x",
@@ -84,6 +95,10 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
         # A name that a pattern finds may be an option.
         "git push *", "git fetch ?-upload-pack", "cp [-]x y",
+        # Blanks that are none to a shell.
+        "\u00a0git commit", "\x0bgit commit", "\x1cgit commit", "\u2003git commit",
+        "\x0cgit commit",
+        "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
         # No command at all, or one that shells read differently.
         "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
     ],
@@ -116,7 +131,9 @@ def test_nothing_is_listed_that_runs_what_it_is_given() -> None:
     assert table.alone.isdisjoint(wrappers() | interpreters())
     assert table.sub.keys().isdisjoint(wrappers())
     listed = table.alone | table.sub.keys()
-    assert listed >= table.forbid.keys() | table.text.keys()
+    assert listed >= table.forbid.keys()
+    commands = [*table.text, *table.deeper, *table.remote]
+    assert {name.split()[0] for name in commands} <= listed
     assert listed.isdisjoint(
         {"python", "python3", "sh", "bash", "env", "sudo", "xargs", "find", "ssh", "make", "rm"}
     )
