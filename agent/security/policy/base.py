@@ -55,11 +55,11 @@ class Decision:
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
 ASKED_IN_EVERY_MODE = frozenset(
-    {"ask-unclear", "ask-outside-sandbox", "ask-network"}
+    {"ask-unclear", "ask-outside-sandbox", "ask-network", "role-escalation"}
     | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
 # What a person must see each time, so that no earlier answer counts.
-NEVER_REMEMBERED = frozenset({"ask-outside-sandbox"})
+NEVER_REMEMBERED = frozenset({"ask-outside-sandbox", "role-escalation"})
 # What an answer for any arguments may hold for: a command, and no other reason to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 

@@ -171,15 +171,19 @@ class RolePolicy:
 
     def hosts(self, tool: str) -> tuple[str, ...] | None:
         """The hosts that the role lets a tool reach; None sets no limit."""
-        rule = self.principal.role.rule(tool)
-        return () if rule is None else rule.hosts
+        role = self.principal.role
+        rule = role.rule(tool)
+        if rule is None:
+            # A call that a person agreed to has no other limit.
+            return None if role.escalates else ()
+        return rule.hosts
 
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
         """The files that the role lets a tool show: its own scope, or else that of reading."""
         role = self.principal.role
         rule = role.rule(tool)
         if rule is None:
-            return ((),)
+            return () if role.escalates else ((),)
         scope = rule.paths
         if scope is None and (reading := role.rule("read_file")) is not None:
             scope = reading.paths

@@ -352,7 +352,7 @@ class _PolicyReader:
         return level
 
     def _role(self, name: str, node: "Node", place: NodeLocation) -> Role:
-        sections = dict(pairs(node, place, ("tools", "scopes")))
+        sections = dict(pairs(node, place, ("tools", "scopes", "escalate")))
         tools: dict[str, ToolRule] = {}
         if "tools" not in sections:
             place.wrong(node, t('the key "tools" is missing'))
@@ -365,7 +365,14 @@ class _PolicyReader:
                 sections["scopes"][1].wrong(sections["scopes"][0], message)
         if not self._closed:
             tools.setdefault(ANY, ToolRule())
-        return Role(name, tools, self._source)
+        escalates = "escalate" in sections and self._escalates(*sections["escalate"])
+        return Role(name, tools, self._source, escalates=escalates)
+
+    def _escalates(self, node: "Node", place: NodeLocation) -> bool:
+        word = text(node, place)
+        if word not in (None, "ask", "deny"):
+            place.wrong(node, t('found "{found}", expected ask or deny', found=word))
+        return word == "ask"
 
     def _read_tool_map(self, node: "Node", place: NodeLocation) -> dict[str, ToolRule]:
         tools: dict[str, ToolRule] = {}

@@ -48,12 +48,17 @@ class Grants:
 
 @frozen
 class Role:
-    """Tools by name; one that is not declared is denied. `source` says where the role is from."""
+    """Tools by name; one that is not declared is denied. `source` says where the role is from.
+
+    With `escalates` a person is asked about a call that the role does not allow, as far as it can
+    be shown whole.
+    """
 
     name: str
     tools: Mapping[str, ToolRule]
     source: str = BUILT_IN
     grants: Grants = field(default_factory=Grants)
+    escalates: bool = False
 
     def rule(self, tool: str) -> ToolRule | None:
         """What holds for a tool: `process` goes on with what `exec` began."""
@@ -102,11 +107,29 @@ def _parts(glob: str) -> tuple[str, ...]:
 _LINE_CHARS = 120
 
 
+# What a person may agree to. What may be shown, and which hosts are reached, is held to the role
+# while a tool runs, so a yes beforehand would change nothing.
+_ESCALATED = frozenset({"role-tool", "role-commands", "role-new-files", "role-redirect"})
+
+
 def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
     """Every objection of a role to a call; none when the role allows it.
 
     Without `ask` the role's questions are taken as answered: the person has chosen so.
     """
+    for decision in _objections(role, reach, ask=ask):
+        if role.escalates and decision.verdict == "deny" and _can_escalate(decision.rule, reach):
+            reason = render_prompt("policy/role_escalation", role=role.name)
+            yield Decision("ask", reason, "role-escalation")
+        else:
+            yield decision
+
+
+def _can_escalate(rule: str, reach: CallEffects) -> bool:
+    return rule in _ESCALATED or (rule == "role-paths" and reach.request.effect != "read")
+
+
+def _objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
     request = reach.request
     rule = role.rule(request.tool)
     if rule is None or not rule.allow:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent.security.policy.base import ToolRequest
+from agent.errors import ConfigError
+from agent.security.policy.base import ASKED_IN_EVERY_MODE, NEVER_REMEMBERED, ToolRequest
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Grants, Role, ToolRule, in_commands, in_hosts, in_paths
@@ -241,3 +242,47 @@ def test_a_refusal_names_the_role_and_what_it_allows() -> None:
     assert "builder" in reason
     assert "git status" in reason
     assert reason.endswith("make")
+
+
+ESCALATING = """
+roles:
+  writer:
+    escalate: ask
+    tools:
+      read_file: {paths: ["docs/**"]}
+      write_file: {paths: ["docs/**"], new_files_only: true}
+      exec: {commands: [ls]}
+      web_fetch: {hosts: [a.org]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        (write("docs/a"), "allow"),
+        (run("ls docs"), "allow"),
+        (write("src/a"), "role-escalation"),
+        (request("write_file", "idempotent", changes=file("docs/a")), "role-escalation"),
+        (request("edit_file", changes=file("docs/a")), "role-escalation"),
+        (run("make"), "role-escalation"),
+        (run("sudo make"), "blocked-command"),
+        (read("src/a"), "role-paths"),
+        (fetch("https://b.org"), "role-hosts"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["accept-edits", "auto"])
+def test_a_role_that_escalates_asks_instead_of_denying(
+    mode: str, asked: ToolRequest, verdict: str
+) -> None:
+    writer = parse_policy(ESCALATING, "policy.yaml").roles["writer"]
+    assert rule(writer, asked, mode) == verdict
+    decisions = RolePolicy(PrincipalContext(writer, "plan", is_confined=True)).decide(asked)
+    if verdict != "allow":
+        assert decisions.verdict == "deny", "plan mode changes nothing, whoever is asked"
+
+
+def test_an_escalation_is_asked_each_time() -> None:
+    assert "role-escalation" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
+    text = ESCALATING.replace("escalate: ask", "escalate: maybe")
+    with pytest.raises(ConfigError, match='found "maybe", expected ask or deny'):
+        parse_policy(text, "policy.yaml")
