@@ -29,6 +29,7 @@ from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.security.policy.base import (
     Answer,
+    Answered,
     ApprovalRequest,
     Approver,
     Decision,
@@ -51,6 +52,7 @@ __all__ = [
     "Agent",
     "AgentSettings",
     "Answer",
+    "Answered",
     "ApprovalRequest",
     "Approver",
     "CallContext",

@@ -11,6 +11,7 @@ EXPORTS = [
     "Agent",
     "AgentSettings",
     "Answer",
+    "Answered",
     "ApprovalRequest",
     "Approver",
     "CallContext",

@@ -140,7 +140,7 @@ class Answered:
     """
 
     answer: Answer
-    account: str
+    account: str = "asked"
     words: str = ""
     scope: Scope = "call"
 
@@ -162,7 +162,7 @@ class Approver(Protocol):
 
 
 # The same as a function; a plain one is run in a thread, so that it may wait for a person.
-Ask = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+Ask = Callable[[ApprovalRequest], Answer | Answered | Awaitable[Answer | Answered]]
 
 
 @frozen
@@ -171,14 +171,14 @@ class Callback:
 
     function: Ask
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        answer: Answer | Awaitable[Answer]
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered:
+        answer: Answer | Answered | Awaitable[Answer | Answered]
         is_async = inspect.iscoroutinefunction(self.function)
         if is_async:
             answer = self.function(request)
         else:
             answer = await asyncio.to_thread(self.function, request)
-        return answer if isinstance(answer, str) else await answer
+        return answer if isinstance(answer, str | Answered) else await answer
 
 
 Trust = Literal["local", "remote"]

@@ -99,3 +99,22 @@ async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
         ("ask-exec", None),
         ("ask-exec", None),
     ]
+
+
+async def test_a_program_may_say_why_not(tmp_path: Path) -> None:
+    async def ask(request: ApprovalRequest) -> Answered:
+        return Answered("deny", words="Use the staging host.")
+
+    agent = Agent(
+        ScriptedProvider([calls(call("exec", command="make")), "done"]),
+        workspace=tmp_path,
+        approve=ask,
+    )
+    (told,) = results((await agent.run("go")).messages)
+    assert "Use the staging host." in told
+    agent = Agent(
+        ScriptedProvider([calls(call("exec", command="make")), "done"]),
+        workspace=tmp_path,
+        approve=lambda request: Answered("deny", words="Not now."),
+    )
+    assert "Not now." in results((await agent.run("go")).messages)[0]
