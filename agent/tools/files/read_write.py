@@ -27,6 +27,7 @@ from agent.text.text_document import (
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews, stamp
 from agent.tools.files.feature_list import check_edit_allowed
+from agent.tools.files.nested_instructions import nested_instructions
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.pictures import too_large
 from agent.tools.schema import parameters
@@ -74,14 +75,17 @@ class ReadFile:
             return ToolResult(f"{path} is empty.")
         first = min(max(1, int(args.get("line_start", 1))), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
-        body = self._number_lines(lines, first, last) + torn
+        rules = await file_io.in_thread(
+            lambda: nested_instructions(path, call, self.views, self._scope)
+        )
+        room = self.output_limit_bytes - len(rules.encode("utf-8", "replace"))
+        body = self._number_lines(lines, first, last, room) + torn + rules
         summary = f"{path}: lines {first} to {last} of {len(lines)}"
         return ToolResult(body, for_user=summary, taint=UNTRUSTED if is_marked(path) else NOTHING)
 
-    def _number_lines(self, lines: list[str], first: int, last: int) -> str:
+    def _number_lines(self, lines: list[str], first: int, last: int, room: int) -> str:
         width = len(str(last))
         numbered: list[str] = []
-        room = self.output_limit_bytes
         for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
             line = f"{number:>{width}}\t{lines[number - 1]}"
             size = len(line.encode("utf-8", "replace")) + 1
