@@ -208,6 +208,7 @@ def build_container(
         confined=confined,
         audit=resources.security.audit,
         full_access=resources.security.full_access,
+        default_agent=settings.agent.default_agent,
     )
     usage = StoreUsageMeter(
         database=database,

@@ -19,6 +19,7 @@ class PromptAudience:
     owner: bool
     model: str | None = None
     persona: str | None = None
+    agent: str | None = None
 
 
 def environment_of(

@@ -11,11 +11,13 @@ from gateway.core.messages import Route
 @frozen
 class ChatSettings:
     """`persona` is a text, or a file of the workspace if it ends in `.md`; `model` answers there
-    unless the conversation has chosen another; `role` is that of everybody but the owner; with
-    `listen` the model is shown what others said there since its last answer. None: not said."""
+    unless the conversation has chosen another, and so does `agent`; `role` is that of everybody but
+    the owner; with `listen` the model is shown what others said there since its last answer. None:
+    not said."""
 
     persona: str | None = None
     model: str | None = None
+    agent: str | None = None
     role: str | None = None
     listen: bool | None = None
 

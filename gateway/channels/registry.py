@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 async def places_of(settings: Settings, database: Store) -> ChatSettingsIndex:
     """What is said of single chats, and which of them have another id by now."""
     telegram_chats = {
-        key: ChatSettings(chat.persona, chat.model, chat.role, chat.listen)
+        key: ChatSettings(chat.persona, chat.model, chat.agent, chat.role, chat.listen)
         for key, chat in settings.telegram.chats.items()
     }
     moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))

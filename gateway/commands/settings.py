@@ -20,7 +20,9 @@ from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import inbox
-from gateway.turns.agent_profiles import with_model
+from gateway.turns.agent_profiles import MAIN, with_model
+
+_MAX_AGENTS = 40
 
 _MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": mark_for_translation("reads and answers; changes nothing"),
@@ -176,6 +178,41 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
     models.expire_cooldowns(name)
     sessions.choose_model(tx, call.begun_session(tx), name)
     return t("Model for this conversation: {name}.", name=code(name))
+
+
+async def answer_agent(call: CommandCall) -> str:
+    """Show or choose the agent that answers in this conversation."""
+    import asyncio
+
+    services, name = call.services, call.argument
+    audience = services.permissions.audience(call.message)
+    agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
+    own: str | None = None
+    if call.session is not None:
+        own = await services.database.transact(sessions.chosen_agent, call.session)
+    now_chosen = code(own or audience.agent or MAIN)
+    names = ", ".join(code(one) for one in (MAIN, *list(agents)[:_MAX_AGENTS]))
+    if not name:
+        return t(
+            "{agent} answers here. `/agent NAME` changes it: {names}.",
+            agent=now_chosen,
+            names=names,
+        )
+    definition = services.agent.subagents.find(name, call.folder)
+    if name.casefold() != MAIN and definition is None:
+        return t(
+            "There is no agent {name}; {now_chosen} still answers. There are: {names}.",
+            name=code(name[:80]),
+            now_chosen=now_chosen,
+            names=names,
+        )
+    new_choice = MAIN if definition is None else definition.name
+
+    def choose(tx: Transaction) -> None:
+        sessions.choose_agent(tx, call.begun_session(tx), new_choice)
+
+    await services.database.transact(choose)
+    return t("{agent} answers in this conversation from now on.", agent=code(new_choice))
 
 
 def model_of_call(call: CommandCall, tx: Transaction) -> str:

@@ -128,6 +128,11 @@ COMMANDS = {
         "diff.answer_diff",
         takes_time=True,
     ),
+    "agent": ChatCommand(
+        mark_for_translation("show or choose the agent that answers here"),
+        "settings.answer_agent",
+        takes_time=True,
+    ),
     "agents": ChatCommand(
         mark_for_translation("list the sub-agents"),
         "info.answer_agents",
@@ -158,9 +163,12 @@ GROUPS = (
         mark_for_translation("Conversation"),
         ("new", "sessions", "resume", "fork", "rename", "rewind", "compact", "context", "stop"),
     ),
-    (mark_for_translation("Work"), ("undo", "redo", "diff", "tasks", "agents", "tools", "cron")),
+    (
+        mark_for_translation("Work"),
+        ("undo", "redo", "diff", "tasks", "agents", "tools", "cron"),
+    ),
     (mark_for_translation("Permissions"), ("mode", "plan", "auto", "deny", "pair")),
-    (mark_for_translation("Model"), ("model", "thinking", "cost")),
+    (mark_for_translation("Model"), ("model", "agent", "thinking", "cost")),
     (mark_for_translation("This chat"), ("status", "queue", "verbose", "language", "help")),
 )
 # Other words for some of them.

@@ -46,7 +46,7 @@ class AgentSection(Section):
 
     Without `thinking` each model does as it does by itself. `language` is the program's own.
     `start_in` says where `kore agent` works without `--cwd`: in the project around the folder of
-    the shell, or in the workspace.
+    the shell, or in the workspace. `default_agent` answers where no other agent was chosen.
     """
 
     model: Word = "default"
@@ -58,6 +58,7 @@ class AgentSection(Section):
     fallback: Names | None = None
     language: Literal["auto", "en", "zh-Hans", "zh-Hant"] = "auto"
     start_in: Literal["project", "workspace"] = "project"
+    default_agent: Word | None = None
 
 
 class ModelEntry(Section):
@@ -111,6 +112,7 @@ class TelegramChat(Section):
 
     persona: Word | None = None
     model: Word | None = None
+    agent: Word | None = None
     role: RoleName | None = None
     listen: Flag | None = None
 

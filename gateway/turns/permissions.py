@@ -39,6 +39,7 @@ class TurnPermissions:
 
     `confined` says whether a working sandbox holds commands. `full_access` is this process's token:
     what the terminal sends with it runs without rules, everything else asks for what it does.
+    `default_agent` answers where neither a conversation nor a chat has another.
     """
 
     access: AccessControl
@@ -48,6 +49,7 @@ class TurnPermissions:
     confined: bool = False
     audit: AuditSink | None = None
     full_access: str | None = field(default=None, repr=False)
+    default_agent: str | None = None
 
     def permissions(
         self,
@@ -146,6 +148,7 @@ class TurnPermissions:
             owner=self.access.is_private_owner(message),
             model=chat.model,
             persona=chat.persona,
+            agent=chat.agent or self.default_agent,
         )
 
     def memory(self, message: InboundMessage) -> Path:

@@ -22,7 +22,6 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
-from gateway.turns.agent_profiles import profile_for
 
 RUNNING_MOST = 32
 # Options that show something with one message.
@@ -40,6 +39,7 @@ class SubagentLaunch:
     definition: SubagentDefinition
     model: str | None
     earlier_task: SubagentTask | None = None
+    speaker: SubagentDefinition | None = None
 
 
 def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
@@ -85,10 +85,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
         )
     lane = caller.lane if caller else claim.messages[-1].session_key
     background = order.definition.background if request.background is None else request.background
-    earlier, above = (
-        order.earlier_task,
-        caller.definition if caller else profile_for(claim.messages[-1]),
-    )
+    earlier, above = order.earlier_task, caller.definition if caller else order.speaker
     definition = order.definition.held_to(above.mode if above else None)
     session = (
         earlier.session

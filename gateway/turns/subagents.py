@@ -35,7 +35,7 @@ from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.turns import subagent_launch
-from gateway.turns.agent_profiles import profile_for
+from gateway.turns.agent_profiles import MAIN, profile_for
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.permissions import TurnPermissions
 
@@ -84,12 +84,27 @@ class SubagentCoordinator:
         sub-agents."""
         send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
         task = replace(task, environment=replace(task.environment, send=send))
-        if (agent := profile_for(claim.messages[-1])) is not None:
+        if (agent := await self._speaker(claim)) is not None:
             task = profile.as_profile(task, agent, self._agent)
             await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
         if self._limits.max_depth < 1:
             return task
         return self._sending(claim, task, None)
+
+    async def _speaker(self, claim: TurnClaim) -> SubagentDefinition | None:
+        """The agent that answers when it is not the main one: the terminal's choice, else what
+        `/agent` chose, the chat's or the configuration's."""
+        message = claim.messages[-1]
+        if (agent := profile_for(message)) is not None or message.job is not None:
+            return agent
+        audience = self._permissions.audience(message)
+        name = claim.agent or audience.agent
+        if name is None or name == MAIN:
+            return None
+        agent = await asyncio.to_thread(self._agent.subagents.find, name, audience.root)
+        if agent is None:
+            self._agent.models.tell(t("there is no agent {name!r} any more", name=name))
+        return agent
 
     async def subagent_request(
         self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
@@ -196,6 +211,7 @@ class SubagentCoordinator:
             definition=definition,
             model=model,
             earlier_task=earlier,
+            speaker=await self._speaker(claim) if errand is None else None,
         )
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)

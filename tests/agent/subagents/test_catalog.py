@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_built_in_agents_are_whole() -> None:
-    assert [one.name for one in built_in()] == ["explore", "general", "review"]
+    assert [one.name for one in built_in()] == ["build", "explore", "general", "plan", "review"]
     for one in built_in():
         assert one.description
         assert one.prompt

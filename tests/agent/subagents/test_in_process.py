@@ -172,7 +172,9 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
 
 
 def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no agent 'nobody'; available: explore, general, review"):
+    with pytest.raises(
+        ConfigError, match="no agent 'nobody'; available: build, explore, general, plan, review"
+    ):
         Agent(EchoProvider(), workspace=tmp_path, agent="nobody")
 
 

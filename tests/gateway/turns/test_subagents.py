@@ -196,7 +196,9 @@ async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -
 async def test_an_unknown_agent_is_an_answer_with_those_that_there_are(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello", "nobody")))
-        assert "available: explore, general, review" in (await wait_for_answers(parts))[0]
+        assert (
+            "available: build, explore, general, plan, review" in (await wait_for_answers(parts))[0]
+        )
 
 
 async def test_a_sub_agent_sends_out_none_at_the_usual_depth(tmp_path: Path) -> None:

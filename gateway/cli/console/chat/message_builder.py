@@ -132,6 +132,8 @@ def _options_replaced_by(text: str) -> tuple[str, ...]:
     match text.split():
         case ["/model", _, *_]:
             return ("model",)
+        case ["/agent", _, *_]:
+            return ("agent",)
         case ["/thinking", "on" | "off" | "default", *_]:
             return ("thinking",)
         case ["/plan" | "/auto", *_]:

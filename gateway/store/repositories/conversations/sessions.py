@@ -84,6 +84,7 @@ class SessionRow:
     status: str
     queue: QueueMode | None
     model: str | None
+    agent: str | None
     mode: str | None
     thinking: ThinkingChoice
     trace: Trace | None
@@ -94,9 +95,13 @@ class SessionRow:
     has_background: bool
 
 
+# What the column holds where no agent was chosen.
+_NO_AGENT = "default"
+
 # What `session_row` reads.
 ROW_COLUMNS = (
-    "session.id, session.status, session.queue_mode, session.model, session.permission_mode,"
+    "session.id, session.status, session.queue_mode, session.model, session.agent,"
+    " session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
     " session.choice_bits, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
@@ -110,13 +115,15 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 
 def session_row(row: Row) -> SessionRow:
-    session, status, queue, model, mode, thinking, thinking_shown, trace, taint, bits, *counts = row
+    session, status, queue, model, agent, mode, *others = row
+    thinking, thinking_shown, trace, taint, bits, *counts = others
     copied, last, has_background = counts
     return SessionRow(
         id=session,
         status=status,
         queue=next((one for one in get_args(QueueMode) if one == queue), None),
         model=model,
+        agent=None if agent == _NO_AGENT else agent,
         mode=mode,
         thinking=ThinkingChoice(None if thinking is None else bool(thinking), bool(thinking_shown)),
         trace=next((one for one in get_args(Trace) if one == trace), None),
@@ -157,6 +164,15 @@ def chosen_model(tx: Transaction, session: str) -> str | None:
 
 def choose_model(tx: Transaction, session: str, model: str | None) -> None:
     tx.run("UPDATE session SET model = ? WHERE id = ?", (model, session))
+
+
+def chosen_agent(tx: Transaction, session: str) -> str | None:
+    """The name of the agent that was chosen for this session."""
+    return load_row(tx, session).agent
+
+
+def choose_agent(tx: Transaction, session: str, agent: str) -> None:
+    tx.run("UPDATE session SET agent = ? WHERE id = ?", (agent, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:

@@ -40,7 +40,7 @@ class TurnClaim:
     further.
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
-    `model` is the one that its session has chosen, `taint` what it has taken in.
+    `model` and `agent` are those that its session has chosen, `taint` what it has taken in.
     """
 
     turn: int
@@ -51,6 +51,7 @@ class TurnClaim:
     stop_requested: bool = False
     exhausted: bool = False
     model: str | None = None
+    agent: str | None = None
     mode: str | None = None
     thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
     # The chosen trace below answers.
@@ -160,6 +161,7 @@ def claim(
         asked=user_message,
         begins=begins,
         model=row.model,
+        agent=row.agent,
         mode=row.mode,
         thinking=row.thinking,
         trace=row.trace,
@@ -297,6 +299,7 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
         exhausted=live.attempts > ATTEMPTS,
         stored=live.stored,
         model=state.model,
+        agent=state.agent,
         mode=state.mode,
         thinking=state.thinking,
         trace=state.trace,
