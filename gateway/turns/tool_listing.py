@@ -28,7 +28,7 @@ BEGINNINGS = (
         "Search the person's memory and past conversations by key words (names, terms), for what "
         "is not here"
     ),
-    mark_for_translation("Keep the list of what is to be done, whole each time"),
+    mark_for_translation("Keep the to-do list, whole each time"),
     mark_for_translation("Take back the last steps that changed files"),
     mark_for_translation("Ask the person, with options if it helps"),
     mark_for_translation("Send files to the person, several as an album, with a caption"),

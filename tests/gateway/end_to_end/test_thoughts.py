@@ -55,8 +55,10 @@ async def test_thoughts_of_a_turn_that_was_killed_go_back_unchanged(
 async def test_thoughts_live_through_another_model_and_a_summary(thinking: GatewayProcess) -> None:
     async with thinking:
         for n in range(5):
-            thinking.model.script(ReplyScript(reasoning=f"thought {n}", text=f"answer {n}"))
-            await thinking.answers_to(OWNER, f"question {n} " + "x " * 2000)
+            # What people write stays word for word; what the model says becomes a summary.
+            text = f"answer {n} " + "x " * 1_500
+            thinking.model.script(ReplyScript(reasoning=f"thought {n}", text=text))
+            await thinking.answers_to(OWNER, f"question {n}")
         await thinking.answers_to(OWNER, "/model other")
         assert (await thinking.answers_to(OWNER, "and you?"))[-1] == "echo: and you?"
         assert thoughts(thinking) == (0, 0)
