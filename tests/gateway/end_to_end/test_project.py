@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 
@@ -81,3 +82,31 @@ async def test_a_folder_is_told_once_in_a_conversation(
         assert "sheep" not in await ask(f"number {n}")
     assert "nothing" not in (await alone.kore("agent", "-c", "-m", "/compact")).out
     assert "It counts sheep." in await ask("after the summary")
+
+
+async def test_instructions_further_down_come_with_what_is_read_there(
+    alone: GatewayProcess, project: Path
+) -> None:
+    (project / "barn").mkdir()
+    (project / "barn" / "AGENTS.md").write_text("Close the door.")
+    (project / "barn" / "hay.py").write_text("print(2)")
+    reading = ReplyScript(tool_calls=(Call("read_file", {"path": "barn/hay.py"}),))
+
+    async def result() -> str:
+        """What the model is shown of the file."""
+        alone.model.script(reading, "Read.")
+        ran = await alone.kore("agent", "-m", "look", "--cwd", project)
+        assert ran.code == 0, ran.err
+        (tool,) = (
+            one
+            for one in alone.model.requests[-1].body["messages"]
+            if one["role"] == "tool" and "print(2)" in str(one["content"])
+        )
+        return str(tool["content"])
+
+    await alone.start()
+    assert "Close the door." not in await result()
+    await alone.kill()
+    alone.configure({"security": {"trusted_folders": [str(project.parent)]}})
+    await alone.start()
+    assert "Close the door." in await result()
