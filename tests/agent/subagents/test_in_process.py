@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,28 @@ async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) ->
     for prompt in (task("one", model="second"), task("two", resume="1")):
         result = await agent.run(prompt, session="s")
         assert result.cost_usd
+
+
+async def test_explore_looks_at_the_history_of_git_and_changes_nothing(tmp_path: Path) -> None:
+    def git(*args: str) -> None:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *args], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    (tmp_path / "a.txt").write_text("sheep\n")
+    git("add", "-A")
+    git("commit", "-q", "-m", "Count the sheep")
+    # Where no sandbox holds it, a person would be asked about each look.
+    agent = Agent(EchoProvider(), workspace=tmp_path, full_access=True)
+
+    async def run(command: str) -> str:
+        tool = f"!tool exec {json.dumps({'command': command})}"
+        return (await agent.run(task(tool, "explore"))).text
+
+    async with agent, asyncio.timeout(60):
+        for looking in ("git log -S sheep --oneline", "git blame -s a.txt", "git show HEAD"):
+            assert "sheep" in await run(looking), looking
+            assert "Not allowed" not in await run(looking), looking
+        for changing in ("git branch other", "git commit --allow-empty -m x", "touch b.txt"):
+            assert "Not allowed" in await run(changing), changing
+    assert not (tmp_path / "b.txt").exists()
