@@ -204,3 +204,14 @@ class Result:
     output: Any = field(default=None, metadata={"in_events": False})
     # Who answered: the last agent, where one has handed over to another.
     agent: str = "main"
+
+    @property
+    def images(self) -> "tuple[Image | ImageFile, ...]":
+        """The pictures that tools and the model returned in this turn, in their order."""
+        return tuple(
+            part
+            for message in self.messages
+            if message.role != "user"
+            for part in message.content
+            if isinstance(part, Image | ImageFile)
+        )

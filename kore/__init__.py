@@ -45,7 +45,7 @@ from agent.tools.run_context import RunContext
 from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail, input_guardrail, output_guardrail
 from agent.turn.hooks import Hooks
-from agent.types import Image, Message, Result, Text, ToolCall, ToolResult, Usage
+from agent.types import Image, ImageFile, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "History",
     "Hooks",
     "Image",
+    "ImageFile",
     "ImageUrl",
     "InputGuardrail",
     "InputGuardrailTripped",

@@ -24,6 +24,7 @@ EXPORTS = [
     "History",
     "Hooks",
     "Image",
+    "ImageFile",
     "ImageUrl",
     "InputGuardrail",
     "InputGuardrailTripped",

@@ -183,3 +183,18 @@ def test_without_a_place_for_files_the_picture_itself_stays(tmp_path: Path) -> N
     (tmp_path / ".kore").write_text("in the way")
     picture = Image("image/png", LOGO)
     assert keep_images(ToolResult("", images=(picture,)), tmp_path).images == (picture,)
+
+
+async def test_a_program_finds_the_pictures_in_the_result(tmp_path: Path) -> None:
+    @kore.tool
+    def chart() -> kore.Image:
+        """Draw it."""
+        return kore.Image("image/png", LOGO)
+
+    async with ModelServer() as server:
+        server.script(ReplyScript(tool_calls=(Call("chart", {}),)), "There it is.")
+        prompt = ["Draw it like this:", kore.Image("image/jpeg", PHOTO)]
+        result = await agent_of(server, tmp_path, "openai/gpt-5", tools=[chart]).run(prompt)
+    (image,) = result.images
+    assert isinstance(image, kore.ImageFile)
+    assert (image.media_type, (tmp_path / image.path).read_bytes()) == ("image/png", LOGO)
