@@ -112,9 +112,10 @@ class MoveFile:
                 raise ToolError(f"{target} lies in {source}; choose another place.")
         if not os.path.lexists(source):
             raise self._scope.missing(source, call)
-        is_folder = stat.S_ISDIR(os.lstat(source).st_mode)
-        move = _Move(source, target, is_folder, _entries(source) if is_folder else ("",))
-        self._check(move, call)
+        with file_io.explain_errors(source):
+            is_folder = stat.S_ISDIR(os.lstat(source).st_mode)
+            move = _Move(source, target, is_folder, _entries(source) if is_folder else ("",))
+            self._check(move, call)
         return move
 
     def _place(self, path: str, call: CallContext) -> Path:
@@ -191,11 +192,11 @@ def _difference(move: _Move, root: Path) -> str:
 
 def _text(path: Path) -> str | None:
     """None for a link, a binary file, and one that is too large or cannot be read."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        return None
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
         return decode(file_io.read(path, LIMIT_BYTES), path).text
-    except ToolError:
+    except (OSError, ToolError):
         return None
 
 

@@ -14,6 +14,7 @@ from agent.tools.base import CallContext
 from agent.tools.files import move
 from agent.tools.files.move import MoveFile
 from tests.agent.undo.scene import Scene
+from tests.deep_folders import deep_folders
 
 
 @pytest.fixture
@@ -153,3 +154,13 @@ def test_undo_takes_it_back(tmp_path: Path) -> None:
     scene.call("undo", steps=2)
     assert (scene.root / "src" / "a.py").read_text() == "a = 1\n"
     assert not (scene.root / "lib").exists()
+
+
+async def test_a_folder_deeper_than_any_path_is_refused_in_a_sentence(
+    call: CallContext, tree: Path
+) -> None:
+    top = tree / "deep"
+    with deep_folders(top):
+        with pytest.raises(ToolError, match=r"cannot be used|too long|looked at"):
+            await run(call, "deep", "elsewhere")
+        assert (top / "first.txt").exists()
