@@ -14,8 +14,10 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     assert "kore agent --agent critic" in made.stderr
     listed = kore("agents", "list", home=home).stdout
     assert [line.split()[0] for line in listed.splitlines()[1:]] == [
+        "build",
         "explore",
         "general",
+        "plan",
         "review",
         "critic",
     ]
