@@ -25,6 +25,14 @@ def nested_instructions(
     As there, only the owner's word counts: nothing of an untrusted folder, no link, and no file
     that strangers' words may stand in. A call that is limited to some files gets none.
     """
+    try:
+        return _texts(path, call, views, scope)
+    except OSError:
+        # A folder was exchanged for a link meanwhile: what it says by now is nobody's rule.
+        return ""
+
+
+def _texts(path: Path, call: CallContext, views: FileViews, scope: WorkspaceScope) -> str:
     root, real = Path(os.path.realpath(call.workspace)), Path(os.path.realpath(path))
     if call.paths or not real.is_relative_to(root) or real.name in _NAMES:
         return ""
