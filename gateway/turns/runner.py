@@ -281,8 +281,9 @@ class TurnRunner:
             return None
         workspace = self._agent.workspace
         file = str(memory)
-        text = await self._database.transact(memory_snapshots.load, claim.session, file)
-        if text is None and (text := workspace.memory_snapshot(memory)) is not None:
+        if claim.memory is not None and claim.memory.file == file:
+            return claim.memory.text
+        if (text := workspace.memory_snapshot(memory)) is not None:
             await self._database.transact(memory_snapshots.save, claim.session, file, text)
         return text
 

@@ -2,16 +2,17 @@
 
 import json
 
+from agent.context.memory_snapshot import MemorySnapshot
 from gateway.store.port import Transaction
 
 
-def load(tx: Transaction, session: str, file: str) -> str | None:
-    """The text of that memory file when the session began; None when none is stored of it."""
+def load(tx: Transaction, session: str) -> MemorySnapshot | None:
+    """None when none is stored."""
     (sealed,) = tx.one("SELECT memory FROM session WHERE id = ?", (session,))
     if sealed is None:
         return None
     stored = json.loads(tx.unseal(sealed, "session.memory", session))
-    return str(stored["text"]) if stored["file"] == file else None
+    return MemorySnapshot(str(stored["file"]), str(stored["text"]))
 
 
 def save(tx: Transaction, session: str, file: str, text: str) -> None:

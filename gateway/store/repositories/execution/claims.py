@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from itertools import takewhile
 
+from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
@@ -11,7 +12,7 @@ from gateway.core.records import Trace
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import memory_snapshots, sessions
 from gateway.store.repositories.conversations.sessions import SessionRow, ThinkingChoice
 from gateway.store.repositories.delivery import chats, inbox
 from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_quotes
@@ -40,7 +41,8 @@ class TurnClaim:
     further.
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
-    `model` and `agent` are those that its session has chosen, `taint` what it has taken in.
+    `model` and `agent` are those that its session has chosen, `memory` what it began with, `taint`
+    what it has taken in.
     """
 
     turn: int
@@ -62,6 +64,7 @@ class TurnClaim:
     stored: int = 1
     asked: Message | None = None
     begins: str | None = None
+    memory: MemorySnapshot | None = None
 
     @property
     def reply_to(self) -> str | None:
@@ -167,6 +170,7 @@ def claim(
         trace=row.trace,
         taint=row.taint,
         bits=row.bits,
+        memory=memory_snapshots.load(tx, session) if row.last else None,
     )
 
 
@@ -305,6 +309,7 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
         trace=state.trace,
         taint=state.taint,
         bits=state.bits,
+        memory=memory_snapshots.load(tx, session),
     )
 
 
