@@ -21,6 +21,7 @@ from agent.tools.base import (
     TracksFileViews,
 )
 from agent.tools.file_views import FileViews
+from agent.tools.project_help import NO_HELP, project_help_on
 from agent.tools.schema import ArgumentSchema
 from agent.types import Taint
 
@@ -37,7 +38,7 @@ class ToolRegistry:
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._checks: dict[str, ArgumentSchema] = {}
-        self._specs: tuple[ToolSpec, ...] = ()
+        self._specs: dict[bool, tuple[ToolSpec, ...]] = {False: (), True: ()}
         # Looked for once: asking each tool for what it can costs more than most calls.
         self._lingering = [
             tool for tool in self._tools.values() if isinstance(tool, HasBackgroundWork)
@@ -47,18 +48,21 @@ class ToolRegistry:
         )
         self._nothing_seen = FileViews()
 
-    def specs(self) -> tuple[ToolSpec, ...]:
+    def specs(self, *, in_project: bool = False) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
+        For a project the built-in ones say more.
         """
         listed_tools = [tool for tool in self._tools.values() if _is_listed(tool)]
-        descriptions = [tool.description for tool in listed_tools]
-        if descriptions != [spec.description for spec in self._specs]:
-            self._specs = tuple(
-                ToolSpec(self._sent_names[tool.name], description, tool.parameters)
-                for tool, description in zip(listed_tools, descriptions, strict=True)
+        helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
+        pairs = list(zip(listed_tools, helps, strict=True))
+        descriptions = [help.describe(tool.description) for tool, help in pairs]
+        if descriptions != [spec.description for spec in self._specs[in_project]]:
+            self._specs[in_project] = tuple(
+                ToolSpec(self._sent_names[tool.name], description, help.annotate(tool.parameters))
+                for (tool, help), description in zip(pairs, descriptions, strict=True)
             )
-        return self._specs
+        return self._specs[in_project]
 
     @property
     def views(self) -> FileViews:

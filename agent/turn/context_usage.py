@@ -47,7 +47,7 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
     return budget_for(
         opened.context_tokens,
         prompt.text,
-        agent.toolbox.specs(),
+        agent.toolbox.specs(in_project=agent.workspace.is_project(speaking.root)),
         opened.max_tokens or agent.settings.max_tokens,
         agent.gauge.factor(counted_as(opened)),
     )

@@ -170,7 +170,7 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        tools = toolbox.specs()
+        tools = toolbox.specs(in_project=agent.workspace.is_project(here.workspace))
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)

@@ -73,7 +73,8 @@ class ReadFile:
         lines = lines_of(text)
         if not lines:
             return ToolResult(f"{path} is empty.")
-        first = min(max(1, int(args.get("line_start", 1))), len(lines))
+        start = int(args.get("line_start", 1))
+        first = min(max(1, len(lines) + 1 + start if start < 0 else start), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
         rules = await file_io.in_thread(
             lambda: nested_instructions(path, call, self.views, self._scope)

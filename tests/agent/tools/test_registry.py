@@ -8,6 +8,7 @@ import pytest
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.assistant.subagent import SubagentTool
+from agent.tools.project_help import project_help
 from agent.tools.registry import ToolRegistry, default_tools
 from tests.agent.props import answers
 
@@ -49,6 +50,33 @@ def test_specs_keep_their_order(settings: ToolSettings, toolbox: ToolRegistry) -
 
 def test_specs_are_the_same_objects_at_every_call(toolbox: ToolRegistry) -> None:
     assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
+
+
+def test_in_a_project_tools_say_more(toolbox: ToolRegistry) -> None:
+    plain, fuller = toolbox.specs(), toolbox.specs(in_project=True)
+    assert [spec.name for spec in plain] == [spec.name for spec in fuller]
+    assert "description" not in json.dumps(plain[0].parameters)
+    specs = {spec.name: spec for spec in fuller}
+    start = specs["read_file"].parameters["properties"]["line_start"]
+    assert start["type"] == "integer"
+    assert start["description"].startswith("first line")
+    assert specs["exec"].description.startswith(toolbox.get("exec").description)
+    assert "background" in specs["exec"].parameters["properties"]
+    assert all(a is b for a, b in zip(fuller, toolbox.specs(in_project=True), strict=True))
+
+
+def test_the_help_names_tools_and_parameters_that_exist(toolbox: ToolRegistry) -> None:
+    for name, help in project_help().items():
+        tool = toolbox.get(name)
+        assert tool.name == name
+        assert help.parameters.keys() <= tool.parameters["properties"].keys(), name
+        assert help.text or help.parameters
+
+
+def test_a_tool_of_a_program_keeps_its_own_words() -> None:
+    (own,) = ToolRegistry([answers("grep")]).specs(in_project=True)
+    (plain,) = ToolRegistry([answers("grep")]).specs()
+    assert own == plain
 
 
 def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:

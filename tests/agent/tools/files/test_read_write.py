@@ -32,6 +32,7 @@ async def read(
         (3, 99, [3, 4]),
         (99, None, [4]),
         (3, 1, [3]),
+        (-2, None, [3, 4]),
     ],
 )
 async def test_lines_are_one_based_inclusive_and_clamped(
