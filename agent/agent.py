@@ -57,6 +57,8 @@ from agent.types import Message, Result
 from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
+    from agent.mcp.servers import McpServers
+    from agent.mcp.settings import McpServerSettings, McpSettings
     from agent.structured_output import StructuredOutput
     from agent.subagents.in_process import InProcessSubagents
     from agent.undo.change_log import ChangeLog
@@ -86,7 +88,7 @@ class Agent(Generic[DepsT]):
     for the program's own tools. `hooks` stand before and after each call of a model or tool, the
     guardrails before and after each turn. The conversation can be handed over to the agents in
     `handoffs`, which need a `name` each; `handoff_description` tells others when to hand over here.
-    `tracing` records spans (`kore.otel.OpenTelemetry`).
+    `tracing` records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` are there too.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -114,6 +116,7 @@ class Agent(Generic[DepsT]):
         input_guardrails: Sequence[InputGuardrail] = (),
         output_guardrails: Sequence[OutputGuardrail] = (),
         tracing: Tracing | None = None,
+        mcp_servers: "Sequence[McpServerSettings] | McpSettings" = (),
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
@@ -148,6 +151,8 @@ class Agent(Generic[DepsT]):
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self._hooks = tuple(hooks)
         self.tracing = tracing
+        self._mcp_settings = mcp_servers
+        self._mcp: McpServers | None = None
         self.guardrails: Guardrails | None = None
         if input_guardrails or output_guardrails:
             self.guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
@@ -166,8 +171,30 @@ class Agent(Generic[DepsT]):
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
-                self._toolbox = ToolRegistry([*own, *self._tools, *ways])
+                self._toolbox = ToolRegistry([*own, *self._tools, *ways], self._mcp_source())
             return self._toolbox
+
+    def _mcp_source(self) -> "McpServers | None":
+        """The MCP servers, as they are configured now."""
+        if not self._mcp_settings and self._mcp is None:
+            return None
+        from agent.mcp.servers import McpServers
+        from agent.mcp.settings import McpSettings
+
+        settings = self._mcp_settings
+        if not isinstance(settings, McpSettings):
+            settings = McpSettings(tuple(settings))
+        if self._mcp is None:
+            self._mcp = McpServers(settings, self.settings.tools)
+        else:
+            self._mcp.apply(settings)
+        return self._mcp
+
+    @property
+    def mcp(self) -> "McpServers | None":
+        """The MCP servers, which are made with the tools; None without any."""
+        _ = self.toolbox
+        return self._mcp
 
     @property
     def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]:
@@ -196,6 +223,7 @@ class Agent(Generic[DepsT]):
             self.models = self.models if old is None else other.models
             self.settings, self.subagents = other.settings, other.subagents
             self.workspace = other.workspace
+            self._mcp_settings = other._mcp_settings
             self.redactor.learn(other.settings.secrets | other.models.keys())
             self._toolbox = None
         return old

@@ -21,6 +21,7 @@ from agent.errors import (
 from agent.events import Event
 from agent.handoff import Handoff, remove_all_tools
 from agent.history import History, JsonlHistory, MemoryHistory
+from agent.mcp.settings import McpServerSettings
 from agent.parallel import ParallelResults
 from agent.prompt_content import ImageUrl
 from agent.providers.base import ModelRequest, Provider
@@ -71,6 +72,7 @@ __all__ = [
     "InputGuardrailTripped",
     "JsonlHistory",
     "KoreError",
+    "McpServerSettings",
     "MemoryHistory",
     "Message",
     "ModelConfig",

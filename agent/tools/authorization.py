@@ -29,6 +29,7 @@ from agent.tools.base import (
     DeclaresTaint,
     DescribesEffects,
     EffectPlan,
+    SettlesConsent,
     Tool,
 )
 
@@ -132,6 +133,9 @@ class Authorizer:
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
             return decision
+        is_blind = decision.verdict == "allow" or decision.rule == "ask-unplanned"
+        if isinstance(tool, SettlesConsent) and is_blind:
+            decision = tool.consent
         if isinstance(tool, ChoosesToAsk) and not tool.asks and decision.verdict == "ask":
             # The program that gave the tool to the agent has decided that it may run.
             return Decision("allow", "a tool of the program's own", "own tool")

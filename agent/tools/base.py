@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from agent.events import Event
 from agent.records import frozen
@@ -13,6 +13,9 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
+
+if TYPE_CHECKING:
+    from agent.security.policy.base import Decision
 
 # Whether something was let through, why, and what it was; it is on record when this returns.
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
@@ -264,6 +267,18 @@ class EffectPlan:
     network: tuple[str, ...] = ()
 
 
+class ToolSource(Protocol):
+    """Tools that come and go while an agent lives, such as those of servers.
+
+    `load` gets to know them before a turn, and returns what a person should be told of that.
+    `tools` are those that are known now: the same tuple until they change.
+    """
+
+    async def load(self) -> Sequence[str]: ...
+    def tools(self) -> "tuple[Tool, ...]": ...
+    async def aclose(self) -> None: ...
+
+
 class Tool(Protocol):
     """Something the model can do.
 
@@ -300,6 +315,15 @@ class ChoosesToAsk(Protocol):
     """A tool whose author says whether its calls need a person's consent."""
 
     asks: bool
+
+
+@runtime_checkable
+class SettlesConsent(Protocol):
+    """A tool whose settings say whether its calls ask, where the policy cannot see what they do:
+    in every mode but `plan`, which lets none of them run."""
+
+    @property
+    def consent(self) -> "Decision": ...
 
 
 @runtime_checkable

@@ -18,12 +18,13 @@ from agent.tools.base import (
     SessionScoped,
     SupportsClose,
     Tool,
+    ToolSource,
     TracksFileViews,
 )
 from agent.tools.file_views import FileViews
 from agent.tools.project_help import NO_HELP, project_help_on
 from agent.tools.schema import ArgumentSchema
-from agent.types import Taint
+from agent.types import Effect, Taint
 
 if TYPE_CHECKING:
     from agent.tools.shell.process_registry import ProcessRegistry
@@ -32,21 +33,44 @@ if TYPE_CHECKING:
 class ToolRegistry:
     """Tools by name, in the order they were given. A later tool replaces one of the same name."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        source: ToolSource | None = None,
+        is_chosen: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`source` brings further tools, as far as they are chosen by their names."""
+        self._own_tools = tuple(tools)
+        self._source, self._is_chosen = source, is_chosen
+        # Looked for once: asking each tool for what it can costs more than most calls.
+        self._lingering = [tool for tool in tools if isinstance(tool, HasBackgroundWork)]
+        self._seeing = next((tool for tool in tools if isinstance(tool, TracksFileViews)), None)
+        self._nothing_seen = FileViews()
+        self._index()
+
+    def _index(self) -> None:
+        """Find the tools by their names, as they are now."""
+        self._sourced = self._source.tools() if self._source is not None else ()
+        offers = [
+            one for one in self._sourced if self._is_chosen is None or self._is_chosen(one.name)
+        ]
+        sourced_by_name = {tool.name: tool for tool in offers}
+        own_by_name = {tool.name: tool for tool in self._own_tools}
+        self._tools = {**own_by_name, **sourced_by_name, **own_by_name}
         self._folded = {folded(name): name for name in self._tools}
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._checks: dict[str, ArgumentSchema] = {}
         self._specs: dict[bool, tuple[ToolSpec, ...]] = {False: (), True: ()}
-        # Looked for once: asking each tool for what it can costs more than most calls.
-        self._lingering = [
-            tool for tool in self._tools.values() if isinstance(tool, HasBackgroundWork)
-        ]
-        self._seeing = next(
-            (tool for tool in self._tools.values() if isinstance(tool, TracksFileViews)), None
-        )
-        self._nothing_seen = FileViews()
+
+    async def refresh(self) -> Sequence[str]:
+        """Get to know the tools of the source before a turn; what a person should be told of it."""
+        if self._source is None:
+            return ()
+        notices = await self._source.load()
+        if self._source.tools() is not self._sourced:
+            self._index()
+        return notices
 
     def specs(self, *, in_project: bool = False) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
@@ -107,10 +131,26 @@ class ToolRegistry:
         for tool in self._tools.values():
             if isinstance(tool, SupportsClose):
                 await tool.aclose()
+        if self._source is not None:
+            await self._source.aclose()
 
     def only(self, is_chosen: Callable[[str], bool]) -> "ToolRegistry":
         """The same tools, as far as they are chosen by their names."""
-        return ToolRegistry([tool for tool in self._tools.values() if is_chosen(tool.name)])
+        before = self._is_chosen
+
+        def is_chosen_twice(name: str) -> bool:
+            return is_chosen(name) and (before is None or before(name))
+
+        own = [tool for tool in self._own_tools if is_chosen(tool.name)]
+        return ToolRegistry(own, self._source, is_chosen_twice)
+
+    def effect(self, name: str) -> Effect:
+        """The effect that a call of this tool declares. A tool that there is not has none, unless
+        a source that does not know it yet may bring it."""
+        tool = self.find(name)
+        if tool is not None:
+            return tool.effect
+        return "unsafe" if self._source is not None else "read"
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""

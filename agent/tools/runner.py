@@ -94,8 +94,7 @@ class ToolRunner:
 
     def effect(self, call: ToolCall) -> Effect:
         """The effect that the call's tool declares; an unknown tool has none."""
-        tool = self.toolbox.find(call.name)
-        return tool.effect if tool else "read"
+        return self.toolbox.effect(call.name)
 
     async def run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

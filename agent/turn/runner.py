@@ -151,6 +151,7 @@ class AgentTurn:
         agent, task, here = self._agent, self._task, self._task.environment
         opened = self._opened = agent.models.open(task.model)
         toolbox = agent.toolbox if task.character is None else task.character.toolbox
+        tool_notices = await toolbox.refresh()
         environment = environment_of(
             agent, toolbox, here.workspace, full_access=task.permissions.full_access
         )
@@ -168,7 +169,7 @@ class AgentTurn:
         await self._outlet.emit(
             events.SessionStart(here.session, opened.provider.name, opened.model)
         )
-        for notice in (*agent.models.take_notices(), *prompt.notices):
+        for notice in (*agent.models.take_notices(), *prompt.notices, *tool_notices):
             await self._outlet.emit(events.Notice("warning", notice))
         tools = toolbox.specs(in_project=agent.workspace.is_project(here.workspace))
         wishes = task.model_settings or ModelSettings()

@@ -119,6 +119,15 @@ VERBS = (
             "kore agents new critic --tools Read,Grep",
         ),
     ),
+    Verb(
+        "mcp",
+        "manage MCP servers: add, list, test, remove",
+        (
+            "kore mcp add docs https://example.org/mcp",
+            "kore mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes",
+            "kore mcp test files",
+        ),
+    ),
     Verb("tools", "list the tools the model can use", ("kore tools list",)),
     Verb(
         "audit",

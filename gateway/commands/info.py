@@ -1,6 +1,7 @@
 """Commands that tell something: help, status, cost, agents, tools, jobs, and who may write."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from agent.i18n import mark_for_translation, plural, t
 from agent.version import VERSION
@@ -16,6 +17,9 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, undecoded_updates
 from gateway.turns.usage_limits import BillingDay
 from gateway.turns.usage_text import usage_text
+
+if TYPE_CHECKING:
+    from agent.mcp.servers import McpServers
 
 _MAX_UNREACHABLE = 5
 
@@ -136,6 +140,26 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
     return "\n".join([*lines, "", t("`/mode` sets what runs without asking.")])
 
 
+def answer_mcp(call: CommandCall, tx: Transaction) -> str:
+    """The MCP servers, and what is known of each."""
+    servers = call.services.agent.mcp
+    if servers is None or not servers.names:
+        return t("There are no MCP servers. `kore mcp add NAME URL` adds one on Kore's machine.")
+    return "\n".join(_server_line(servers, name) for name in servers.names)
+
+
+def _server_line(servers: "McpServers", name: str) -> str:
+    listing, connection = servers.listing(name), servers.connection(name)
+    if connection.state == "failed":
+        words = escape_markdown(connection.failure)
+        return f"- **{escape_markdown(name)}**: {t('not available: {reason}', reason=words)}"
+    if listing is None:
+        return f"- **{escape_markdown(name)}**: {t('not started yet')}"
+    tools = [tool.definition.name for tool in servers.mcp_tools() if tool.server.name == name]
+    names = ", ".join(map(code, tools)) or t("no tools")
+    return f"- **{escape_markdown(name)}**: {names}"
+
+
 _NO_EXIT = mark_for_translation(
     "There is nothing to exit in a chat. /new starts a new conversation."
 )
@@ -150,9 +174,6 @@ _ELSEWHERE = {
     ),
     "skills": mark_for_translation(
         "This version of Kore has no skills. /tools lists what I can do, /agents my sub-agents."
-    ),
-    "mcp": mark_for_translation(
-        "This version of Kore has no MCP servers. /tools lists what I can do."
     ),
     "plugin": _NO_PLUGINS,
     "plugins": _NO_PLUGINS,

@@ -45,6 +45,7 @@ _BLOCKED = {
     "blocked_cmds": "blocked_commands",
     "blocked_paths": "blocked_paths",
 }
+_HTTP_TYPES = ("streamable-http", "streamableHttp", "streamable_http")
 _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
 
@@ -281,7 +282,10 @@ def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:
         if not _object(one) or one.get("type") == "ws":
             notes.append(t("server {name!r}: unknown server type", name=name))
             continue
-        servers_by_name[name] = {key: one[key] for key in _SERVER_KEYS if key in one}
+        server = {key: one[key] for key in _SERVER_KEYS if key in one}
+        if server.get("type") in _HTTP_TYPES:
+            server["type"] = "http"
+        servers_by_name[name] = server
     if servers_by_name:
         values["mcp_servers",] = servers_by_name
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
 from agent.security.policy.base import PermissionMode
 from gateway.config.value_types import (
+    AnyHostName,
     Audience,
     BotToken,
     BotUrl,
@@ -272,7 +273,7 @@ class LoggingSection(Section):
 
 
 class McpServer(Section):
-    """A server to start (`command`) or to reach (`url`)."""
+    """A server to start (`command`) or to reach (`url`): see docs/mcp.md."""
 
     command: Word | None = None
     args: tuple[str, ...] = ()
@@ -281,3 +282,12 @@ class McpServer(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     type: Literal["stdio", "http", "sse"] | None = None
     enabled: Flag = True
+    folder: Folder | None = None
+    read_only: Flag = False
+    network: tuple[AnyHostName, ...] = ("*",)
+    tools: tuple[Word, ...] = ("*",)
+    without_tools: tuple[Word, ...] = ()
+    allow: tuple[Word, ...] = ()
+    private: Flag | None = None
+    timeout_s: Annotated[Number, Field(gt=0)] = 120
+    start_timeout_s: Annotated[Number, Field(gt=0)] = 30

@@ -167,6 +167,12 @@ def _host(text: str) -> str:
         raise ValueError("a name such as example.org, or *.example.org for all below it") from exc
 
 
+def _any_host(text: str) -> str:
+    return text if text == "*" else _host(text)
+
+
 Folder = Annotated[str, AfterValidator(_folder)]
 
 HostName = Annotated[str, AfterValidator(_host)]
+
+AnyHostName = Annotated[str, AfterValidator(_any_host)]

@@ -114,13 +114,18 @@ class DataDir:
         return self.root / "tmp"
 
     @property
+    def mcp(self) -> Path:
+        """The homes, logs and lists of tools of MCP servers."""
+        return self.root / "mcp"
+
+    @property
     def protected_paths(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.asked_projects, self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
-            *(self.long_work, self.temporary),
+            *(self.long_work, self.temporary, self.mcp),
         )
 
     def ensure(self) -> None:

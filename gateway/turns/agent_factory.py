@@ -51,12 +51,14 @@ async def build_agent(
         limits=command_limits(settings),
         temporary_folder=home.temporary,
     )
+    from gateway.config.mcp_servers import mcp_settings
     from gateway.turns.agent_profiles import catalogue_of, limits_of, trusted_folders
 
     return Agent(
         models,
         subagents=catalogue_of(home, settings),
         approve=approve,
+        mcp_servers=mcp_settings(settings, home.mcp) if settings.mcp_servers else (),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,

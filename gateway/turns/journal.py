@@ -109,5 +109,4 @@ class StoreTurnJournal:
         self._on_step()
 
     def _effect(self, call: ToolCall) -> Effect:
-        tool = self._toolbox.find(call.name)
-        return tool.effect if tool else "read"
+        return self._toolbox.effect(call.name)

@@ -30,6 +30,7 @@ EXPORTS = [
     "InputGuardrailTripped",
     "JsonlHistory",
     "KoreError",
+    "McpServerSettings",
     "MemoryHistory",
     "Message",
     "ModelConfig",

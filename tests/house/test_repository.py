@@ -20,6 +20,7 @@ MODULES_OF_A_FOLDER = 27
 # The tool runner and the lane; a send, whose bug counts as an unclear end; and the database's
 # thread, which hands every error to its caller.
 BROAD_EXCEPTS = {
+    "agent/mcp/connection.py",
     "agent/security/policy/engine.py",
     "agent/tools/authorization.py",
     "agent/tools/runner.py",

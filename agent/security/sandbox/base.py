@@ -112,6 +112,15 @@ class Sandbox(Protocol):
 
 
 @runtime_checkable
+class ShowsFolders(Protocol):
+    """Optional ability of a sandbox: further folders to read and run from."""
+
+    def showing(self, folders: tuple[Path, ...]) -> Sandbox:
+        """The same sandbox, with these folders as well."""
+        ...
+
+
+@runtime_checkable
 class SharesNetwork(Protocol):
     """Optional ability of a sandbox: several commands in one network. Raises OSError; may block."""
 

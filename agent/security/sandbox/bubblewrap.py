@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,6 +66,9 @@ class Bubblewrap:
     )
     runs_as_root: bool = field(default_factory=is_root)
     toolchains: Toolchains = field(default_factory=Toolchains)
+
+    def showing(self, folders: tuple[Path, ...]) -> "Bubblewrap":
+        return replace(self, readable_folders=(*self.readable_folders, *folders))
 
     @property
     def _visible(self) -> tuple[Path, ...]:

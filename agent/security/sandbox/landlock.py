@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,6 +71,9 @@ class Landlock:
     def supports_egress(self) -> bool:
         """Before, nothing but the filter would keep a socket from connecting elsewhere."""
         return self.abi >= _TCP_SINCE
+
+    def showing(self, folders: tuple[Path, ...]) -> "Landlock":
+        return replace(self, readable_folders=(*self.readable_folders, *folders))
 
     @property
     def _visible(self) -> tuple[Path, ...]:

@@ -35,8 +35,11 @@ async def run(
     timeout_s: float | None,
     on_output: Callable[[bytes], None],
     meter: CommandMeter | None = None,
+    *,
+    on_error: Callable[[bytes], None] | None = None,
 ) -> Exit:
-    """Run what a sandbox prepared; both output streams reach `on_output` in order.
+    """Run what a sandbox prepared; both output streams reach `on_output` in order, unless the
+    second one has its own `on_error`.
 
     Returns when the command itself has ended: what it left in the background is killed, and a
     process that escaped but holds the pipe is not waited for. The same happens at the time-out
@@ -46,20 +49,22 @@ async def run(
     out_r, out_w = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, out_r)
+        err_w = out_w if on_error is None else _open_errors(stack, on_error)
         if spawn.user is not None:
             # Or a command could not open its /dev/stdout.
-            os.fchown(out_w, spawn.user, -1)
+            for fd in {out_w, err_w}:
+                os.fchown(fd, spawn.user, -1)
         alive = stack.enter_context(os.fdopen(alive_w, "wb", buffering=0))
         try:
             process = await asyncio.create_subprocess_exec(
                 *spawn.argv,
-                stdin=alive_r, stdout=out_w, stderr=out_w,
+                stdin=alive_r, stdout=out_w, stderr=err_w,
                 cwd=spawn.cwd, env={**spawn.env, **process_mark()}, pass_fds=spawn.pass_fds,
                 start_new_session=True,
             )  # fmt: skip
         finally:
-            os.close(alive_r)
-            os.close(out_w)
+            for fd in {alive_r, out_w, err_w}:
+                os.close(fd)
             if spawn.resources is not None:
                 spawn.resources.close()
         child = _Child(process, alive, spawn.is_supervised)
@@ -74,6 +79,14 @@ async def run(
         finally:
             child.end()
             await child.reap()
+
+
+def _open_errors(stack: ExitStack, on_error: Callable[[bytes], None]) -> int:
+    """A pipe whose words reach `on_error` until the stack ends; the other end is the caller's."""
+    err_r, err_w = os.pipe()
+    stack.callback(os.close, err_r)
+    stack.callback(_OutputReader(err_r, on_error).stop)
+    return err_w
 
 
 async def _communicate(

@@ -119,7 +119,11 @@ def test_every_kind_of_hint_has_its_schema() -> None:
         "required": ["x"],
     }
     assert schema["required"] == list("abcdefghijkl")
-    assert schema["properties"] == {
+    properties = dict(schema["properties"])
+    # Which of two equal unions `typing` keeps depends on what else was imported.
+    either = properties.pop("n")["anyOf"]
+    assert sorted(one["type"] for one in either) == ["integer", "string"]
+    assert properties == {
         "a": {"type": "string"},
         "b": {"type": "integer"},
         "c": {"type": "number"},
@@ -137,7 +141,6 @@ def test_every_kind_of_hint_has_its_schema() -> None:
         "k": {"type": "integer", "minimum": 1, "description": "a count"},
         "l": {"type": "string", "format": "date"},
         "m": {"type": "integer"},
-        "n": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
         "o": {"type": "array", "items": point},
     }
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from agent.i18n import t
+from agent.mcp.names import is_mcp_tool
 from agent.records import frozen
 from agent.security.policy.base import NEVER_REMEMBERED, ApprovalRequest
 from agent.text.visible import escape_for_approval
@@ -85,7 +86,7 @@ def _subject(request: ApprovalRequest) -> tuple[str, str | None]:
         code, language = request.command + _format_arguments(others), "bash"
     elif request.diff:
         code, language = request.diff, "diff"
-    elif request.sends is not None:
+    elif request.sends is not None and not is_mcp_tool(request.tool):
         code, language = request.sends, None
     else:
         code, language = f"{request.tool}{_format_arguments(arguments)}", None

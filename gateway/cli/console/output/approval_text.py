@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
+from agent.mcp.names import is_mcp_tool
 from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.output.text import seconds
@@ -31,7 +32,9 @@ def subject(approval: ApprovalAsked) -> str:
 
 def _further_details(approval: ApprovalAsked) -> dict[str, str]:
     """What the arguments alone do not tell."""
-    details = {"in": approval.folder, "sends": approval.sends}
+    # What leaves for an MCP server are the arguments themselves.
+    sends = None if is_mcp_tool(approval.tool) else approval.sends
+    details = {"in": approval.folder, "sends": sends}
     return {name: text for name, text in details.items() if text}
 
 

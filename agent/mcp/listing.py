@@ -1,0 +1,153 @@
+"""What a server offers, as it was last seen: kept on disk, so that no server has to be started to
+know its tools."""
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+from agent.text.visible import escape_invisible
+from agent.types import JsonSchema
+
+log = logging.getLogger(__name__)
+
+# A definition that is longer is no tool that a model should be told of.
+MOST_DEFINITION_BYTES = 64_000
+MOST_DESCRIPTION_CHARS = 2_000
+MOST_TOOLS = 1_000
+_VERSION = 1
+_NAME = re.compile(r"[!-~]{1,256}")
+
+
+@frozen
+class McpToolDefinition:
+    """A tool by its server's name, and what the server says of it."""
+
+    name: str
+    description: str
+    parameters: JsonSchema
+
+    @property
+    def digest(self) -> str:
+        whole = json.dumps([self.name, self.description, self.parameters], sort_keys=True)
+        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@frozen
+class McpPrompt:
+    """A prompt that people call as a command; `arguments`: names, and whether each is needed."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[tuple[str, bool], ...] = ()
+
+
+@frozen
+class ServerListing:
+    """What a server offers. `protocol` is the version of the protocol that it speaks.
+    `first_digests` are those of its tools when they were first seen: one that has changed since
+    asks again."""
+
+    protocol: str = ""
+    tools: tuple[McpToolDefinition, ...] = ()
+    prompts: tuple[McpPrompt, ...] = ()
+    has_resources: bool = False
+    first_digests: Mapping[str, str] = field(default_factory=dict)
+
+    def following(self, earlier: "ServerListing | None") -> "ServerListing":
+        """The same, with the digests by which tools were first seen."""
+        digests = {tool.name: tool.digest for tool in self.tools}
+        if earlier is not None:
+            digests |= {
+                name: digest for name, digest in earlier.first_digests.items() if name in digests
+            }
+        return ServerListing(self.protocol, self.tools, self.prompts, self.has_resources, digests)
+
+    def accepted(self) -> "ServerListing":
+        """The same, with its tools as they are now."""
+        return ServerListing(self.protocol, self.tools, self.prompts, self.has_resources).following(
+            None
+        )
+
+    def has_changed(self, tool: McpToolDefinition) -> bool:
+        """Whether a tool says something else than when it was first seen."""
+        return self.first_digests.get(tool.name, tool.digest) != tool.digest
+
+
+def tool_definition(name: str, description: str, schema: Any) -> McpToolDefinition | None:
+    """A tool as a server describes it, made fit for models; None when it is too large, or has no
+    name that can be shown."""
+    parameters = plain_schema(schema)
+    size = len(json.dumps(parameters, default=str).encode("utf-8", "surrogatepass"))
+    if size > MOST_DEFINITION_BYTES or not _NAME.fullmatch(name):
+        return None
+    text = escape_invisible(description).strip()
+    if len(text) > MOST_DESCRIPTION_CHARS:
+        text = text[: MOST_DESCRIPTION_CHARS - 1] + "…"
+    return McpToolDefinition(name, text, parameters)
+
+
+def plain_schema(schema: Any) -> JsonSchema:
+    """A schema of an object that refers to nothing but itself: nothing is ever fetched for it."""
+    plain = _without_references(schema, 0)
+    if not isinstance(plain, dict) or plain.get("type", "object") != "object":
+        return {"type": "object", "properties": {}}
+    return {**plain, "type": "object", "properties": plain.get("properties", {})}
+
+
+def _without_references(value: Any, depth: int) -> Any:
+    if depth > 40:
+        return {}
+    if isinstance(value, list):
+        return [_without_references(each, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_references(each, depth + 1)
+        for key, each in value.items()
+        if key not in ("$schema", "$id")
+        and not (key in ("$ref", "$dynamicRef") and not str(each).startswith("#"))
+    }
+
+
+def read_listing(path: Path, digest: str) -> ServerListing | None:
+    """The listing of a server with this digest; None when there is none that can be read."""
+    try:
+        data = json.loads(path.read_bytes())
+        if data["version"] != _VERSION or data["server"] != digest:
+            return None
+        listing = data["listing"]
+        return ServerListing(
+            listing["protocol"],
+            tuple(McpToolDefinition(**tool) for tool in listing["tools"]),
+            tuple(
+                McpPrompt(
+                    prompt["name"],
+                    prompt["description"],
+                    tuple((name, needed) for name, needed in prompt["arguments"]),
+                )
+                for prompt in listing["prompts"]
+            ),
+            listing["has_resources"],
+            listing["first_digests"],
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        log.warning("%s cannot be read (%s): the server is asked again", path, exc)
+        return None
+
+
+def write_listing(path: Path, digest: str, listing: ServerListing) -> None:
+    """Keep a listing. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data = {"version": _VERSION, "server": digest, "listing": asdict(listing)}
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(data, ensure_ascii=True), encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,312 @@
+"""All MCP servers of an agent: what tools there are, and who answers their calls.
+
+Nothing is started to know the tools: a server's list is kept on disk. It is started for the first
+list, and for the first call.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ToolError
+from agent.i18n import t
+from agent.mcp.connection import McpConnection
+from agent.mcp.listing import ServerListing, read_listing, write_listing
+from agent.mcp.names import tool_names
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.mcp.tool import McpTool
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, Tool
+from agent.types import ToolResult
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client._transport import TransportStreams
+
+log = logging.getLogger(__name__)
+
+# A turn waits so long for the first lists of new servers; what comes later is there the next time.
+FIRST_WAIT_S = 10.0
+_LOG_BYTES = 500_000
+
+
+class McpServers:
+    """A `ToolSource`. Any thread may ask for `tools`; all else belongs to one event loop at a time.
+
+    `reach` is for tests: which addresses the network of servers may lead to.
+    """
+
+    def __init__(
+        self,
+        settings: McpSettings,
+        tool_settings: ToolSettings,
+        reach: dict[str, Any] | None = None,
+    ) -> None:
+        self._tool_settings = tool_settings
+        self._reach = reach
+        self._own_folder: Path | None = None
+        self._folder = settings.folder
+        self._servers: dict[str, _Server] = {}
+        self._tools: tuple[McpTool, ...] = ()
+        self._retired: list[McpConnection] = []
+        self._background: set[asyncio.Task[None]] = set()
+        for server in settings.servers:
+            self._add(server)
+        self._rebuild()
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    def mcp_tools(self) -> tuple[McpTool, ...]:
+        """The same, as what they are."""
+        return self._tools
+
+    def listing(self, name: str) -> ServerListing | None:
+        """What a server was last seen to offer."""
+        return self._servers[name].listing
+
+    def connection(self, name: str) -> McpConnection:
+        return self._servers[name].connection
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._servers)
+
+    def apply(self, settings: McpSettings) -> None:
+        """Have other servers from now on; those that are as they were go on."""
+        servers = {server.name: server for server in settings.servers}
+        for name, each in list(self._servers.items()):
+            if servers.get(name) != each.settings:
+                self._retired.append(self._servers.pop(name).connection)
+        for name, server in servers.items():
+            if name not in self._servers:
+                self._add(server)
+        self._rebuild()
+
+    async def load(self) -> Sequence[str]:
+        """Ask the servers whose tools are not known, all at once, for a moment; returns a sentence
+        about each that failed, once."""
+        retired, self._retired = self._retired, []
+        await asyncio.gather(*(connection.aclose() for connection in retired))
+        unlisted = [each for each in self._servers.values() if each.needs_listing]
+        if unlisted:
+            tasks = [self._begin(each) for each in unlisted]
+            await asyncio.wait(tasks, timeout=FIRST_WAIT_S)
+        return [text for each in self._servers.values() if (text := each.take_notice())]
+
+    async def refresh(self, name: str) -> ServerListing:
+        """What a server offers now. Raises `ToolError`."""
+        server = self._servers[name]
+        listing = (await server.connection.list()).following(server.listing)
+        await self._keep(server, listing)
+        return listing
+
+    async def accept(self, name: str) -> None:
+        """Take a server's tools as they are now for what they should be."""
+        server = self._servers[name]
+        if server.listing is not None:
+            await self._keep(server, server.listing.accepted())
+
+    async def aclose(self) -> None:
+        """End all servers."""
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        connections = [*self._retired, *(each.connection for each in self._servers.values())]
+        await asyncio.gather(*(connection.aclose() for connection in connections))
+
+    def folder_of(self, name: str) -> Path:
+        """Where a server's home and log are."""
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        plain = "".join(char if char.isalnum() and char.isascii() else "-" for char in name)[:40]
+        return self._root() / f"{plain}-{digest}"
+
+    def _root(self) -> Path:
+        if self._folder is not None:
+            return self._folder
+        if self._own_folder is None:
+            self._own_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-mcp-")))
+            weakref.finalize(self, shutil.rmtree, self._own_folder, ignore_errors=True)
+        return self._own_folder
+
+    def _add(self, server: McpServerSettings) -> None:
+        def on_change() -> None:
+            self._begin(self._servers[server.name])
+
+        log_file = _ServerLog(partial(self.folder_of, server.name))
+
+        def open_transport(on_end: Any) -> AbstractAsyncContextManager["TransportStreams"]:
+            if server.url is not None:
+                from agent.mcp.http import open_http
+
+                return open_http(server, on_end)
+            from agent.mcp.stdio import ServerProcess
+
+            log_file.begin()
+            home = self.folder_of(server.name)
+            process = ServerProcess(
+                server, self._tool_settings, home, log_file.write, log_file.fail, self._reach
+            )
+            return process.open(on_end)
+
+        connection = McpConnection(server, open_transport, on_change, log_file.last_words)
+        listing = None
+        if self._folder is not None:
+            listing = read_listing(self._listing_path(server), server.digest)
+        self._servers[server.name] = _Server(server, connection, listing)
+
+    def _listing_path(self, server: McpServerSettings) -> Path:
+        return self.folder_of(server.name) / "listing.json"
+
+    def _begin(self, server: "_Server") -> asyncio.Task[None]:
+        """Ask a server for its list, in the background."""
+        if server.listing_task is None or server.listing_task.done():
+            task = asyncio.create_task(self._list(server), name=f"mcp list {server.settings.name}")
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+            server.listing_task = task
+        return server.listing_task
+
+    async def _list(self, server: "_Server") -> None:
+        server.last_try_s = time.monotonic()
+        try:
+            await self.refresh(server.settings.name)
+            server.failure = ""
+        except ToolError as exc:
+            server.note_failure(str(exc))
+
+    async def _keep(self, server: "_Server", listing: ServerListing) -> None:
+        if listing == server.listing:
+            return
+        server.listing = listing
+        if self._folder is not None:
+            path = self._listing_path(server.settings)
+            try:
+                await asyncio.to_thread(write_listing, path, server.settings.digest, listing)
+            except OSError as exc:
+                log.warning("%s cannot be written: %s", path, exc)
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Make the tools anew from all lists."""
+        offers = [
+            (each, tool)
+            for each in self._servers.values()
+            for tool in (each.listing.tools if each.listing is not None else ())
+            if each.settings.offers(tool.name)
+        ]
+        names = tool_names((each.settings.name, tool.name) for each, tool in offers)
+        self._tools = tuple(
+            McpTool(
+                names[each.settings.name, tool.name],
+                tool,
+                each.settings,
+                partial(self._invoke, each),
+                has_changed=each.listing is not None and each.listing.has_changed(tool),
+            )
+            for each, tool in offers
+        )
+
+    async def _invoke(
+        self, server: "_Server", tool: str, args: Mapping[str, Any], call: CallContext
+    ) -> ToolResult:
+        from agent.mcp.results import tool_result
+
+        is_first = server.connection.state != "ready"
+
+        async def work(client: "Client") -> ToolResult:
+            return tool_result(await client.call_tool(tool, dict(args)))
+
+        timeout_s = server.settings.timeout_s
+        result = await server.connection.request(work, timeout_s, what=f"the tool {tool}")
+        if is_first:
+            # What it offers may have changed since it was last started.
+            self._begin(server)
+        return result
+
+
+class _Server:
+    """One server: its connection, what it was last seen to offer, and what became of asking."""
+
+    def __init__(
+        self,
+        settings: McpServerSettings,
+        connection: McpConnection,
+        listing: ServerListing | None,
+    ) -> None:
+        self.settings = settings
+        self.connection = connection
+        self.listing = listing
+        self.listing_task: asyncio.Task[None] | None = None
+        self.failure = ""
+        self.last_try_s = 0.0
+        self._notice = ""
+
+    @property
+    def needs_listing(self) -> bool:
+        return self.listing is None and self.connection.is_available
+
+    def note_failure(self, failure: str) -> None:
+        if failure != self.failure:
+            self._notice = failure
+        self.failure = failure
+
+    def take_notice(self) -> str:
+        """What a person should be told of it, once."""
+        notice, self._notice = self._notice, ""
+        if notice:
+            return t(
+                "{failure} `kore mcp test {name}` shows more.",
+                failure=notice,
+                name=self.settings.name,
+            )
+        return ""
+
+
+class _ServerLog:
+    """What a server writes to its standard error, and what Kore says of it: a file, cut in half
+    when it is full."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self._last_line = self._failure = ""
+
+    def begin(self) -> None:
+        """The server is started."""
+        self._last_line = self._failure = ""
+
+    def fail(self, sentence: str) -> None:
+        """Kore could not start the server, or had to end it."""
+        self._failure = sentence
+        self.write(f"[{sentence}]\n".encode())
+
+    def last_words(self) -> str:
+        """Why it ended: what Kore says, or the last line that it wrote itself."""
+        if self._failure or not self._last_line:
+            return self._failure
+        return f"It ended, and its last words were: {self._last_line}"
+
+    def write(self, data: bytes) -> None:
+        path = self._folder() / "log"
+        for line in data.decode("utf-8", "replace").splitlines():
+            # What Kore itself says of it stands in brackets.
+            if line.strip() and not line.startswith("["):
+                self._last_line = line.strip()
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.exists() and path.stat().st_size > _LOG_BYTES:
+                path.write_bytes(path.read_bytes()[-_LOG_BYTES // 2 :])
+            with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+                file.write(data)

@@ -1,0 +1,108 @@
+"""What is configured of an MCP server."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from agent.records import frozen
+
+# Public hosts, whichever; never addresses of this machine or of a private network.
+ANY_HOST = ("*",)
+
+
+@frozen
+class McpServerSettings:
+    """A server to start (`command`) or to reach (`url`).
+
+    A started one runs in the sandbox of commands: it sees the programs of this machine, a home
+    folder of its own, and `folder`, which it may change unless `read_only`; it reaches the hosts
+    of `network`. Without `folder` that is the first folder that its arguments name, if any.
+    `is_sse` says that a `url` speaks the old transport of that name.
+    `tools` and `without_tools` choose by patterns which of its tools there are; those of `allow`
+    run without a question. `is_private` says whether its results count as private, None: if it has
+    a folder, variables or headers of its own. `timeout_s` bounds one call, `start_timeout_s` the
+    way to its list of tools.
+    """
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_sse: bool = False
+    folder: Path | None = None
+    read_only: bool = False
+    network: tuple[str, ...] = ANY_HOST
+    tools: tuple[str, ...] = ("*",)
+    without_tools: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    is_private: bool | None = None
+    timeout_s: float = 120.0
+    start_timeout_s: float = 30.0
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool, by the server's name for it, is there for models."""
+        return _fits(tool, self.tools) and not _fits(tool, self.without_tools)
+
+    def allows(self, tool: str) -> bool:
+        """Whether a tool may run without a question."""
+        return _fits(tool, self.allow)
+
+    @property
+    def work_folder(self) -> Path | None:
+        """The folder that a started server works in; None without one. Touches the disk."""
+        if self.folder is not None:
+            return self.folder.expanduser()
+        for word in self.args:
+            if word.startswith(("/", "./", "../", "~")) or word == ".":
+                path = Path(word).expanduser()
+                if path.is_dir() and path.resolve() != Path("/"):
+                    return path.resolve()
+        return None
+
+    @property
+    def has_private_results(self) -> bool:
+        if self.is_private is not None:
+            return self.is_private
+        return bool(self.env or self.headers or self.work_folder)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the server is: another one means another server."""
+        identity = [
+            self.command,
+            list(self.args),
+            dict(sorted(self.env.items())),
+            self.url,
+            dict(sorted(self.headers.items())),
+        ]
+        return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def host(self) -> str:
+        """The machine that a call's arguments may get to; empty when they cannot leave."""
+        if self.url is not None:
+            from urllib.parse import urlsplit
+
+            return urlsplit(self.url).hostname or self.url
+        return "anywhere" if self.network else ""
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@frozen
+class McpSettings:
+    """All servers, and the folder that holds what is known of them, their homes and logs; without
+    one that lasts as long as the agent does."""
+
+    servers: tuple[McpServerSettings, ...] = ()
+    folder: Path | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.servers)

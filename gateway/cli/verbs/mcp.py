@@ -1,0 +1,334 @@
+"""`kore mcp`: add, list, test and remove MCP servers, and see what they write."""
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from gateway.cli.context import data_dir_of, settings_of, sources_of
+from gateway.cli.output import clean, clean_lines, print_json, print_table
+
+if TYPE_CHECKING:
+    from agent.mcp.listing import ServerListing
+    from agent.mcp.servers import McpServers
+    from gateway.config import Settings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_SHOWN_CHARS = 60
+_LOG_LINES = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the servers and what is known of them")
+    adding = actions.add_parser("add", help="add a server, to start or to reach")
+    add = adding.add_argument
+    add("name", metavar="NAME", help="letters, digits, - and _")
+    add("-e", "--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for it")
+    add("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="for a URL")
+    add("--folder", metavar="FOLDER", help="the folder that it may use")
+    add("--read-only", action="store_true", help="it may not change that folder")
+    add("--network", action="append", metavar="HOST", help='a host it may reach, or "none"')
+    add("--allow", action="append", default=[], metavar="TOOL", help="runs without asking")
+    add("--sse", action="store_true", help="the URL speaks the old SSE transport")
+    add("target", nargs="+", metavar="URL | -- COMMAND ARG...", help="where it is")
+    testing = actions.add_parser("test", help="start a server and show what it offers")
+    testing.add_argument(
+        "--accept", action="store_true", help="accept tools whose descriptions have changed"
+    )
+    removing = actions.add_parser("remove", help="remove a server")
+    allowing = actions.add_parser("allow", help="let a tool of a server run without asking")
+    allowing.add_argument("--revoke", action="store_true", help="ask again")
+    logs = actions.add_parser("logs", help="show what a server wrote")
+    logs.add_argument("-n", "--lines", type=int, default=_LOG_LINES, metavar="N")
+    for part in (testing, removing, allowing, logs):
+        part.add_argument("name", metavar="NAME")
+    allowing.add_argument("tool", metavar="TOOL", help='by its own name; "*" means all of them')
+    for part in (listing, adding, testing, removing, allowing):
+        part.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 1 when a tested server cannot be reached. Raises `KoreError`."""
+    actions = {
+        "list": _list,
+        "add": _add,
+        "test": _test,
+        "remove": _remove,
+        "allow": _allow,
+        "logs": _logs,
+    }
+    return actions[args.action](args)
+
+
+def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None) -> "McpServers":
+    from agent.mcp.servers import McpServers
+    from agent.settings import ToolSettings
+    from gateway.config.mcp_servers import mcp_settings
+
+    home = data_dir_of(args)
+    tools = ToolSettings(
+        sandbox=sandbox,
+        blocked_paths=settings.security.blocked_paths,
+        off_limits=(*home.protected_paths, *settings.files, *settings.store.files),
+    )
+    return McpServers(mcp_settings(settings, home.mcp), tools)
+
+
+def _list(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    servers = _servers(args, settings)
+    rows = []
+    for name, server in settings.mcp_servers.items():
+        listing = servers.listing(name) if server.enabled else None
+        rows.append(
+            {
+                "name": name,
+                "server": server.url or " ".join([server.command or "", *server.args]),
+                "enabled": server.enabled,
+                "tools": None if listing is None else len(listing.tools),
+                "from": settings.places.get(("mcp_servers",), "default"),
+            }
+        )
+    if args.json:
+        print_json(args.crash.redactor.clean_data(rows))
+        return 0
+    if not rows:
+        print(t("no MCP servers; `kore mcp add NAME URL` adds one"))
+        return 0
+    print_table(
+        ("name", "server", "tools"),
+        [
+            (
+                str(row["name"]),
+                _short(args.crash.redactor.clean(str(row["server"]))),
+                _state(row),
+            )
+            for row in rows
+        ],
+    )
+    return 0
+
+
+def _state(row: dict[str, Any]) -> str:
+    if not row["enabled"]:
+        return t("disabled")
+    return t("not started yet") if row["tools"] is None else str(row["tools"])
+
+
+def _add(args: argparse.Namespace) -> int:
+    if not _NAME.fullmatch(args.name):
+        raise KoreError(
+            t("found the name {name!r}, expected letters, digits, - and _", name=args.name[:80])
+        )
+    if args.name in settings_of(args).mcp_servers:
+        raise KoreError(
+            t("there is an MCP server {name} already", name=args.name),
+            hint=t("`kore mcp remove {name}` removes it", name=args.name),
+        )
+    value = _described(args)
+    line = _write(args, ("mcp_servers", args.name), value)
+    if args.json:
+        print_json({"name": args.name, "file": line})
+        return 0
+    print(t("added {name} to {file}", name=args.name, file=line))
+    print(t("`kore mcp test {name}` starts it and shows its tools", name=args.name))
+    return 0
+
+
+def _described(args: argparse.Namespace) -> dict[str, Any]:
+    """The server of `kore mcp add`, as it stands in the configuration."""
+    first, *rest = args.target
+    value: dict[str, Any]
+    if first.startswith(("http://", "https://")):
+        if rest or args.env:
+            raise KoreError(t("a URL takes no arguments and no variables, only --header"))
+        value = {"url": first, **({"type": "sse"} if args.sse else {})}
+        headers = dict(_pair(text, ":") for text in args.header)
+        return value | ({"headers": headers} if headers else {}) | _bounds(args)
+    if args.header:
+        raise KoreError(t("--header is for a URL; a command takes --env"))
+    value = {"command": first, "args": rest}
+    if args.env:
+        value["env"] = dict(_pair(text, "=") for text in args.env)
+    if args.folder:
+        value["folder"] = str(Path(args.folder).expanduser().resolve())
+    if args.read_only:
+        value["read_only"] = True
+    if args.network:
+        value["network"] = [host for host in args.network if host != "none"]
+    return value | _bounds(args)
+
+
+def _bounds(args: argparse.Namespace) -> dict[str, Any]:
+    return {"allow": args.allow} if args.allow else {}
+
+
+def _pair(text: str, separator: str) -> tuple[str, str]:
+    name, mark, value = text.partition(separator)
+    if not mark or not name.strip():
+        raise KoreError(
+            t("found {text!r}, expected NAME{separator}VALUE", text=text, separator=separator)
+        )
+    return name.strip(), value.strip()
+
+
+def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
+    """Put a value into the configuration, or take it out (None). Raises `ConfigError`."""
+    from gateway.cli.context import config_path
+    from gateway.config import editing
+    from gateway.config.atomic_write import file_lock
+
+    sources, file = sources_of(args), config_path(args, data_dir_of(args))
+    with file_lock(file):
+        change = (
+            editing.unsetting(sources, file, path)
+            if value is None
+            else editing.setting(sources, file, path, value)
+        )
+        change.write(sources)
+    return file
+
+
+def _remove(args: argparse.Namespace) -> int:
+    import shutil
+
+    settings = settings_of(args)
+    _configured(settings, args.name)
+    folder = _servers(args, settings).folder_of(args.name)
+    file = _write(args, ("mcp_servers", args.name), None)
+    shutil.rmtree(folder, ignore_errors=True)
+    if args.json:
+        print_json({"name": args.name, "file": str(file)})
+    else:
+        print(t("removed {name} from {file}", name=args.name, file=file))
+    return 0
+
+
+def _allow(args: argparse.Namespace) -> int:
+    server = _configured(settings_of(args), args.name)
+    allow = [pattern for pattern in server.allow if pattern != args.tool]
+    if not args.revoke:
+        allow.append(args.tool)
+    file = _write(args, ("mcp_servers", args.name, "allow"), allow)
+    if args.json:
+        print_json({"name": args.name, "allow": allow, "file": str(file)})
+    elif args.revoke:
+        print(t("{tool} of {name} asks again", tool=args.tool, name=args.name))
+    else:
+        print(t("{tool} of {name} runs without asking", tool=args.tool, name=args.name))
+    return 0
+
+
+def _logs(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    _configured(settings, args.name)
+    path = _servers(args, settings).folder_of(args.name) / "log"
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        print(t("{name} has written nothing yet", name=args.name), file=sys.stderr)
+        return 0
+    for line in lines[-args.lines :]:
+        print(clean(args.crash.redactor.clean(line)))
+    return 0
+
+
+def _test(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    server = _configured(settings, args.name)
+    if not server.enabled:
+        raise KoreError(t("the MCP server {name} is disabled", name=args.name))
+    return asyncio.run(_show_offer(args, settings))
+
+
+async def _show_offer(args: argparse.Namespace, settings: "Settings") -> int:
+    from agent.errors import ToolError
+    from gateway.runtime.sandbox import choose_sandbox
+
+    choice = await choose_sandbox(settings, data_dir_of(args))
+    servers = _servers(args, settings, choice.sandbox)
+    try:
+        listing = await servers.refresh(args.name)
+        changed = [tool.name for tool in listing.tools if listing.has_changed(tool)]
+        if args.accept:
+            await servers.accept(args.name)
+    except ToolError as exc:
+        log = servers.folder_of(args.name) / "log"
+        hint = t("`kore mcp logs {name}` shows what it wrote", name=args.name)
+        if args.json:
+            print_json({"name": args.name, "failure": str(exc)})
+            return 1
+        raise KoreError(str(exc), hint=hint if log.exists() else None) from None
+    finally:
+        await servers.aclose()
+    _print_offer(args, settings, listing, changed)
+    return 0
+
+
+def _print_offer(
+    args: argparse.Namespace, settings: "Settings", listing: "ServerListing", changed: Sequence[str]
+) -> None:
+    from gateway.config.mcp_servers import server_of
+
+    server = server_of(args.name, settings.mcp_servers[args.name])
+    if args.json:
+        tools = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "offered": server.offers(tool.name),
+                "allowed": server.allows(tool.name),
+                "changed": tool.name in changed,
+            }
+            for tool in listing.tools
+        ]
+        prompts = [prompt.name for prompt in listing.prompts]
+        print_json(
+            {"name": args.name, "protocol": listing.protocol, "tools": tools, "prompts": prompts}
+        )
+        return
+    print(
+        t(
+            "{name} runs, with version {version} of the protocol",
+            name=args.name,
+            version=clean(listing.protocol),
+        )
+    )
+    for tool in listing.tools:
+        marks = []
+        if not server.offers(tool.name):
+            marks.append(t("not offered"))
+        elif tool.name in changed and not args.accept:
+            marks.append(t("changed: asks again"))
+        elif server.allows(tool.name):
+            marks.append(t("runs without asking"))
+        mark = f" ({', '.join(marks)})" if marks else ""
+        print(f"  {clean(tool.name)}{mark}: {_short(tool.description)}")
+    for prompt in listing.prompts:
+        print(f"  /{clean(args.name)}:{clean(prompt.name)}: {_short(prompt.description)}")
+    if changed and args.accept:
+        print(t("accepted as they are now: {names}", names=", ".join(changed)))
+    elif changed:
+        print(t("`kore mcp test {name} --accept` accepts what has changed", name=args.name))
+
+
+def _configured(settings: "Settings", name: str) -> Any:
+    """The server of this name. Raises `ConfigError`."""
+    server = settings.mcp_servers.get(name)
+    if server is None:
+        raise ConfigError(
+            t("there is no MCP server {name!r}", name=name[:80]),
+            hint=t("`kore mcp list` shows them"),
+        )
+    return server
+
+
+def _short(text: str) -> str:
+    line = clean_lines(" ".join(text.split()))
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"

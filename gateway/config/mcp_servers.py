@@ -1,0 +1,45 @@
+"""The MCP servers that the settings name."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.mcp.settings import McpServerSettings, McpSettings
+from gateway.config.sections import McpServer
+
+if TYPE_CHECKING:
+    from gateway.config.schema import Settings
+
+
+def mcp_settings(settings: "Settings", folder: Path) -> McpSettings:
+    """The servers that are not switched off; `folder` holds what is known of them."""
+    servers = (server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled)
+    return McpSettings(tuple(servers), folder)
+
+
+def server_of(name: str, server: McpServer) -> McpServerSettings:
+    """Raises `ConfigError` for one that can neither be started nor be reached."""
+    if (server.command is None) == (server.url is None):
+        raise ConfigError(
+            t("mcp_servers.{name}: expected either `command` or `url`", name=name),
+            hint=t('such as "command": "npx", or "url": "https://example.org/mcp"'),
+        )
+    return McpServerSettings(
+        name,
+        server.command,
+        server.args,
+        {key: value.get_secret_value() for key, value in server.env.items()},
+        server.url,
+        {key: value.get_secret_value() for key, value in server.headers.items()},
+        is_sse=server.type == "sse",
+        folder=None if server.folder is None else Path(server.folder),
+        read_only=server.read_only,
+        network=server.network,
+        tools=server.tools,
+        without_tools=server.without_tools,
+        allow=server.allow,
+        is_private=server.private,
+        timeout_s=server.timeout_s,
+        start_timeout_s=server.start_timeout_s,
+    )

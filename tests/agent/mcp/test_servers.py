@@ -1,0 +1,284 @@
+"""MCP servers as processes: what is known of them, their calls, and what they do wrong."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.providers.scripted import ScriptedProvider
+from agent.security.policy.base import ApprovalRequest
+from agent.settings import ToolSettings
+from agent.types import Result
+from tests import fakes
+from tests.agent.props import call, calls
+from tests.processes import has_ended, processes
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+SERVER = Path(fakes.__file__).with_name("mcp_server.py")
+
+
+def stand_in(*behaviours: str, name: str = "s", **settings: object) -> McpServerSettings:
+    args = ("-B", str(SERVER), *behaviours)
+    return McpServerSettings(name, sys.executable, args, **settings)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def serving(folder: Path, *servers: McpServerSettings) -> AsyncIterator[McpServers]:
+    """These servers, ended when the block is."""
+    running = McpServers(McpSettings(servers, folder), ToolSettings())
+    try:
+        yield running
+    finally:
+        await running.aclose()
+
+
+def names(servers: McpServers) -> list[str]:
+    return [tool.name for tool in servers.tools()]
+
+
+async def test_tools_are_known_without_starting_the_server_again(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in()) as servers:
+        assert names(servers) == []
+        assert await servers.load() == []
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        assert servers.connection("s").state == "ready"
+    async with serving(tmp_path, stand_in()) as servers:
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        assert await servers.load() == []
+        assert servers.connection("s").state == "idle"
+
+
+async def test_another_command_is_another_server(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in()) as servers:
+        await servers.load()
+    async with serving(tmp_path, stand_in("banner")) as servers:
+        assert names(servers) == []
+
+
+async def test_every_process_ends_with_its_agent(tmp_path: Path) -> None:
+    mark = f"mark-{tmp_path.name}"
+    async with serving(tmp_path, stand_in(mark)) as servers:
+        await servers.load()
+        assert processes(mark)
+    assert await has_ended(mark)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        ("silent", "did not start within 4 s"),
+        ("flood", "could not be started"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_told_once_and_costs_only_itself(
+    tmp_path: Path, behaviour: str, words: str
+) -> None:
+    broken = stand_in(behaviour, name="broken", start_timeout_s=4)
+    async with serving(tmp_path, broken, stand_in()) as servers:
+        (notice,) = await servers.load()
+        assert words in notice
+        assert "kore mcp test broken" in notice
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        # It is left alone for a while, and nothing is said again.
+        assert await servers.load() == []
+
+
+async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path, McpServerSettings("gone", "no-such-program")) as servers:
+        (notice,) = await servers.load()
+    assert "There is no program no-such-program" in notice
+
+
+async def test_endless_pages_come_to_an_end(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("endless")) as servers:
+        assert await servers.load() == []
+        assert len(names(servers)) == 100
+
+
+async def test_what_is_no_message_goes_to_the_log(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("banner")) as servers:
+        assert await servers.load() == []
+        log = (servers.folder_of("s") / "log").read_text()
+    assert "Welcome!" in log
+    assert "stand-in server begins" in log
+
+
+async def test_names_that_come_to_the_same_are_told_apart(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("collide")) as servers:
+        await servers.load()
+        found = names(servers)
+    assert len(set(found)) == len(found) == 6
+    assert all(len(name) <= 64 for name in found)
+
+
+async def test_schemas_refer_to_nothing_elsewhere_and_stay_small(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("remote-ref")) as servers:
+        await servers.load()
+        tools = {tool.name: tool for tool in servers.tools()}
+    assert "$ref" not in json.dumps(tools["mcp__s__far"].parameters)
+    assert len(tools["mcp__s__long"].description) == 2000
+    assert "mcp__s__large" not in tools
+
+
+async def test_tools_are_chosen_by_patterns(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in(without_tools=("wh*",))) as servers:
+        await servers.load()
+        assert names(servers) == ["mcp__s__echo"]
+
+
+async def test_a_changed_description_asks_again_until_it_is_accepted(tmp_path: Path) -> None:
+    def rules(servers: McpServers) -> dict[str, str]:
+        return {tool.definition.name: tool.consent.rule for tool in servers.mcp_tools()}
+
+    async with serving(tmp_path, stand_in("x", allow=("echo",))) as servers:
+        await servers.load()
+        assert rules(servers) == {"echo": "mcp-allowed", "where": "ask-mcp"}
+        path = servers.folder_of("s") / "listing.json"
+        path.write_text(path.read_text().replace("Say it again.", "Say it twice."))
+        # As it was when it was first seen: the hash of the other words.
+        first = json.loads(path.read_text())
+        other = servers.mcp_tools()[0].definition.digest
+        first["listing"]["first_digests"]["echo"] = other[::-1]
+        path.write_text(json.dumps(first))
+    async with serving(tmp_path, stand_in("x", allow=("echo",))) as servers:
+        await servers.refresh("s")
+        assert rules(servers) == {"echo": "ask-mcp-changed", "where": "ask-mcp"}
+        await servers.accept("s")
+        assert rules(servers) == {"echo": "mcp-allowed", "where": "ask-mcp"}
+
+
+class Asked:
+    """A person who says yes, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[ApprovalRequest] = []
+
+    def __call__(self, request: ApprovalRequest) -> str:
+        self.requests.append(request)
+        return "once"
+
+
+async def ask_agent(
+    tmp_path: Path,
+    server: McpServerSettings,
+    tool: str,
+    arguments: dict[str, str],
+    approve: Callable[[ApprovalRequest], str] | None = None,
+    mode: str = "ask",
+) -> Result:
+    """A turn in which the model calls this tool."""
+    (tmp_path / "w").mkdir(exist_ok=True)
+    agent = Agent(
+        ScriptedProvider([calls(call(tool, **arguments)), "done"]),
+        mcp_servers=McpSettings((server,), tmp_path / "mcp"),
+        approve=approve,  # type: ignore[arg-type]
+        mode=mode,  # type: ignore[arg-type]
+        workspace=tmp_path / "w",
+    )
+    async with agent:
+        return await agent.run("go")
+
+
+def tool_message(result: Result) -> str:
+    return next(message.text for message in result.messages if message.role == "tool")
+
+
+async def test_a_call_asks_and_its_words_are_a_strangers(tmp_path: Path) -> None:
+    asked = Asked()
+    result = await ask_agent(tmp_path, stand_in(), "mcp__s__echo", {"text": "hello"}, asked)
+    assert tool_message(result) == "hello"
+    (request,) = asked.requests
+    assert request.tool == "mcp__s__echo"
+    assert "MCP server s" in request.reason
+    assert json.loads(request.sends or "") == {"text": "hello"}
+    taint = next(message.taint for message in result.messages if message.role == "tool")
+    assert taint == {"untrusted"}
+
+
+async def test_nobody_to_ask_means_no(tmp_path: Path) -> None:
+    result = await ask_agent(tmp_path, stand_in(), "mcp__s__echo", {"text": "hello"})
+    assert "Not allowed" in tool_message(result) or "nobody" in tool_message(result)
+
+
+async def test_auto_asks_too_and_what_is_allowed_does_not(tmp_path: Path) -> None:
+    asked = Asked()
+    arguments = {"text": "hi"}
+    await ask_agent(tmp_path, stand_in(), "mcp__s__echo", arguments, asked, "auto")
+    assert len(asked.requests) == 1
+    allowed = stand_in(allow=("echo",))
+    result = await ask_agent(tmp_path, allowed, "mcp__s__echo", arguments, asked)
+    assert tool_message(result) == "hi"
+    assert len(asked.requests) == 1
+
+
+async def test_plan_runs_none_of_them(tmp_path: Path) -> None:
+    allowed = stand_in(allow=("*",))
+    result = await ask_agent(tmp_path, allowed, "mcp__s__echo", {"text": "hi"}, Asked(), "plan")
+    assert "Not allowed" in tool_message(result)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"), [("hang", "did not answer"), ("die", "ended during the tool echo")]
+)
+async def test_a_call_that_fails_is_a_result(tmp_path: Path, behaviour: str, words: str) -> None:
+    server = stand_in(behaviour, timeout_s=2.0)
+    result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hi"}, Asked())
+    assert words in tool_message(result)
+    assert result.text == "done"
+
+
+async def test_a_huge_answer_is_bounded_and_kept_in_a_file(tmp_path: Path) -> None:
+    result = await ask_agent(tmp_path, stand_in("huge"), "mcp__s__echo", {"text": "x"}, Asked())
+    assert 50_000 < len(tool_message(result)) < 120_000
+
+
+async def test_a_failed_call_is_an_error_of_the_tool(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in()) as servers:
+        await servers.load()
+        connection = servers.connection("s")
+        from agent.mcp.results import tool_result
+
+        async def work(client: object) -> object:
+            return tool_result(await client.call_tool("nothing", {}))  # type: ignore[attr-defined]
+
+        result = await connection.request(work, 5, what="the tool nothing")
+    assert result.is_error  # type: ignore[attr-defined]
+    assert "there is no nothing" in result.for_model  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
+    mark = f"mark-{tmp_path.name}"
+    async with serving(tmp_path, stand_in(mark)) as servers:
+        await servers.load()
+        (process,) = processes(f"mcp_server.py {mark}")[-1:]
+        import os
+        import signal
+
+        os.kill(process, signal.SIGKILL)
+        assert await has_ended(mark)
+        # The client may learn of it a moment later.
+        deadline = time.monotonic() + 10
+        while servers.connection("s").state != "idle" and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        listing = await servers.refresh("s")
+        assert len(listing.tools) == 2
+
+
+async def test_its_variables_are_few_and_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    server = stand_in(env={"TOKEN": "t-1"})
+    result = await ask_agent(tmp_path, server, "mcp__s__where", {}, Asked())
+    seen = json.loads(tool_message(result))
+    assert seen["token"] == "t-1"
+    assert "OPENAI_API_KEY" not in seen["variables"]
+    assert seen["files"] == []
