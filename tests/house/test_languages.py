@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.house.catalogue import TRANSLATED, arguments, fields, read, text_of, texts
-from tests.house.tree import PACKAGES, parse, place, python_files
+from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 _MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]+s\b")
 # Numbers that are never one: limits of the program, and what is told from two on.
@@ -44,6 +44,57 @@ def test_a_catalogue_says_each_text_one_way(language: str) -> None:
     """Two branches may have added the same line; `make catalogue` leaves one of them."""
     entries = read(language)
     assert sorted(set(entries)) == sorted(dict(entries).items())
+
+
+_TERM = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\|$", re.MULTILINE)
+# Of a text: what is code or a value, and so stays in English.
+_CODE = re.compile(
+    r"`[^`]*`|\{[^}]*\}|\"[^\"]*\"|^\w+:|\bkore [a-z]+( [a-z]+)?|[/-]+[a-z][\w-]*"
+    r"|[\w./]*[_./=]\w+|\b[A-Z]{2,}\b"
+)
+_TERM_EXCEPTIONS = {
+    'found "{found}", expected ask or deny',
+    "found a ~name without a home folder, expected a path",
+    "manage access: list, approve, revoke",
+    "provider {name!r}: expected a class, or a function that returns a provider; "
+    "pass an instance as model instead",
+    "show this help message and exit",
+    "{n:,} file or folder could not be deleted: check the inbox and memory folders of the "
+    "workspace.",
+    "{n:,} files or folders could not be deleted: check the inbox and memory folders of the "
+    "workspace.",
+    "{path}: readable by other users (mode {mode:04o}), expected mode 0600",
+    "{path}: the file is empty, expected default or roles",
+}
+
+
+def _terms() -> list[tuple[re.Pattern[str], dict[str, list[str]], list[str]]]:
+    """Of each row of the table in docs/languages.md: the English, the translations, what never."""
+    page = (ROOT / "docs" / "languages.md").read_text("utf-8").split("### Chinese terms")[1]
+    rows = [[cell.strip() for cell in row] for row in _TERM.findall(page)][2:]
+    return [
+        (
+            re.compile(
+                rf"\b({re.sub(r' [(].*', '', english).replace(', ', '|')})\b", re.IGNORECASE
+            ),
+            {"zh-Hans": simplified.split(" / "), "zh-Hant": traditional.split(" / ")},
+            [word for word in never.split("、") if word],
+        )
+        for english, simplified, traditional, never in rows
+    ]
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_a_term_has_one_word(language: str) -> None:
+    terms, found = _terms(), []
+    assert len(terms) > 30
+    for english, text in read(language):
+        plain = "" if english in _TERM_EXCEPTIONS else _CODE.sub(" ", english)
+        for term, words, never in terms:
+            if term.search(plain) and not any(word in text for word in words[language]):
+                found.append(f"{english!r}: {text!r} has no {words[language]}")
+            found += [f"{english!r}: {text!r} has {word}" for word in never if word in text]
+    assert "\n".join(found) == "", "the table of docs/languages.md says which word is used"
 
 
 def test_no_text_is_put_together_before_it_is_looked_up() -> None:

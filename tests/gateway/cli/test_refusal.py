@@ -23,9 +23,9 @@ def _parser() -> argparse.ArgumentParser:
     ("words", "english", "chinese"),
     [
         (["--nothing"], "unrecognized arguments: --nothing", "无法识别的参数：--nothing"),
-        (["--count"], "argument --count: expected one argument", "参数 --count：后面应有一个值"),
+        (["--count"], "argument --count: expected one argument", "参数 --count：需要一个参数"),
         (["--count", "x"], "invalid int value: 'x'", "'x' 不是有效的 int 值"),
-        (["--kind", "c"], "invalid choice: 'c' (choose from", "没有 'c' 这个选择（可选："),
+        (["--kind", "c"], "invalid choice: 'c' (choose from", "选项 'c' 无效（可选："),
         (["--red", "--blue"], "not allowed with argument --red", "不能与参数 --red 同时使用"),
         (
             ["--cou", "1"],

@@ -360,5 +360,5 @@ def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) ->
     with use_locale("zh-Hans"):
         said = complaint(lambda: load(tmp_path, wrong)) or ""
     assert "agent.modle: 未知的键；你是想写“model”吗？" in said
-    assert "agent.max_iterations：现值：0；应为：不小于 1 的数" in said
+    assert "agent.max_iterations：实际值：0；应为：不小于 1 的数" in said
     assert "model_list[0]：缺少键“model”" in said

@@ -159,7 +159,7 @@ async def test_the_language_that_is_chosen_is_spoken_at_once(
 ) -> None:
     async with kore_there(tmp_path / "h", "init", environ=surroundings(bot_api)) as terminal:
         await answer(terminal, "Language / ", "2")
-        await answer(terminal, "使用哪个模型提供商？", "-")
+        await answer(terminal, "使用哪个模型供应商？", "-")
         await answer(terminal, "我该叫什么名字？", "-")
         await answer(terminal, "Telegram", "n")
         assert await terminal.ended() == 0

@@ -15,7 +15,7 @@ def test_help_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
     for words in (("cron",), ("config",), ("sessions",)):
         done = kore(*words, "--help", home=tmp_path / "h", environ=environ)
         told = [line.split(None, 1)[1:] for line in done.stdout.splitlines()]
-        assert any("一个" in text or "会话" in text for (text,) in filter(None, told))
+        assert any("一个" in text or "对话" in text for (text,) in filter(None, told))
         plain = re.compile(r"^ {4,}[a-z]+ {2,}[ -~]+$", re.MULTILINE)
         assert plain.findall(done.stdout) == []
 
