@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,12 @@ class McpServers:
 
     def tools(self) -> tuple[Tool, ...]:
         return self._tools
+
+    def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
+        from agent.mcp.search import McpCall, ToolSearch
+
+        tools = [tool for tool in self._tools if tool.name in names]
+        return (ToolSearch(tools), McpCall(tools)) if tools else ()
 
     def mcp_tools(self) -> tuple[McpTool, ...]:
         """The same, as what they are."""

@@ -1,13 +1,13 @@
 """What an agent is told and given, read from a markdown file of any supported program."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.base import PermissionMode, tightest
+from agent.security.policy.base import PermissionMode, is_server_tool, tightest
 from agent.text import frontmatter
 from agent.tools.aliases import NAMES
 
@@ -75,7 +75,11 @@ class SubagentDefinition:
 
     def chooses(self, tool: str) -> bool:
         """Whether this agent is given a tool, by its canonical name."""
-        return (self.tools is None or tool in self.tools) and tool not in self.without
+        return (self.tools is None or _names(self.tools, tool)) and not _names(self.without, tool)
+
+
+def _names(names: Collection[str], tool: str) -> bool:
+    return tool in names or any(is_server_tool(tool, name) for name in names)
 
 
 def read_definition(

@@ -1,6 +1,6 @@
 """The port to a tool, and what a tool is told about its call."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -271,11 +271,13 @@ class ToolSource(Protocol):
     """Tools that come and go while an agent lives, such as those of servers.
 
     `load` gets to know them before a turn, and returns what a person should be told of that.
-    `tools` are those that are known now: the same tuple until they change.
+    `tools` are those that are known now: the same tuple until they change. `search_tools` are to
+    stand for some of these where they would be too many: to find them, and to call them.
     """
 
     async def load(self) -> Sequence[str]: ...
     def tools(self) -> "tuple[Tool, ...]": ...
+    def search_tools(self, names: Collection[str]) -> "tuple[Tool, ...]": ...
     async def aclose(self) -> None: ...
 
 
@@ -324,6 +326,13 @@ class SettlesConsent(Protocol):
 
     @property
     def consent(self) -> "Decision": ...
+
+
+@runtime_checkable
+class StandsForOthers(Protocol):
+    """A tool whose calls are calls of others, which it names."""
+
+    def stands_for(self, call: ToolCall) -> ToolCall: ...
 
 
 @runtime_checkable

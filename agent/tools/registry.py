@@ -1,6 +1,7 @@
 """The tools of an agent: their fixed order, how each is found by its name, their checks."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,6 +17,7 @@ from agent.tools.base import (
     BackgroundTask,
     HasBackgroundWork,
     SessionScoped,
+    StandsForOthers,
     SupportsClose,
     Tool,
     ToolSource,
@@ -24,10 +26,13 @@ from agent.tools.base import (
 from agent.tools.file_views import FileViews
 from agent.tools.project_help import NO_HELP, project_help_on
 from agent.tools.schema import ArgumentSchema
-from agent.types import Effect, Taint
+from agent.types import Effect, Taint, ToolCall
 
 if TYPE_CHECKING:
     from agent.tools.shell.process_registry import ProcessRegistry
+
+# Of the model's window: what tools of a source may take in each request.
+_SOURCED_SHARE = 0.1
 
 
 class ToolRegistry:
@@ -51,17 +56,23 @@ class ToolRegistry:
     def _index(self) -> None:
         """Find the tools by their names, as they are now."""
         self._sourced = self._source.tools() if self._source is not None else ()
-        offers = [
-            one for one in self._sourced if self._is_chosen is None or self._is_chosen(one.name)
-        ]
-        sourced_by_name = {tool.name: tool for tool in offers}
+        offers = {
+            tool.name: tool
+            for tool in self._sourced
+            if self._is_chosen is None or self._is_chosen(tool.name)
+        }
         own_by_name = {tool.name: tool for tool in self._own_tools}
-        self._tools = {**own_by_name, **sourced_by_name, **own_by_name}
+        searching = self._source.search_tools(offers) if self._source is not None else ()
+        self._searching = {tool.name: tool for tool in searching}
+        self._tools = {**own_by_name, **offers, **self._searching, **own_by_name}
+        # In each request they would cost about so many tokens.
+        self._sourced_tokens = sum(map(_tokens, offers.values()))
+        self._sourced_names = frozenset(offers)
         self._folded = {folded(name): name for name in self._tools}
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._checks: dict[str, ArgumentSchema] = {}
-        self._specs: dict[bool, tuple[ToolSpec, ...]] = {False: (), True: ()}
+        self._specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = {}
 
     async def refresh(self) -> Sequence[str]:
         """Get to know the tools of the source before a turn; what a person should be told of it."""
@@ -72,21 +83,27 @@ class ToolRegistry:
             self._index()
         return notices
 
-    def specs(self, *, in_project: bool = False) -> tuple[ToolSpec, ...]:
+    def specs(self, *, in_project: bool = False, window: int | None = None) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
-        For a project the built-in ones say more.
+        For a project the built-in ones say more. Of those of the source there are only names when
+        they would take a tenth of the `window` (tokens).
         """
-        listed_tools = [tool for tool in self._tools.values() if _is_listed(tool)]
+        by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
+        hidden = self._sourced_names if by_name else self._searching.keys()
+        listed_tools = [
+            tool for tool in self._tools.values() if _is_listed(tool) and tool.name not in hidden
+        ]
         helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
         pairs = list(zip(listed_tools, helps, strict=True))
         descriptions = [help.describe(tool.description) for tool, help in pairs]
-        if descriptions != [spec.description for spec in self._specs[in_project]]:
-            self._specs[in_project] = tuple(
+        before = self._specs.get((in_project, by_name), ())
+        if descriptions != [spec.description for spec in before]:
+            before = self._specs[in_project, by_name] = tuple(
                 ToolSpec(self._sent_names[tool.name], description, help.annotate(tool.parameters))
                 for (tool, help), description in zip(pairs, descriptions, strict=True)
             )
-        return self._specs[in_project]
+        return before
 
     @property
     def views(self) -> FileViews:
@@ -161,6 +178,11 @@ class ToolRegistry:
         spelled = folded(name)
         return self._tools.get(self._folded.get(spelled) or NAMES.get(spelled, ""))
 
+    def resolved(self, call: ToolCall) -> ToolCall:
+        """The call of the tool that is meant, where another tool stands for it."""
+        tool = self.find(call.name)
+        return tool.stands_for(call) if isinstance(tool, StandsForOthers) else call
+
     def name(self, called: str) -> str:
         """The name of the tool that is called so; what no tool answers to stays as it is."""
         tool = self.find(called)
@@ -182,6 +204,11 @@ class ToolRegistry:
         if check is None:
             check = self._checks[tool.name] = ArgumentSchema(tool.name, tool.parameters)
         return check.validate(canonical(tool, args))
+
+
+def _tokens(tool: Tool) -> int:
+    """About what a tool takes in each request."""
+    return len(json.dumps([tool.name, tool.description, tool.parameters], default=str)) // 4
 
 
 def _is_listed(tool: Tool) -> bool:

@@ -47,7 +47,9 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
     return budget_for(
         opened.context_tokens,
         prompt.text,
-        agent.toolbox.specs(in_project=agent.workspace.is_project(speaking.root)),
+        agent.toolbox.specs(
+            in_project=agent.workspace.is_project(speaking.root), window=opened.context_tokens
+        ),
         opened.max_tokens or agent.settings.max_tokens,
         agent.gauge.factor(counted_as(opened)),
     )

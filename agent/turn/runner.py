@@ -171,7 +171,9 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices, *tool_notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        tools = toolbox.specs(in_project=agent.workspace.is_project(here.workspace))
+        tools = toolbox.specs(
+            in_project=agent.workspace.is_project(here.workspace), window=opened.context_tokens
+        )
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)

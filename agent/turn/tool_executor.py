@@ -106,6 +106,7 @@ class ToolExecutor:
             raise unanswered[0]
 
     async def _run(self, call: ToolCall) -> None:
+        call = self._runner.toolbox.resolved(call)
         earlier_result = self._recovered_results.get(call.id)
         if earlier_result is not None:
             self._guard.check(call, earlier_result, may_change=self._may_change(call))

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
@@ -11,6 +12,8 @@ from agent.security.shell.ast import CommandPrefix
 from agent.types import Effect, Taint
 
 Verdict = Literal["allow", "ask", "deny"]
+# What the names of all tools of MCP servers begin with.
+SERVER_TOOLS = "mcp__"
 
 
 @frozen
@@ -69,6 +72,13 @@ _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 def tightest_of(decisions: Sequence[Decision]) -> Decision:
     """The strictest of several decisions; of equals the first."""
     return max(decisions, key=lambda decision: _ORDER[decision.verdict])
+
+
+def is_server_tool(tool: str, pattern: str) -> bool:
+    """Whether a pattern names a tool of an MCP server: `mcp__SERVER`, `mcp__SERVER__*`."""
+    if not (tool.startswith(SERVER_TOOLS) and pattern.startswith(SERVER_TOOLS)):
+        return False
+    return fnmatchcase(tool, pattern) or tool.startswith(f"{pattern}__")
 
 
 class Policy(Protocol):

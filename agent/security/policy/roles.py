@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.globs import matches
-from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.base import SERVER_TOOLS, Decision, ToolRequest, is_server_tool
 from agent.security.policy.call_effects import CallEffects
 from agent.security.shell.classifier import is_risky
 
@@ -63,7 +63,14 @@ class Role:
     def rule(self, tool: str) -> ToolRule | None:
         """What holds for a tool: `process` goes on with what `exec` began."""
         own = self.tools.get(tool) or (self.tools.get("exec") if tool == "process" else None)
-        return own or self.tools.get(ANY)
+        return own or self._server_rule(tool) or self.tools.get(ANY)
+
+    def _server_rule(self, tool: str) -> ToolRule | None:
+        """What holds for a tool of an MCP server by a pattern; finding such tools is part of it."""
+        patterns = [name for name in self.tools if name.startswith(SERVER_TOOLS)]
+        if tool == "tool_search":
+            return ToolRule() if patterns else None
+        return next((self.tools[one] for one in patterns if is_server_tool(tool, one)), None)
 
     def with_grants(self, grants: Grants) -> "Role":
         return replace(self, grants=grants)

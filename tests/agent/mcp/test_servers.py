@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,9 +13,11 @@ import pytest
 from agent.agent import Agent
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.providers.base import ToolSpec
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import ApprovalRequest
 from agent.settings import ToolSettings
+from agent.subagents.definition import SubagentDefinition
 from agent.types import Result
 from tests import fakes
 from tests.agent.props import call, calls
@@ -282,3 +284,83 @@ async def test_its_variables_are_few_and_its_own(
     assert seen["token"] == "t-1"
     assert "OPENAI_API_KEY" not in seen["variables"]
     assert seen["files"] == []
+
+
+def agent_with(
+    tmp_path: Path, model: ScriptedProvider, *servers: McpServerSettings, **options: object
+) -> Agent[None]:
+    (tmp_path / "w").mkdir(parents=True, exist_ok=True)
+    return Agent(
+        model,
+        mcp_servers=McpSettings(servers, tmp_path / "mcp"),
+        workspace=tmp_path / "w",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+async def test_many_tools_are_found_by_words_and_called_by_name(tmp_path: Path) -> None:
+    asked = Asked()
+    model = ScriptedProvider(
+        [
+            calls(call("tool_search", query="say something again")),
+            calls(call("mcp_call", "c2", tool="mcp__s__tool_7", arguments={"text": "hi"})),
+            "done",
+        ]
+    )
+    agent = agent_with(tmp_path, model, stand_in("many"), approve=asked)
+    async with agent:
+        result = await agent.run("go")
+    first, _second, third = model.requests
+    names = [tool.name for tool in first.tools]
+    assert {"tool_search", "mcp_call"} <= set(names)
+    assert not [name for name in names if name.startswith("mcp__")]
+    assert first.tools == third.tools
+    found, answer = (message for message in result.messages if message.role == "tool")
+    assert "mcp__s__echo" in found.text
+    assert found.taint == {"untrusted"}
+    # The person is asked about the tool itself.
+    assert [request.tool for request in asked.requests] == ["mcp__s__tool_7"]
+    assert asked.requests[0].arguments == {"text": "hi"}
+    assert answer.text == "hi"
+    plain = agent_with(tmp_path / "plain", ScriptedProvider(["done"]))
+    specs = plain.toolbox.specs()
+    assert spec_tokens(first.tools) - spec_tokens(specs) <= 1_500
+    await plain.aclose()
+
+
+def spec_tokens(specs: Sequence[ToolSpec]) -> int:
+    """About what they take in a request."""
+    return sum(len(json.dumps([s.name, s.description, s.parameters])) for s in specs) // 4
+
+
+async def test_few_tools_are_sent_whole_and_no_search(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    agent = agent_with(tmp_path, model, stand_in())
+    async with agent:
+        await agent.run("go")
+    names = [tool.name for tool in model.requests[0].tools]
+    assert names[-2:] == ["mcp__s__echo", "mcp__s__where"]
+    assert "tool_search" not in names
+
+
+@pytest.mark.parametrize("tool", ["exec", "mcp__s__nothing", ""])
+async def test_no_other_tool_can_be_called_through_it(tmp_path: Path, tool: str) -> None:
+    asked = Asked()
+    arguments = {"command": "touch made"}
+    model = ScriptedProvider([calls(call("mcp_call", tool=tool, arguments=arguments)), "done"])
+    agent = agent_with(tmp_path, model, stand_in("many"), approve=asked, mode="auto")
+    async with agent:
+        result = await agent.run("go")
+    assert "of an MCP server" in tool_message(result)
+    assert not (tmp_path / "w" / "made").exists()
+
+
+async def test_an_agent_is_given_tools_of_servers_by_patterns(tmp_path: Path) -> None:
+    critic = SubagentDefinition(
+        "critic", "Checks.", "Check.", tools=("mcp__s", "read_file"), without=("mcp__s__wh*",)
+    )
+    model = ScriptedProvider(["done"])
+    agent = agent_with(tmp_path, model, stand_in(), agent=critic)
+    async with agent:
+        await agent.run("go")
+    assert [tool.name for tool in model.requests[0].tools] == ["read_file", "mcp__s__echo"]

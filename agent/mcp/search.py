@@ -1,0 +1,114 @@
+"""Tools of MCP servers that are too many to be told of in each request: models know their names,
+look for what they need, and call it by its name."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.mcp.tool import McpTool
+from agent.prompts import load_prompt, render_prompt
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.text import ranking
+from agent.tools.base import CallContext
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
+
+# All names together: about 1,250 tokens.
+NAMES_CHARS = 5_000
+MOST_FOUND = 5
+
+
+class ToolSearch:
+    """Describes the tools of servers that answer a query; the words are the servers'."""
+
+    name: ClassVar[str] = "tool_search"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = UNTRUSTED
+    parameters: ClassVar[JsonSchema] = parameters(query="string")
+
+    def __init__(self, tools: Sequence[McpTool]) -> None:
+        self._tools = tools
+        self._description = render_prompt("tools/tool_search", names=_names(tools))
+
+    @property
+    def description(self) -> str:
+        return self._description
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        tools = self._matches(args["query"])
+        if not tools:
+            raise ToolError("No tool answers that; try other words, or a tool's name.")
+        entries = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in tools
+        ]
+        return ToolResult(
+            "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries),
+            for_user=", ".join(tool.name for tool in tools),
+        )
+
+    def _matches(self, query: str) -> list[McpTool]:
+        word = query.strip()
+        exact = [tool for tool in self._tools if word in (tool.name, tool.definition.name)]
+        if exact:
+            return exact[:MOST_FOUND]
+        texts = [_searchable(tool) for tool in self._tools]
+        scores = ranking.scores(ranking.query_terms(query.replace("_", " ")), texts)
+        best = sorted(zip(scores, self._tools, strict=True), key=lambda pair: -pair[0])
+        return [tool for score, tool in best[:MOST_FOUND] if score > 0]
+
+
+class McpCall:
+    """Stands in for a call of the tool that it names; never runs itself."""
+
+    name: ClassVar[str] = "mcp_call"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = parameters(tool="string", arguments="object?")
+
+    def __init__(self, tools: Sequence[McpTool]) -> None:
+        self._names = {tool.name for tool in tools}
+
+    @property
+    def description(self) -> str:
+        return load_prompt("tools/mcp_call")
+
+    def stands_for(self, call: ToolCall) -> ToolCall:
+        """The call of the tool itself; the same call when it names none."""
+        wish = call.arguments or {}
+        name, arguments = wish.get("tool"), wish.get("arguments", {})
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments or "{}")
+            except ValueError:
+                return call
+        if name not in self._names or not isinstance(arguments, dict):
+            return call
+        return ToolCall(call.id, name, arguments, json.dumps(arguments))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        raise ToolError(
+            f"There is no tool {str(args.get('tool'))[:80]!r} of an MCP server, or its arguments "
+            "are no object: tool_search shows the names and arguments."
+        )
+
+
+def _names(tools: Sequence[McpTool]) -> str:
+    """All names, by server; where they are too many, how many more there are."""
+    parts = []
+    for server, group in groupby(tools, key=lambda tool: tool.server.name):
+        names = [tool.definition.name for tool in group]
+        parts.append(f"mcp__{server}__ ({', '.join(names)})")
+    text = "; ".join(parts)
+    if len(text) <= NAMES_CHARS:
+        return text
+    cut = text[:NAMES_CHARS].rpartition(",")[0]
+    left = text.count(",") - cut.count(",")
+    return f"{cut}, and about {left} more"
+
+
+def _searchable(tool: McpTool) -> str:
+    names = " ".join([tool.name, *tool.parameters.get("properties", {})])
+    return f"{names.replace('_', ' ')} {tool.description}"
