@@ -87,7 +87,7 @@ def _components(name: str) -> tuple[str, ...]:
         raise _unsafe(name, "a part of it ends in a dot or a blank")
     longest = max((len(part.encode()) for part in parts), default=0)
     if longest > _COMPONENT_BYTES or len(text.encode()) > _NAME_BYTES or len(parts) > _DEPTH:
-        raise _unsafe(name, "it is too long or too deep")
+        raise _unsafe(name, "it is too long or nested too deeply")
     return parts
 
 

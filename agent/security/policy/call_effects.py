@@ -75,7 +75,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     unclear = script.opaque_reason or _why_computed(script)
     folders = _folders(script, folder)
     if folders is None:
-        unclear = unclear or "it is not clear in which folder its parts run"
+        unclear = unclear or "the folder that its parts run in is unclear"
         folders = (folder,)
     reads = tuple(_targets(script, folders, _READING))
     writes += tuple(_targets(script, folders, _WRITING))
@@ -111,10 +111,10 @@ def _why_computed(script: Script) -> str | None:
     """Why a part of the script cannot be judged: its program, or a file that it writes."""
     for command in script.commands:
         if command.argv and command.argv[0] is None:
-            return "the name of a program in it is computed when it runs"
+            return "it computes the name of a program when it runs"
         for redirect in command.redirects:
             if redirect.target is None and redirect.op in _WRITING | _READING:
-                return "the name of a file in it is computed when it runs"
+                return "it computes the name of a file when it runs"
     return None
 
 

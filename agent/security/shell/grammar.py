@@ -73,9 +73,9 @@ def _narrow(source: bytes) -> bytes:
 def unreadable(text: str) -> str | None:
     """Why `text` cannot be shown and parsed at all, or None."""
     if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
-        return "it is too long or too deep"
+        return "it is too long or nested too deeply"
     if CONTROL.search(text) or (not text.isascii() and escape_invisible(text) != text):
-        return "it holds control or invisible characters"
+        return "it contains control or invisible characters"
     if "[" in text and SUBSCRIPT.search(text):
-        return "a subscript may run a command"
+        return "a subscript in it may run a command"
     return None

@@ -42,7 +42,7 @@ def parse_script(command: str) -> Script:
         scripts += 1
         is_late = time.thread_time() > deadline
         if is_late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > LIMIT_CHARS:
-            opaque = opaque or "it is too long or too deep"
+            opaque = opaque or "it is too long or nested too deeply"
             continue
         if reason := unreadable(text):
             opaque = opaque or reason
@@ -63,5 +63,5 @@ def parse_script(command: str) -> Script:
         pending.extend((script, depth + 1) for script in reversed(inner))
     if computes & texts:
         # An expression is evaluated again, and a subscript in it may run a command.
-        opaque = opaque or "it computes with text"
+        opaque = opaque or "it evaluates text as an expression"
     return Script(command, tuple(commands), opaque, loops, frozenset(sets))

@@ -98,7 +98,7 @@ class ScriptVisitor:
             if kind in SUBSTITUTIONS:
                 depth += 1
                 if depth > MAX_NESTING:
-                    self._doubt("it is too deep")
+                    self._doubt("it is nested too deeply")
                     continue
                 if self._source[node.start_byte : node.end_byte].lstrip().startswith(b"`"):
                     self._backticks(node)
@@ -158,7 +158,7 @@ class ScriptVisitor:
         if kind == "comment":
             before = self._source[: node.start_byte]
             if (before and before[-1:] not in b" \t\n;&|()") or before.endswith(b"\\\n"):
-                self._doubt("a comment may not be one")
+                self._doubt("shells disagree about where a comment starts")
         elif kind == "ansi_c_string" and self._is_ambiguous(text_of(node)):
             self._doubt("shells disagree about a quote")
         elif self._substitutes and kind not in QUOTED and SUBSTITUTES.search(text_of(node)):
@@ -180,9 +180,9 @@ class ScriptVisitor:
             return
         program = command.argv[0]
         if program is None:
-            self._doubt("the name of a program is computed")
+            self._doubt("it computes the name of a program when it runs")
         elif program in KEYWORDS:
-            self._doubt("a keyword stands where a program should")
+            self._doubt("it has a keyword in place of a program")
         elif not ASSIGNERS.isdisjoint(command.argv[:3]):
             for word in command.argv[1:]:
                 self._assigns(word or "", None)
@@ -238,7 +238,7 @@ class ScriptVisitor:
         if kind != "expansion":
             self._compute(node)
         elif not EXPANSION.fullmatch(text_of(node)):
-            self._doubt("an expansion is too involved")
+            self._doubt("an expansion in it is too complex")
         elif sets := SETS.fullmatch(text_of(node)):
             self.sets.add(sets[1])
             self._assigns(sets[1], sets[2])
@@ -251,12 +251,12 @@ class ScriptVisitor:
             self.sets.update(names)
             self._assigned.update(names)
         if COMPUTED.search(text, 3):
-            self._doubt("it computes with text")
+            self._doubt("it evaluates text as an expression")
 
     def _assigns(self, name: str, value: str | None) -> None:
         self._assigned.add(name)
         if name in variables()["runs"]:
-            self._doubt("it sets a variable that the shell obeys")
+            self._doubt("it sets a variable that controls the shell")
         if value is None or not NUMBER.fullmatch(value):
             self.texts.add(name)
 

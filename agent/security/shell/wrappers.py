@@ -40,7 +40,7 @@ def unwrap(command: Command) -> tuple[WrappedCommand, str | None]:
             current = pending.pop()
             inner = _step(current, nested)
             if len(nested.commands) + len(inner) > MAX_CHAIN:
-                return nested, "it is too deep"
+                return nested, "it is nested too deeply"
             nested.commands += inner
             pending += inner
     except UnresolvableWrapper as exc:
@@ -75,7 +75,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
     while at < len(argv):
         word = argv[at]
         if word is None:
-            raise UnresolvableWrapper("an option is computed")
+            raise UnresolvableWrapper("it computes an option when it runs")
         if word == "--":
             at += 1
             break
@@ -105,7 +105,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
         return []
     extra: tuple[None, ...] = (None,) if spec.get("appends") else ()
     if argv[at] is None:
-        raise UnresolvableWrapper("the name of a program is computed")
+        raise UnresolvableWrapper("it computes the name of a program when it runs")
     words = command.words[at:] + ("$@",) * len(extra)
     return [Command(argv[at:] + extra, words, tuple(assignments), (), command.text)]
 
@@ -134,7 +134,7 @@ def _option(
         if name in spec.get("long_scripts", ()):
             _script(value if glued else following[0] if following else "", nested)
         return 1 if glued else 2
-    raise UnresolvableWrapper(f"{spec['name']} has an option that is not known")
+    raise UnresolvableWrapper(f"{spec['name']} has an unknown option")
 
 
 def _split_string(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
@@ -146,10 +146,10 @@ def _split_string(word: str, following: Sequence[str | None]) -> tuple[list[str]
         name, _, value = word.partition("S")
         glued = value
         if not set(name[1:]) <= set("i0v"):
-            raise UnresolvableWrapper("env has an option that is not known")
+            raise UnresolvableWrapper("env has an unknown option")
     text = value if glued else following[0] if following else None
     if text is None or not PLAIN_STRING.fullmatch(text):
-        raise UnresolvableWrapper("what env runs cannot be told")
+        raise UnresolvableWrapper("the command that env runs is unclear")
     return text.split(), 1 if glued else 2
 
 
@@ -158,7 +158,7 @@ def _shell(command: Command, nested: WrappedCommand) -> list[Command]:
     while at < len(argv):
         word = argv[at]
         if word is None:
-            raise UnresolvableWrapper("what a shell runs is computed")
+            raise UnresolvableWrapper("it computes the commands of a shell when it runs")
         if word in ("--", "-"):
             at += 1
             break
@@ -172,7 +172,7 @@ def _shell(command: Command, nested: WrappedCommand) -> list[Command]:
     elif at >= len(argv) or argv[at] in STDIN or "-s" in argv:
         fed = [r.target for r in command.redirects if r.op in ("<<", "<<<")]
         if len(fed) != 1:
-            raise UnresolvableWrapper("a shell reads its commands from elsewhere")
+            raise UnresolvableWrapper("a shell in it reads its commands from another source")
         _script(fed[0], nested)
     return []
 
@@ -184,7 +184,7 @@ def _find(command: Command) -> list[Command]:
         if word in FIND_ACTIONS and at + 1 < len(argv):
             end = next((i for i in range(at + 1, len(argv)) if argv[i] in (";", "+")), len(argv))
             if argv[at + 1] is None:
-                raise UnresolvableWrapper("the name of a program is computed")
+                raise UnresolvableWrapper("it computes the name of a program when it runs")
             inner = argv[at + 1 : end], command.words[at + 1 : end]
             commands.append(Command(*inner, command.assignments, (), command.text))
     return commands
@@ -193,11 +193,11 @@ def _find(command: Command) -> list[Command]:
 def _literal_words(words: Sequence[str | None]) -> list[str]:
     literals = [word for word in words if word is not None]
     if len(literals) != len(words):
-        raise UnresolvableWrapper("what a shell runs is computed")
+        raise UnresolvableWrapper("it computes the commands of a shell when it runs")
     return literals
 
 
 def _script(text: str | None, nested: WrappedCommand) -> None:
     if text is None:
-        raise UnresolvableWrapper("what a shell runs is computed")
+        raise UnresolvableWrapper("it computes the commands of a shell when it runs")
     nested.scripts.append(text)

@@ -236,4 +236,4 @@ def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
 
 def test_a_deep_tree_of_folders_is_refused(tmp_path: Path) -> None:
     name = "n" * 50 + f"/{'n' * 50}" * 999
-    expect_refusal(write_zip(tmp_path / "a.zip", (name, b"x")), "too long or too deep")
+    expect_refusal(write_zip(tmp_path / "a.zip", (name, b"x")), "too long or nested too deeply")

@@ -93,7 +93,7 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
         Permissions(DefaultPolicy("auto"), audit=record),
     ):
         told, last = await run_call("\ud800", tmp_path, Handmade("look", body), permissions)
-        assert told.startswith("Not allowed: It cannot be judged: ")
+        assert told.startswith("Not allowed: It cannot be analyzed: ")
         assert last == "bye"
     assert [(one.tool, one.allowed) for one in record.entries] == [("look", False)] * 2
     assert all("unjudged" in one.reason for one in record.entries)

@@ -165,7 +165,7 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
     careful = SubagentDefinition("careful", "", "You look.", mode="plan")
     agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), agent=careful)
     refused = (await agent.run(write)).text
-    assert "Not allowed: the agent that you are only looks" in refused
+    assert "Not allowed: this agent is read-only" in refused
     # No command of a person would help.
     assert "/mode" not in refused
     assert "Not allowed" in (await agent.run(task(write, "general"))).text
