@@ -60,6 +60,10 @@ class ServerListing:
     has_resources: bool = False
     first_digests: Mapping[str, str] = field(default_factory=dict)
 
+    def has_tool(self, name: str) -> bool:
+        """Whether the server itself has a tool of this name."""
+        return any(tool.name == name for tool in self.tools)
+
     def following(self, earlier: "ServerListing | None") -> "ServerListing":
         """The same, with the digests by which tools were first seen."""
         digests = {tool.name: tool.digest for tool in self.tools}

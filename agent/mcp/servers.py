@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.i18n import t
+from agent.mcp import resources
 from agent.mcp.connection import McpConnection
-from agent.mcp.listing import ServerListing, read_listing, write_listing
+from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, write_listing
 from agent.mcp.names import tool_names
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
@@ -210,7 +211,7 @@ class McpServers:
         offers = [
             (each, tool)
             for each in self._servers.values()
-            for tool in (each.listing.tools if each.listing is not None else ())
+            for tool in each.offer()
             if each.settings.offers(tool.name)
         ]
         names = tool_names((each.settings.name, tool.name) for each, tool in offers)
@@ -232,7 +233,11 @@ class McpServers:
 
         is_first = server.connection.state != "ready"
 
+        is_own = server.listing is not None and server.listing.has_tool(tool)
+
         async def work(client: "Client") -> ToolResult:
+            if tool == resources.NAME and not is_own:
+                return await resources.read_resource(client, args.get("uri"))
             return tool_result(await client.call_tool(tool, dict(args)))
 
         timeout_s = server.settings.timeout_s
@@ -259,6 +264,14 @@ class _Server:
         self.failure = ""
         self.last_try_s = 0.0
         self._notice = ""
+
+    def offer(self) -> Sequence[McpToolDefinition]:
+        """Its tools, and the one that reads its resources."""
+        if self.listing is None:
+            return ()
+        if not self.listing.has_resources or self.listing.has_tool(resources.NAME):
+            return self.listing.tools
+        return (*self.listing.tools, resources.resource_tool(self.settings.name))
 
     @property
     def needs_listing(self) -> bool:

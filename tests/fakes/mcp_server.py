@@ -53,7 +53,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         return {
             "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}, "prompts": {}},
+            "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
             "serverInfo": {"name": "stand-in", "version": "1"},
         }
     if method == "tools/list":
@@ -67,6 +67,12 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "prompts/get":
         text = f"Say hello to {params['arguments']['name']}."
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": "memo://one", "name": "The first memo"}]}
+    if method == "resources/templates/list":
+        return {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "Any memo"}]}
+    if method == "resources/read":
+        return {"contents": [{"uri": params["uri"], "text": f"the text of {params['uri']}"}]}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {})
     return None

@@ -24,6 +24,7 @@ from tests.agent.props import call, calls
 from tests.processes import has_ended, processes
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
+OTHERS = {"where": "ask-mcp", "read_resource": "ask-mcp"}
 SERVER = Path(fakes.__file__).with_name("mcp_server.py")
 
 
@@ -50,10 +51,10 @@ async def test_tools_are_known_without_starting_the_server_again(tmp_path: Path)
     async with serving(tmp_path, stand_in()) as servers:
         assert names(servers) == []
         assert await servers.load() == []
-        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
         assert servers.connection("s").state == "ready"
     async with serving(tmp_path, stand_in()) as servers:
-        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
         assert await servers.load() == []
         assert servers.connection("s").state == "idle"
 
@@ -88,7 +89,7 @@ async def test_a_server_that_cannot_be_used_is_told_once_and_costs_only_itself(
         (notice,) = await servers.load()
         assert words in notice
         assert "kore mcp test broken" in notice
-        assert names(servers) == ["mcp__s__echo", "mcp__s__where"]
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
         # It is left alone for a while, and nothing is said again.
         assert await servers.load() == []
 
@@ -102,7 +103,7 @@ async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
 async def test_endless_pages_come_to_an_end(tmp_path: Path) -> None:
     async with serving(tmp_path, stand_in("endless")) as servers:
         assert await servers.load() == []
-        assert len(names(servers)) == 100
+        assert len(names(servers)) == 101
 
 
 async def test_what_is_no_message_goes_to_the_log(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ async def test_names_that_come_to_the_same_are_told_apart(tmp_path: Path) -> Non
     async with serving(tmp_path, stand_in("collide")) as servers:
         await servers.load()
         found = names(servers)
-    assert len(set(found)) == len(found) == 6
+    assert len(set(found)) == len(found) == 7
     assert all(len(name) <= 64 for name in found)
 
 
@@ -133,7 +134,7 @@ async def test_schemas_refer_to_nothing_elsewhere_and_stay_small(tmp_path: Path)
 async def test_tools_are_chosen_by_patterns(tmp_path: Path) -> None:
     async with serving(tmp_path, stand_in(without_tools=("wh*",))) as servers:
         await servers.load()
-        assert names(servers) == ["mcp__s__echo"]
+        assert names(servers) == ["mcp__s__echo", "mcp__s__read_resource"]
 
 
 async def test_a_changed_description_asks_again_until_it_is_accepted(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ async def test_a_changed_description_asks_again_until_it_is_accepted(tmp_path: P
 
     async with serving(tmp_path, stand_in("x", allow=("echo",))) as servers:
         await servers.load()
-        assert rules(servers) == {"echo": "mcp-allowed", "where": "ask-mcp"}
+        assert rules(servers) == {"echo": "mcp-allowed"} | OTHERS
         path = servers.folder_of("s") / "listing.json"
         path.write_text(path.read_text().replace("Say it again.", "Say it twice."))
         # As it was when it was first seen: the hash of the other words.
@@ -152,9 +153,9 @@ async def test_a_changed_description_asks_again_until_it_is_accepted(tmp_path: P
         path.write_text(json.dumps(first))
     async with serving(tmp_path, stand_in("x", allow=("echo",))) as servers:
         await servers.refresh("s")
-        assert rules(servers) == {"echo": "ask-mcp-changed", "where": "ask-mcp"}
+        assert rules(servers) == {"echo": "ask-mcp-changed"} | OTHERS
         await servers.accept("s")
-        assert rules(servers) == {"echo": "mcp-allowed", "where": "ask-mcp"}
+        assert rules(servers) == {"echo": "mcp-allowed"} | OTHERS
 
 
 class Asked:
@@ -339,7 +340,7 @@ async def test_few_tools_are_sent_whole_and_no_search(tmp_path: Path) -> None:
     async with agent:
         await agent.run("go")
     names = [tool.name for tool in model.requests[0].tools]
-    assert names[-2:] == ["mcp__s__echo", "mcp__s__where"]
+    assert names[-3:] == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
     assert "tool_search" not in names
 
 
@@ -363,4 +364,22 @@ async def test_an_agent_is_given_tools_of_servers_by_patterns(tmp_path: Path) ->
     agent = agent_with(tmp_path, model, stand_in(), agent=critic)
     async with agent:
         await agent.run("go")
-    assert [tool.name for tool in model.requests[0].tools] == ["read_file", "mcp__s__echo"]
+    assert [tool.name for tool in model.requests[0].tools] == [
+        "read_file",
+        "mcp__s__echo",
+        "mcp__s__read_resource",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "memo://one: The first memo\nmemo://{name}: Any memo"),
+        ({"uri": "memo://two"}, "the text of memo://two"),
+    ],
+)
+async def test_resources_are_listed_and_read(
+    tmp_path: Path, arguments: dict[str, str], words: str
+) -> None:
+    result = await ask_agent(tmp_path, stand_in(), "mcp__s__read_resource", arguments, Asked())
+    assert tool_message(result) == words
