@@ -187,7 +187,8 @@ class McpConnection:
     async def _open(self, stack: AsyncExitStack, closing: asyncio.Event) -> "Client":
         from mcp import Client
         from mcp.client import session as sdk_session
-        from mcp.types import Implementation, ServerNotification
+        from mcp.types import Implementation, ListRootsResult, Root, ServerNotification
+        from pydantic import FileUrl
 
         from agent.version import VERSION
 
@@ -200,8 +201,14 @@ class McpConnection:
             ):
                 self._on_change()
 
+        async def on_roots(context: Any) -> ListRootsResult:
+            folder = await asyncio.to_thread(lambda: self.server.work_folder)
+            roots = [Root(uri=FileUrl(folder.as_uri()))] if folder is not None else []
+            return ListRootsResult(roots=roots)
+
         client = Client(
             self._open_transport(closing.set),
+            list_roots_callback=on_roots,
             client_info=Implementation(name="kore", version=VERSION),
             message_handler=on_message,
             cache=None,

@@ -233,12 +233,17 @@ class McpServers:
 
         is_first = server.connection.state != "ready"
 
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            call.output(f"{message or ''} {share}\n".lstrip(), "stdout")
+
         is_own = server.listing is not None and server.listing.has_tool(tool)
 
         async def work(client: "Client") -> ToolResult:
             if tool == resources.NAME and not is_own:
                 return await resources.read_resource(client, args.get("uri"))
-            return tool_result(await client.call_tool(tool, dict(args)))
+            result = await client.call_tool(tool, dict(args), progress_callback=on_progress)
+            return tool_result(result)
 
         timeout_s = server.settings.timeout_s
         result = await server.connection.request(work, timeout_s, what=f"the tool {tool}")

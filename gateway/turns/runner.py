@@ -58,6 +58,7 @@ from gateway.turns.prompt import (
     opening_events,
     shown_taint,
 )
+from gateway.turns.server_quotes import ServerQuotesReader
 from gateway.turns.steering import Steering
 from gateway.turns.subagents import SubagentCoordinator
 from gateway.turns.trace import trace_of
@@ -107,6 +108,9 @@ class TurnRunner:
         self._is_command = is_command
         self._similarity = similarity
         self._draining = False
+        self._server_quotes = ServerQuotesReader(
+            agent=agent, database=database, permissions=permissions
+        )
 
     @property
     def draining(self) -> bool:
@@ -132,6 +136,7 @@ class TurnRunner:
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
+            claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
             if any(map(is_said, claim.messages)):
                 self._reports.heard_person(claim.session)
         window = await self._windows.open(claim.session, user_message)

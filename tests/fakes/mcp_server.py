@@ -74,12 +74,21 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "resources/read":
         return {"contents": [{"uri": params["uri"], "text": f"the text of {params['uri']}"}]}
     if method == "tools/call":
-        return call(params["name"], params.get("arguments") or {})
+        return call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
     return None
 
 
-def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
     """The result of a call."""
+    if "progressToken" in meta:
+        for done in (1, 2):
+            progress = {
+                "progressToken": meta["progressToken"],
+                "progress": done,
+                "total": 2,
+                "message": "reading",
+            }
+            send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
     if "hang" in BEHAVIOURS:
         time.sleep(600)
     if "die" in BEHAVIOURS:
@@ -101,6 +110,11 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": arguments["text"]}]}
 
 
+def send(message: dict[str, Any]) -> None:
+    """Write one message."""
+    print(json.dumps(message), flush=True)
+
+
 def main() -> None:
     """Answer until the input ends."""
     print("stand-in server begins", file=sys.stderr, flush=True)
@@ -118,7 +132,7 @@ def main() -> None:
             reply["error"] = {"code": -32601, "message": "Method not found"}
         else:
             reply["result"] = result
-        print(json.dumps(reply), flush=True)
+        send(reply)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from agent import events
 from agent.agent import Agent
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
@@ -383,3 +384,14 @@ async def test_resources_are_listed_and_read(
 ) -> None:
     result = await ask_agent(tmp_path, stand_in(), "mcp__s__read_resource", arguments, Asked())
     assert tool_message(result) == words
+
+
+async def test_progress_of_a_call_is_shown_while_it_runs(tmp_path: Path) -> None:
+    model = ScriptedProvider([calls(call("mcp__s__echo", text="hi")), "done"])
+    agent = agent_with(tmp_path, model, stand_in(), approve=Asked())
+    lines = []
+    async with agent, aclosing(agent.stream("go")) as stream:
+        async for event in stream:
+            if isinstance(event, events.ToolOutput):
+                lines.append(event.text)
+    assert lines == ["reading 1/2\n", "reading 2/2\n"]

@@ -8,6 +8,8 @@ from pathlib import Path
 from agent.records import frozen
 
 # At the beginning of a word: me@example.com names no file.
+# Of an MCP server: `@server:uri`.
+_RESOURCE = re.compile(r"[A-Za-z0-9][\w-]*:")
 _MENTION = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
@@ -40,7 +42,8 @@ def find_mentions(
         is_pasted = any(begin <= match.start() < end for begin, end in pasted)
         if path is None:
             name = match[1] or match[2].rstrip(_BEHIND)
-            if not is_pasted and (match[1] or _LIKE_A_PATH.match(name)):
+            is_resource = match[1] is None and _RESOURCE.match(name)
+            if not is_pasted and not is_resource and (match[1] or _LIKE_A_PATH.match(name)):
                 mentions.missing.append(name)
             continue
         real = path.resolve()

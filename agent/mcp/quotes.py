@@ -1,0 +1,120 @@
+"""What a person names of servers in a message: `@server:uri`, a resource, and `/server:prompt`."""
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from agent.errors import ToolError
+from agent.mcp.listing import McpPrompt
+from agent.mcp.resources import read_resource
+from agent.mcp.results import content_parts
+from agent.mcp.servers import McpServers
+from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED
+from agent.types import Taint
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+_RESOURCE = re.compile(r"(?:(?<=[\s(\[{,;:])|^)@([A-Za-z0-9][\w-]*):([^\s\"]*[^\s\".,;:!?)\]}])")
+_PROMPT = re.compile(r"/([A-Za-z0-9][\w-]*):([^\s/]+)(?:\s+(.*))?\Z", re.DOTALL)
+MOST_CHARS = 60_000
+_MOST_RESOURCES = 10
+
+
+@frozen
+class ServerQuotes:
+    """Texts for the model, and what they bring into its conversation."""
+
+    texts: tuple[str, ...] = ()
+    taint: frozenset[Taint] = NOTHING
+
+
+def names_server(text: str, servers: McpServers) -> bool:
+    """Whether a line may name something of a server: nothing is asked for other lines."""
+    names = [match[1] for match in _RESOURCE.finditer(text)]
+    if match := _PROMPT.match(text):
+        names.append(match[1])
+    return any(name in servers.names for name in names)
+
+
+async def server_quotes(text: str, servers: McpServers) -> ServerQuotes:
+    """What a message names, read from its servers; where that fails, why."""
+    texts: list[str] = []
+    taint = NOTHING
+    if (match := _PROMPT.match(text)) and match[1] in servers.names:
+        taint |= _taint(servers, match[1])
+        texts.append(await _prompt(servers, match[1], match[2], match[3] or ""))
+    for match in list(_RESOURCE.finditer(text))[:_MOST_RESOURCES]:
+        server, uri = match[1], match[2]
+        if server in servers.names:
+            taint |= _taint(servers, server)
+            texts.append(await _resource(servers, server, uri))
+    return ServerQuotes(tuple(texts), taint)
+
+
+async def _resource(servers: McpServers, server: str, uri: str) -> str:
+    connection = servers.connection(server)
+    try:
+        result = await connection.request(
+            lambda client: read_resource(client, uri),
+            connection.server.timeout_s,
+            what=f"the resource {uri}",
+        )
+    except ToolError as exc:
+        return f"[{exc}]"
+    words = result.for_model[:MOST_CHARS]
+    return render_prompt("mcp/resource", server=server, uri=uri, text=words)
+
+
+async def _prompt(servers: McpServers, server: str, name: str, words: str) -> str:
+    try:
+        if servers.listing(server) is None:
+            await servers.refresh(server)
+        listing = servers.listing(server)
+        prompts = listing.prompts if listing is not None else ()
+        prompt = next((one for one in prompts if one.name == name), None)
+        if prompt is None:
+            names = ", ".join(one.name for one in prompts) or "none"
+            raise ToolError(f"The MCP server {server} has no prompt {name}; there are: {names}.")
+        arguments = _arguments(prompt, words)
+
+        async def work(client: "Client") -> str:
+            result = await client.get_prompt(name, arguments)
+            lines = []
+            for message in result.messages:
+                parts, _ = content_parts([message.content])
+                lines.append(f"{message.role}: {' '.join(parts)}")
+            return "\n".join(lines)
+
+        connection = servers.connection(server)
+        text = await connection.request(
+            work, connection.server.timeout_s, what=f"the prompt {name}"
+        )
+    except ToolError as exc:
+        return f"[{exc}]"
+    return render_prompt("mcp/prompt", server=server, prompt=name, text=text[:MOST_CHARS])
+
+
+def _arguments(prompt: McpPrompt, words: str) -> dict[str, str]:
+    """The arguments in their order; the last one takes the rest of the line. Raises `ToolError`."""
+    names = [name for name, _ in prompt.arguments]
+    if len(names) == 1:
+        values = [words.strip()] if words.strip() else []
+    else:
+        try:
+            values = shlex.split(words)
+        except ValueError:
+            values = words.split()
+        values = [*values[: len(names) - 1], " ".join(values[len(names) - 1 :])]
+    arguments = {name: value for name, value in zip(names, values, strict=False) if value}
+    missing = [name for name, needed in prompt.arguments if needed and name not in arguments]
+    if missing:
+        usage = " ".join(name if needed else f"[{name}]" for name, needed in prompt.arguments)
+        raise ToolError(f"The prompt {prompt.name} needs {missing[0]}: {prompt.name} {usage}")
+    return arguments
+
+
+def _taint(servers: McpServers, server: str) -> frozenset[Taint]:
+    return BOTH if servers.connection(server).server.has_private_results else UNTRUSTED
