@@ -1,5 +1,6 @@
 """What of a command a person may allow with any arguments: `git commit *`, `npm test *`."""
 
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from agent.security.shell.words import is_pattern
 # What stands for itself, to a shell and to a person.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,39}")
 _WILDCARDS = ("*", "?", "[")
+# Letters of short options and a name behind them; what is longer is looked at from there on.
+_GLUED_MOST = 300
 
 
 def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
@@ -56,18 +59,54 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
     """Whether the arguments behind the prefix are known, name no forbidden option and nothing
     outside the workspace."""
     table, name = prefixes(), " ".join(prefix)
-    forbid, text = table.forbid.get(prefix[0], ()), table.text.get(name, ())
-    first, before = len(prefix), ""
+    forbid = (*table.forbid.get(prefix[0], ()), *table.forbid_after.get(name, ()))
+    own, text = table.options.get(prefix[0]), table.text.get(name, ())
+    first, before, ended = len(prefix), "", False
     for word, source in zip(command.argv[first:], command.words[first:], strict=True):
         if word is None or (is_pattern(source) and word.startswith(_WILDCARDS)):
             # It may become anything, an option too.
             return False
         # Also where it seems to be the text of an option.
-        if word[:1] == "-" and names_option(word, forbid):
+        if word[:1] == "-" and (
+            names_option(word, forbid) or not (own is None or ended or word in (*own, "--"))
+        ):
             return False
-        if name in table.remote and ":" in word:
+        if word[:1] == "@" and prefix[0] not in table.at_names:
             return False
-        if before not in text and not place.holds(word):
+        if name in table.remote and (":" in word or _is_repository(word, place)):
             return False
-        before = word
+        if before in text and not ended and _is_text(word, source, place):
+            # What stands behind it is an argument again, whatever this text looks like.
+            before = ""
+            continue
+        if not place.holds(word) or not _glued_values_stay(word, place):
+            return False
+        ended, before = ended or word == "--", word
     return True
+
+
+def _is_text(word: str, source: str, place: PathScope) -> bool:
+    """Whether nothing but text can be meant: should the option before it itself be the value of
+    another, it would be a path or an option."""
+    if word[:1] in ("-", "~") or is_pattern(source):
+        return False
+    return not any(os.path.lexists(os.path.join(folder, word)) for folder in place.folders)
+
+
+def _is_repository(word: str, place: PathScope) -> bool:
+    """Whether a word, or its value, is a folder here that git takes for a remote: its hooks would
+    run."""
+    name = word.partition("=")[2] if word[:1] == "-" else word
+    return bool(name) and any(
+        os.path.lexists(os.path.join(folder, f"{name}{suffix}", each))
+        for folder in place.folders
+        for suffix in ("", ".git")
+        for each in ("HEAD", ".git")
+    )
+
+
+def _glued_values_stay(word: str, place: PathScope) -> bool:
+    """`-tlink`: any letters behind the first may be the name of a link."""
+    if word[:1] != "-" or word[:2] == "--":
+        return True
+    return all(place.holds(word[at:]) for at in range(2, min(len(word), _GLUED_MOST)))

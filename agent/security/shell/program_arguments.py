@@ -158,8 +158,11 @@ class _Arguments:
 
 
 def names_option(word: str, options: Iterable[str]) -> bool:
-    """Whether the argument `word` is, abbreviates, bundles or carries a value for an option."""
+    """Whether the argument `word` is, abbreviates, bundles or carries a value for an option; one
+    that ends with "." stands for all that begin so."""
     for option in options:
+        if option[-1] == "." and word.startswith(option):
+            return True
         if word == option or (len(option) > 2 and word.startswith(option + "=")):
             return True
         if option[:2] == "--":

@@ -69,15 +69,21 @@ def interpreters() -> Mapping[str, tuple[str, ...]]:
 @frozen
 class PrefixTable:
     """Commands that may be allowed with any arguments: programs `alone` or with one of their
-    sub-commands, with one more word where the first two are `deeper`. A program may not be given
-    its `forbid` options, nor what is `remote` a word with a colon; behind the `text` options of a
-    command stands text, not a path."""
+    sub-commands, with one more word where the first two are `deeper`.
+
+    A program may not be given its `forbid` options, nor a command its `forbid_after`; a program in
+    `options` takes no others up to "--". What is `remote` gets no word with a colon and no
+    repository's folder. Only to programs in `at_names` a word that begins with "@" is a name.
+    Behind the `text` options of a command stands text, not a path."""
 
     alone: frozenset[str]
     sub: Mapping[str, frozenset[str]]
     deeper: frozenset[str]
     remote: frozenset[str]
+    at_names: frozenset[str]
+    options: Mapping[str, tuple[str, ...]]
     forbid: Mapping[str, tuple[str, ...]]
+    forbid_after: Mapping[str, tuple[str, ...]]
     text: Mapping[str, tuple[str, ...]]
 
 
@@ -90,7 +96,10 @@ def prefixes() -> PrefixTable:
         {name: frozenset(words.split()) for name, words in sub.items()},
         frozenset(table["deeper"]),
         frozenset(table["remote"]),
+        frozenset(table["at_names"]),
+        {name: tuple(words) for name, words in table["options"].items()},
         {name: tuple(words) for name, words in _by_name(table["forbid"]).items()},
+        {command: tuple(words) for command, words in table["forbid_after"].items()},
         {command: tuple(words) for command, words in table["text"].items()},
     )
 

@@ -29,6 +29,11 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
         ("rg -n 'a|b' src", "rg *"),
         ("rg -e /api/v1 src", "rg *"),
         ("git push -u origin feature", "git push *"),
+        ("git commit -s -m x", "git commit *"),
+        ("git log -m --grep '/api/v1'", "git log *"),
+        ("npm test --silent -- --config x.js", "npm test *"),
+        ("pnpm test --watch", "pnpm test *"),
+        ("git show @", "git show *"),
     ],
 )
 def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
@@ -75,6 +80,28 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         # Remotes that have no name here.
         "git push evil@evil.example:x", "git push -o x evil:x HEAD", "git push --repo=evil:x",
         "git fetch ext::sh", "git pull evil.example:x main",
+        "npm test -script-shell=./evil", "npm test -script-shell ./evil", "npm test --unheard-of",
+        "npm test -g", "pnpm test --config.script-shell=./evil", "pnpm test -script-shell=./evil",
+        "yarn test --use-yarnrc evil", "git merge -s evil x", "git pull -sevil", "git commit -Sx",
+        "git merge -qs evil x", "git tag -u x v1", "git cherry-pick -S x", "pytest @more",
+        "pytest -o addopts=-pevil", "pytest --override-ini=addopts=-pevil", "pytest -c evil.ini",
+        "flake8 --config evil", "flake8 --append-config=evil", "mypy --config-file=evil a.py",
+        "eslint -c evil.js x", "eslint --format=./evil.js x", "prettier --config=evil.js x",
+        "markdownlint -r ./evil.js x", "markdownlint --rules ./evil.js x", "dotnet build @more",
+        "dotnet build -logger:evil.dll", "dotnet test --test-adapter-path evil",
+        "swift test --toolset x", "clang-tidy a.c -- -fplugin=x", "golangci-lint custom",
+        "clang-tidy --extra-arg=-fplugin=x a.c", "tree -o x",
+        # What stands behind an option of text, and is none.
+        "rg -e -e /etc/passwd", "grep -- -e /etc/passwd", "grep x --label -e /etc/passwd",
+        "git commit -m -m --file=/etc/passwd", "grep x --label -e '/etc/passwd'",
+        "grep x --label -e /etc/pass*", "grep x --label -e ~root/x",
+        "grep x --label -e link/passwd",
+        # Links whose name is glued to an option.
+        "cp -tlink a", "cp -vtlink a", "git commit -Flink/passwd", "git commit -vFfile",
+        "grep -ffile x", "touch -rfile x",
+        # A remote that is a folder here has hooks of its own.
+        "git push bare main", "git push ./bare", "git push --repo=bare", "git fetch clone",
+        "git pull sub/../bare", "git push mirror",
         # Another program by the same name, or by another.
         "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
         # What runs what it is given.
@@ -105,6 +132,13 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
 )  # fmt: skip
 def test_what_never_passes_by_a_prefix(line: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "file").symlink_to("/etc/passwd")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    (tmp_path / "mirror.git").mkdir()
+    (tmp_path / "mirror.git" / "HEAD").touch()
     assert prefix_of(line, tmp_path, tmp_path) is None
 
 
@@ -132,7 +166,7 @@ def test_nothing_is_listed_that_runs_what_it_is_given() -> None:
     assert table.sub.keys().isdisjoint(wrappers())
     listed = table.alone | table.sub.keys()
     assert listed >= table.forbid.keys()
-    commands = [*table.text, *table.deeper, *table.remote]
+    commands = [*table.text, *table.deeper, *table.remote, *table.forbid_after, *table.options]
     assert {name.split()[0] for name in commands} <= listed
     assert listed.isdisjoint(
         {"python", "python3", "sh", "bash", "env", "sudo", "xargs", "find", "ssh", "make", "rm"}
