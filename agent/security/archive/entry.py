@@ -57,7 +57,9 @@ class NameValidator:
         for end in range(1, len(parts) + 1):
             self._add(parts[:end], end < len(parts) or entry.is_folder, entry.name)
         if len(self._entries) > self._limit:
-            raise ArchiveRefused(f"The archive holds more than {self._limit:,} files and folders.")
+            raise ArchiveRefused(
+                f"The archive contains more than {self._limit:,} files and folders."
+            )
         return parts
 
     def _add(self, parts: tuple[str, ...], is_folder: bool, name: str) -> None:
@@ -68,14 +70,14 @@ class NameValidator:
         elif earlier != (parts, True) or not is_folder:
             first = quote_path("/".join(earlier[0]))
             raise ArchiveRefused(
-                f"The archive holds two entries for one name: {first} and {quote_path(name)}."
+                f"The archive contains two entries for one name: {first} and {quote_path(name)}."
             )
 
 
 def _components(name: str) -> tuple[str, ...]:
     text = unicodedata.normalize("NFC", name)
     if (character := hidden_character(text)) is not None:
-        raise _unsafe(name, f"it holds the character {character}, which cannot be seen")
+        raise _unsafe(name, f"it contains the character {character}, which cannot be seen")
     if text.startswith("/") or _DRIVE.match(text):
         raise _unsafe(name, "it is an absolute path")
     if "\\" in text or ":" in text:
@@ -93,5 +95,5 @@ def _components(name: str) -> tuple[str, ...]:
 
 def _unsafe(name: str, why: str) -> ArchiveRefused:
     return ArchiveRefused(
-        f"The archive holds an entry with an unsafe name: {quote_path(name)}; {why}."
+        f"The archive contains an entry with an unsafe name: {quote_path(name)}; {why}."
     )

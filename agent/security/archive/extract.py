@@ -70,7 +70,7 @@ class _Extraction:
                 os.close(_descend(folder, parts))
             elif not parts:
                 raise ArchiveRefused(
-                    f"The archive holds a file without a name: {quote_path(entry.name)}."
+                    f"The archive contains a file without a name: {quote_path(entry.name)}."
                 )
             else:
                 self._write(entry, parts, folder)

@@ -83,7 +83,7 @@ def _entry(stream: TarStream, info: "TarInfo", name: str) -> ArchiveEntry:
     if info.type == _FOLDER and not info.size:
         return ArchiveEntry(name, True)
     if info.type not in _PLAIN:
-        raise ArchiveRefused(f"The archive holds a link or a special file: {quote_path(name)}.")
+        raise ArchiveRefused(f"The archive contains a link or a special file: {quote_path(name)}.")
     return ArchiveEntry(name, False, bool(info.mode & 0o100), _chunks(stream, info.size))
 
 
@@ -108,7 +108,9 @@ def _name_from_header(info: "TarInfo", note: bytes) -> str | None:
     records = dict(_records(note))
     # Sizes and maps of holes would make two readers see two different archives.
     if any(key in ("size", "linkpath", "hdrcharset") or "sparse" in key for key in records):
-        raise ArchiveRefused("The archive is too unusual: it holds files of a size told twice.")
+        raise ArchiveRefused(
+            "The archive is too unusual: it states the size or name of a file twice."
+        )
     name = records.get("path")
     if name is not None and info.type == _PAX_FOR_ALL:
         raise ArchiveRefused("The archive gives one name to all of its files.")

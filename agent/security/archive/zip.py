@@ -33,7 +33,7 @@ def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterato
     with ZipFile(file) as archive:
         infos = archive.infolist()
         if len(infos) > caps.entries:
-            raise ArchiveRefused(f"The archive holds more than {caps.entries:,} entries.")
+            raise ArchiveRefused(f"The archive contains more than {caps.entries:,} entries.")
         _refuse_overlaps(infos, index)
         for info in infos:
             yield _entry(archive, info)
@@ -50,7 +50,7 @@ def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
     length, start = (int.from_bytes(end[i : i + 4], "little") for i in (12, 16))
     comment = int.from_bytes(end[20:22], "little")
     if length > caps.entries * _INDEX_BYTES_PER_ENTRY:
-        raise ArchiveRefused(f"The archive holds more than {caps.entries:,} entries.")
+        raise ArchiveRefused(f"The archive contains more than {caps.entries:,} entries.")
     position = size_bytes - len(tail) + at
     if start + length != position or at + _END_BYTES + comment != len(tail):
         raise ArchiveRefused("The archive is no plain zip: its index is not where it should be.")
@@ -62,10 +62,10 @@ def _refuse_overlaps(infos: "list[ZipInfo]", index: int) -> None:
     free = 0
     for info in sorted(infos, key=lambda info: info.header_offset):
         if info.header_offset < free:
-            raise ArchiveRefused("The archive holds entries that overlap.")
+            raise ArchiveRefused("The archive contains entries that overlap.")
         free = info.header_offset + _HEADER_BYTES + len(info.filename) + info.compress_size
     if free > index:
-        raise ArchiveRefused("The archive holds entries that overlap.")
+        raise ArchiveRefused("The archive contains entries that overlap.")
 
 
 def _entry(archive: "ZipFile", info: "ZipInfo") -> ArchiveEntry:
@@ -79,7 +79,7 @@ def _entry(archive: "ZipFile", info: "ZipInfo") -> ArchiveEntry:
     mode = info.external_attr >> 16
     kind = stat.S_IFMT(mode)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ArchiveRefused(f"The archive holds a link or a special file: {quote_path(name)}.")
+        raise ArchiveRefused(f"The archive contains a link or a special file: {quote_path(name)}.")
     is_folder = name.endswith("/")
     if (kind and is_folder != (kind == stat.S_IFDIR)) or (is_folder and info.file_size):
         raise ArchiveRefused(f"The archive contradicts itself: is {quote_path(name)} a folder?")
@@ -97,7 +97,7 @@ def _name(info: "ZipInfo") -> str:
         return name.encode("cp437").decode("utf-8")
     except UnicodeError as exc:
         raise ArchiveRefused(
-            f"The archive holds a name that is not UTF-8: {quote_path(name)}."
+            f"The archive contains a name that is not UTF-8: {quote_path(name)}."
         ) from exc
 
 

@@ -87,7 +87,7 @@ def _refuse_hidden(path: Path, given_path: str) -> None:
     # A question or a listing would show another name than the one that is opened.
     if character := hidden_character(str(path)):
         raise ToolError(
-            f"The path {quote_path(given_path)} holds the character {character}, "
+            f"The path {quote_path(given_path)} contains the character {character}, "
             "which is invisible; rename the file to use it."
         )
 

@@ -45,8 +45,8 @@ def is_unconfirmed(path: Path, workspace: Path) -> bool:
 def unconfirmed_notice(path: Path) -> str:
     """For the person: why it is not used."""
     return (
-        f"{path} was written by a command or tool that may have read strangers' words, so it is "
-        "not used. Look at the file; then say that it is yours: "
+        f"{path} was written by a command or tool that may have read untrusted content, so it is "
+        "not used. Review the file; then trust it: "
         f"kore trust {shlex.quote(str(path))}"
     )
 

@@ -100,16 +100,16 @@ class MoveFile:
         root = call.workspace.resolve()
         source = self._place(args["path"], call)
         if root.is_relative_to(source):
-            raise ToolError(f"{source} holds the workspace; give a path in it.")
+            raise ToolError(f"{source} contains the workspace; give a path inside it.")
         target = None
         if to := args.get("to"):
             target = self._place(to, call)
             if file_io.kind(target) == "folder" and not target.is_symlink():
                 target = self._place(str(target / source.name), call)
             if os.path.lexists(target):
-                raise ToolError(f"{target} exists already; nothing is replaced.")
+                raise ToolError(f"{target} already exists; nothing was replaced.")
             if target.is_relative_to(source):
-                raise ToolError(f"{target} lies in {source}; choose another place.")
+                raise ToolError(f"{target} is inside {source}; choose another target.")
         if not os.path.lexists(source):
             raise self._scope.missing(source, call)
         with file_io.explain_errors(source):
@@ -145,10 +145,11 @@ def _entries(folder: Path) -> tuple[str, ...]:
                 names.append(entry.path)
             if len(names) > FILES_MOST:
                 raise ToolError(
-                    f"{folder} holds more than {FILES_MOST} files; go by its folders, or use exec."
+                    f"{folder} contains more than {FILES_MOST} files; move its folders one by one, "
+                    "or use exec."
                 )
     if walk.left_out:
-        raise ToolError(f"{folder} cannot be looked at whole; use exec.")
+        raise ToolError(f"{folder} cannot be read completely; use exec.")
     return tuple(names)
 
 
@@ -160,7 +161,7 @@ def _rename(source: Path, target: Path) -> None:
         file_io.exclusive_file(target),
     ):
         if os.path.lexists(target):
-            raise ToolError(f"{target} exists already; nothing is replaced.")
+            raise ToolError(f"{target} already exists; nothing was replaced.")
         os.rename(source.name, target.name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
 
 
@@ -172,7 +173,7 @@ def _delete(move: _Move) -> None:
         if not move.is_folder:
             os.unlink(move.source.name, dir_fd=folder)
         elif not remove_tree(move.source.name, folder):
-            raise ToolError(f"{move.source} could not be deleted whole.")
+            raise ToolError(f"{move.source} could not be deleted completely.")
 
 
 def _difference(move: _Move, root: Path) -> str:

@@ -96,7 +96,7 @@ class ApplyPatch:
         changes = [change for patch in patches for change in self._of_file(patch, call)]
         paths = [change.path for change in changes]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
-            raise ToolError(f"The patch names {twice} twice; put its hunks together.")
+            raise ToolError(f"The patch names {twice} twice; combine its hunks.")
         for change in changes:
             before, after = (each.text if each else "" for each in (change.before, change.after))
             check_edit_allowed(change.path, before, after)
@@ -122,7 +122,7 @@ class ApplyPatch:
 
     def _require_new(self, path: Path) -> None:
         if os.path.lexists(path):
-            raise ToolError(f"{path} exists already; update it instead.")
+            raise ToolError(f"{path} already exists; update it instead.")
 
 
 def _write(change: _Change, call: CallContext) -> None:

@@ -57,9 +57,9 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
     """Raises ToolError, which names the line."""
     lines = text.strip().replace("\r\n", "\n").split("\n")
     if lines[0].strip() != _BEGIN:
-        raise ToolError(f"A patch begins with {_BEGIN!r}, found {lines[0][:80]!r}.")
+        raise ToolError(f"The patch must begin with {_BEGIN!r}, found {lines[0][:80]!r}.")
     if lines[-1].strip() != _END:
-        raise ToolError(f"The patch is cut: its last line has to be {_END!r}.")
+        raise ToolError(f"The patch is incomplete: its last line must be {_END!r}.")
     patches = tuple(_files(lines[1:-1]))
     if not patches:
         raise ToolError("The patch names no file; write '*** Update File: PATH', for example.")
@@ -101,7 +101,7 @@ def _file(kind: Literal["add", "delete", "update"], path: str, lines: list[str])
         return FilePatch(kind, path)
     if kind == "add":
         if wrong := next((line for line in lines if line and line[0] != "+"), None):
-            raise ToolError(f"{path}: lines of a new file begin with '+', not {wrong[:80]!r}.")
+            raise ToolError(f"{path}: lines of a new file must begin with '+', not {wrong[:80]!r}.")
         return FilePatch(kind, path, "".join(f"{line[1:]}\n" for line in lines))
     target = None
     if lines and lines[0].startswith(_MOVE):
@@ -109,7 +109,7 @@ def _file(kind: Literal["add", "delete", "update"], path: str, lines: list[str])
         lines = lines[1:]
     hunks = tuple(_hunks(path, lines))
     if not hunks and target is None:
-        raise ToolError(f"The patch changes nothing of {path}.")
+        raise ToolError(f"The patch changes nothing in {path}.")
     return FilePatch(kind, path, target=target, hunks=hunks)
 
 
@@ -132,7 +132,7 @@ def _hunks(path: str, lines: list[str]) -> Iterator[Hunk]:
                 new.append(line[1:])
         else:
             raise ToolError(
-                f"In the patch of {path}, a line begins with ' ', '-' or '+', not {line[:80]!r}."
+                f"In the patch of {path}, a line must begin with ' ', '-' or '+', not {line[:80]!r}."
             )
 
 

@@ -53,7 +53,7 @@ async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
     wrong = replace(call, read_only=True)
     said = await tool(box).run({"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong)
     assert said.for_model.startswith("x\n")
-    assert "counts as one that only reads" in said.for_model
+    assert "was classified as read-only" in said.for_model
     assert (call.workspace / "file").read_text() == "old"
 
 

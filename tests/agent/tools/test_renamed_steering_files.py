@@ -58,7 +58,7 @@ async def test_what_steers_is_set_aside(
     assert not (workspace / name).exists()
     aside = workspace / name.replace(top, f"{top}.set-aside")
     assert aside.read_text() == "obey\n"
-    assert f"{top} is now {top}.set-aside" in told
+    assert f"{top} was renamed to {top}.set-aside" in told
 
 
 async def test_a_link_and_a_second_one_are_set_aside(

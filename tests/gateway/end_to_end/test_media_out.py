@@ -45,7 +45,7 @@ class TestRunning:
         assert [entity["type"] for entity in sent.entities] == ["bold"]
         assert [(one.name, one.data) for one in sent.files] == [(name, data)]
         assert gateway.api.answers(chat) == ["the report", "Sent."]
-        assert "On the way to the person" in last_user_message(gateway)
+        assert "Queued for the person" in last_user_message(gateway)
         folder = gateway.home / "outgoing"
         assert list(folder.iterdir()) == []
 

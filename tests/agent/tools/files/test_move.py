@@ -69,8 +69,8 @@ async def test_the_plan_names_every_file_and_shows_what_is_lost(
     [
         ("nots.txt", "x", "Similar"),
         ("notes.txt", "src/a.py", "exists already"),
-        ("src", "src/deep/within", "lies in"),
-        (".", "elsewhere", "holds the workspace"),
+        ("src", "src/deep/within", "is inside"),
+        (".", "elsewhere", "contains the workspace"),
         ("..", None, "outside the workspace"),
         ("notes.txt", "../out.txt", "outside the workspace"),
         ("notes.txt", "closed/x", "blocked"),

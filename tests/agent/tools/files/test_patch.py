@@ -106,7 +106,7 @@ async def test_what_does_not_fit_changes_nothing(
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch", "diff --git a b\n", "*** End Patch"])
 async def test_what_is_no_patch_is_said(call: CallContext, text: str) -> None:
-    with pytest.raises(ToolError, match=r"A patch begins with|The patch is cut"):
+    with pytest.raises(ToolError, match=r"The patch must begin with|The patch is incomplete"):
         await ApplyPatch(ToolSettings()).plan({"input": text}, call)
 
 

@@ -132,7 +132,7 @@ async def test_where_there_are_too_many_the_folder_above_is_frozen(
 def test_too_much_to_hide_is_said(box: Bubblewrap, workspace: Path) -> None:
     many = tuple(workspace / str(n) for n in range(1001))
     with (
-        pytest.raises(ToolError, match="1001 files that it may not see"),
+        pytest.raises(ToolError, match="1001 files that commands must not read"),
         box.prepare(SandboxCommand("true", workspace, workspace, masked_paths=many)),
     ):
         pass

@@ -54,7 +54,7 @@ async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) ->
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("touch /usr/share/x", "write in the working folder and /tmp only"),
+        ("touch /usr/share/x", "write only to the working folder and /tmp"),
         ("curl -sS http://example.org/", "commands have no network"),
         ("kore-outside-program", "kore-outside-program is installed on this machine"),
     ],

@@ -36,7 +36,7 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
     assert await runs(small)
     # Alone each is within the limit.
     said = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
-    assert "took more than 300 MB of memory together" in said
+    assert "used more than 300 MB of memory together" in said
     assert "security.exec_session_memory_mb" in said
     assert await has_ended(large)
     assert processes(small)
@@ -68,7 +68,7 @@ async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace
     tool = exec_within(disk_bytes=20_000_000)
     pieces = "n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n; done"
     said = (await tool.run({"command": pieces}, call)).for_model
-    assert "it wrote more than 20 MB into the workspace" in said
+    assert "it wrote more than 20 MB to the workspace" in said
     assert "security.exec_disk_mb" in said
     assert len(os.listdir(workspace)) > 4
 
@@ -81,7 +81,7 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
     fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
     try:
         said = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
-        assert "it wrote more than 20 MB into the workspace" in said.for_model
+        assert "it wrote more than 20 MB to the workspace" in said.for_model
     finally:
         remove(workspace / ("n" * 50))
 
@@ -91,7 +91,7 @@ async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) 
     # What nobody finds by its name takes room as well.
     hidden = "exec 3>f; rm f; head -c 60000000 /dev/urandom >&3; sync; sleep 100"
     said = (await tool.run({"command": hidden}, call)).for_model
-    assert "of the disk are free" in said
+    assert "of disk space is free" in said
     assert "security.exec_disk_free_mb" in said
 
 
@@ -132,4 +132,4 @@ async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
         await asyncio.sleep(0.01)
     monkeypatch.undo()
     said = (await running).for_model
-    assert "it wrote more than 20 MB into the workspace" in said
+    assert "it wrote more than 20 MB to the workspace" in said

@@ -62,7 +62,7 @@ async def test_a_server_in_the_background_is_reached_by_its_conversation_alone(
 ) -> None:
     tool = new_exec(box)
     said = await run_exec(tool, call, SERVER, background=True)
-    assert "Other commands of this conversation reach its ports" in said
+    assert "Other commands of this conversation can reach its ports" in said
     assert (await run_exec(tool, call, f"{ASK} {URL}")).startswith("200")
     assert (await run_exec(tool, call, f"{ASK} {URL}", background=True)).startswith("200")
     once = "curl -s -o /dev/null -w '%{http_code}' " + URL
