@@ -114,7 +114,7 @@ async def parallel(
     A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
     """
     if options.pop("session", None) is not None:
-        raise ConfigError(t("parallel: each run has a session of its own"))
+        raise ConfigError(t("parallel: session= is not allowed; each run has its own"))
     agent, turn = _prepare(model, options)
     each = cast(ParallelOptions, turn)
     async with aclosing(agent):

@@ -61,7 +61,7 @@ class Handoff(Generic[InputT]):
         if not filtered or not is_valid(filtered) or filtered[-1].role == "assistant":
             raise ConfigError(
                 t(
-                    "the input_filter of the handoff to {agent} leaves no conversation to answer",
+                    "the input_filter of the handoff to {agent} removed every message",
                     agent=self.agent.name,
                 )
             )

@@ -17,7 +17,7 @@ def with_full_access(settings: AgentSettings) -> AgentSettings:
     sandbox = settings.tools.sandbox
     if sandbox is not None and sandbox.confines:
         raise ConfigError(
-            t("full_access and the sandbox {name} exclude each other", name=sandbox.name)
+            t("full_access cannot be combined with the sandbox {name}", name=sandbox.name)
         )
     log.warning("full access: tools and commands run without a question and without a sandbox")
     return replace(settings, tools=settings.tools.with_full_access())

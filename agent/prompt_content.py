@@ -48,7 +48,7 @@ async def _part(part: PromptPart, allow: Allow) -> Part:
             return _image(await _fetch(url, allow), url)
     raise KoreError(
         t(
-            "a prompt is made of texts, pictures, paths, bytes and ImageUrl, found {value}",
+            "expected text, pictures, paths, bytes or ImageUrl in a prompt, found {value}",
             value=type(part).__name__,
         )
     )

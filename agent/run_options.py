@@ -34,9 +34,11 @@ def new_session() -> str:
 def check_beginning(messages: Sequence[Message]) -> list[Message]:
     """Raises `ConfigError` for what no conversation can begin with."""
     if not is_valid(messages):
-        raise ConfigError(t("initial_messages: each call needs its result right behind it"))
+        raise ConfigError(
+            t("initial_messages: each tool call must be followed directly by its result")
+        )
     if any(message.role == "system" for message in messages):
-        raise ConfigError(t("initial_messages: instructions= take the place of system messages"))
+        raise ConfigError(t("initial_messages: use instructions= instead of system messages"))
     return list(messages)
 
 

@@ -73,7 +73,7 @@ class ToolCaller:
             self._add(schema)
         closed = [*self.messages, *(_missing(call) for call in self.waiting)]
         if not is_valid(closed):
-            raise ConfigError(t("messages: each call needs its result right behind it"))
+            raise ConfigError(t("messages: each tool call must be followed directly by its result"))
 
     @property
     def waiting(self) -> tuple[ToolCall, ...]:
@@ -85,7 +85,7 @@ class ToolCaller:
         the `ProviderError` that the model ended with; then nothing is added to `messages`."""
         if self.waiting:
             names = ", ".join(call.name for call in self.waiting)
-            raise ConfigError(t("calls of {names} wait for their results", names=names))
+            raise ConfigError(t("calls of {names} are waiting for their results", names=names))
         return await self._step([prompt if isinstance(prompt, Message) else user(prompt)])
 
     async def answer(self, results: Mapping[str, str | ToolResult]) -> ToolStep:

@@ -30,7 +30,7 @@ class EmbeddingClient:
     def __init__(self, config: ModelConfig, *, deadline_s: float = 30.0) -> None:
         vendor = find_vendor(config.vendor)
         if vendor is None or vendor.protocol == "anthropic":
-            raise ConfigError(t("{vendor} has no embeddings", vendor=config.vendor))
+            raise ConfigError(t("{vendor} does not provide embeddings", vendor=config.vendor))
         self._endpoint = Endpoint(
             vendor.name,
             config.api_base or vendor.api_base,
@@ -70,7 +70,7 @@ class EmbeddingClient:
                         raise self._odd()
         except TimeoutError:
             raise TimedOut(
-                t("{vendor} gave no embeddings in time", vendor=self._endpoint.vendor)
+                t("{vendor} timed out while creating embeddings", vendor=self._endpoint.vendor)
             ) from None
         except OSError as exc:
             raise Unavailable(
@@ -94,7 +94,7 @@ class EmbeddingClient:
 
     def _odd(self) -> BadReply:
         return BadReply(
-            t("{vendor} replied with something else than embeddings", vendor=self._endpoint.vendor)
+            t("{vendor} returned something other than embeddings", vendor=self._endpoint.vendor)
         )
 
 

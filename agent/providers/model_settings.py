@@ -79,7 +79,7 @@ class ModelSettings:
         if stops is not None and (
             isinstance(stops, str) or not all(isinstance(one, str) and one for one in stops)
         ):
-            raise _bad("stop_sequences", t("a list of texts"), stops)
+            raise _bad("stop_sequences", t("a list of strings"), stops)
         if not isinstance(self.extra_body, Mapping):
             raise _bad("extra_body", t("a mapping"), self.extra_body)
         if own := sorted(_OWN_FIELDS & self.extra_body.keys()):
@@ -163,7 +163,7 @@ class UnsupportedSettings:
             async for event in events:
                 if names:
                     text = t(
-                        "{model} is asked without {names}: its API does not know them",
+                        "{model}: left out {names}, which its API does not support",
                         model=model,
                         names=", ".join(names),
                     )

@@ -19,8 +19,8 @@ def new_token() -> str:
 
 def full_access_refusal() -> str:
     return t(
-        "--full-access works in `kore agent` and in the library only: "
-        "a gateway answers what others write"
+        "--full-access works only in `kore agent` and in the library: "
+        "a gateway also answers other people"
     )
 
 

@@ -48,7 +48,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
         for path in new:
             print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
         if sys.stdin.isatty():
-            print(t("They can then set models, URLs and servers to start."), file=sys.stderr)
+            print(t("These files can then set models, URLs and servers to start."), file=sys.stderr)
     return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
 
 

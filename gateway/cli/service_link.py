@@ -114,7 +114,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
         else:
             database, workspace = settings.store.path, settings.agent.workspace
             notice = t(
-                "copying {database} and {workspace}: their location until now",
+                "copying {database} and {workspace} from their previous location",
                 database=database,
                 workspace=workspace,
             )

@@ -11,7 +11,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 
 _MAX_SUBAGENTS = 10
 _STATES = {
-    "running": mark_for_translation("works"),
+    "running": mark_for_translation("running"),
     "done": mark_for_translation("done"),
     "failed": mark_for_translation("failed"),
     "stopped": mark_for_translation("stopped"),

@@ -26,12 +26,10 @@ MAIN = "main"
 # What Kore's own say of themselves: for the catalogues.
 PURPOSES = (
     mark_for_translation("Write and change code until it works; all tools."),
-    mark_for_translation(
-        "Work out how something is to be done, and write it down. Changes nothing."
-    ),
+    mark_for_translation("Plan how to do something and write the plan down. Changes nothing."),
     mark_for_translation("Any self-contained piece of work of several steps; all tools."),
-    mark_for_translation("Find and read where something is, how it works. Changes nothing."),
-    mark_for_translation("Look over a change or a text for mistakes. Changes nothing."),
+    mark_for_translation("Find out where something is or how it works. Changes nothing."),
+    mark_for_translation("Check a change or a text for mistakes. Changes nothing."),
 )
 
 

@@ -95,7 +95,7 @@ def test_a_sandbox_beside_it_is_refused(tmp_path: Path) -> None:
     if not sandbox.confines:
         pytest.skip("no sandbox works here")
     settings = AgentSettings(tools=ToolSettings(sandbox=sandbox))
-    with pytest.raises(kore.ConfigError, match="exclude each other"):
+    with pytest.raises(kore.ConfigError, match="cannot be combined"):
         kore.Agent("offline/echo", settings=settings, full_access=True)
 
 

@@ -124,7 +124,7 @@ async def test_results_must_fit_the_calls() -> None:
     with pytest.raises(ConfigError, match="no call"):
         await one.answer({"c1": "x"})
     await one.ask("Go.")
-    with pytest.raises(ConfigError, match="wait for their results"):
+    with pytest.raises(ConfigError, match="are waiting for their results"):
         await one.ask("And?")
     for results in ({"c1": "x"}, {"c1": "x", "c2": "y", "c3": "z"}, {}):
         with pytest.raises(ConfigError, match="one for each of c1, c2"):
@@ -163,5 +163,5 @@ def test_names_that_become_one_stay_apart() -> None:
 
 def test_messages_that_are_no_conversation_are_refused() -> None:
     orphan = Message("tool", (Text("x"),), tool_call_id="c9")
-    with pytest.raises(ConfigError, match="result right behind it"):
+    with pytest.raises(ConfigError, match="followed directly by its result"):
         ToolCaller("offline/echo", messages=[orphan])

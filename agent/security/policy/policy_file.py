@@ -119,9 +119,9 @@ def text(node: "Node", place: NodeLocation) -> str | None:
     if shape(node) != "scalar" or _kind(node) != _TEXT:
         quoted = shape(node) == "scalar" and node.value
         message = (
-            t("found {found}, expected a text; put it in quotes", found=_describe(node))
+            t("found {found}, expected text; put it in quotes", found=_describe(node))
             if quoted
-            else t("found {found}, expected a text", found=_describe(node))
+            else t("found {found}, expected text", found=_describe(node))
         )
         place.wrong(node, message)
         return None

@@ -132,7 +132,7 @@ def _hunks(path: str, lines: list[str]) -> Iterator[Hunk]:
                 new.append(line[1:])
         else:
             raise ToolError(
-                f"In the patch of {path}, a line must begin with ' ', '-' or '+', not {line[:80]!r}."
+                f"In the patch of {path}, lines begin with ' ', '-' or '+', not {line[:80]!r}."
             )
 
 

@@ -126,7 +126,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.fork_session and not (args.latest or args.session or args.resume):
         raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
     if args.full_access and args.sandbox not in (None, "none"):
-        raise ConfigError(t("--full-access and --sandbox exclude each other"))
+        raise ConfigError(t("--full-access cannot be combined with --sandbox"))
     disable_core_dumps()
     text, options = _text(args), _options(args)
     home = data_dir_of(args)

@@ -216,7 +216,7 @@ class LongTaskRunner:
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_plan(before[0], after[0]):
-                _say(t("{path} has changed beyond its pass marks: check it", path=folder / LIST))
+                _say(t("{path}: more than pass marks has changed; check it", path=folder / LIST))
                 return FAILED
             if (end := _end(worked, progress)) is not None:
                 return end

@@ -89,7 +89,7 @@ def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
         )
         for one in agents
     ]
-    print_table(("name", "for", "model", "tools", "from", "warnings"), rows)
+    print_table(("name", "description", "model", "tools", "from", "warnings"), rows)
 
 
 def _show(agent: SubagentDefinition, tools: list[str]) -> None:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="tail|search|verify")
     tail = actions.add_parser("tail", help="show the latest entries")
     tail.add_argument(
-        "-n", type=positive_count, default=20, metavar="N", help="number of entries (20)"
+        "-n", type=positive_count, default=20, metavar="N", help="number of entries (default: 20)"
     )
     tail.add_argument("--follow", action="store_true", help="follow new entries until Ctrl-C")
     search = actions.add_parser("search", help="search entries, oldest first")

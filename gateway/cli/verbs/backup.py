@@ -392,7 +392,10 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
             write_atomic(aside, old)
             previous.append(str(aside))
             # At once: what comes after it may fail.
-            print(t("{path} is kept as {aside}", path=path, aside=aside), file=sys.stderr)
+            print(
+                t("the previous {path} is saved as {aside}", path=path, aside=aside),
+                file=sys.stderr,
+            )
         write_atomic(path, text)
         path.chmod(0o600)
     return previous

@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     test.add_argument("--json", action="store_true", help="print JSON")
     for action in (add, remove, test):
         action.add_argument("channel", choices=["telegram"], metavar="telegram")
-        action.add_argument("--name", metavar="NAME", type=_account, help="an additional bot")
+        action.add_argument(
+            "--name", metavar="NAME", type=_account, help="name of an additional bot"
+        )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -107,7 +107,7 @@ def _list(jobs: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
         )
         for one in jobs
     ]
-    print_table(("id", "kind", "what", "rule", "next", "last", "chat"), rows)
+    print_table(("id", "kind", "title", "rule", "next", "last", "chat"), rows)
 
 
 def _state(job: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         _require_anything(settings)
     except ConfigError as exc:
         if exc.hint is None and data_dir_of(args).last_good_config.exists():
-            exc.hint = "`kore config revert` puts back the last file that a gateway ran with"
+            exc.hint = t("`kore config revert` restores the last configuration a gateway used")
         raise
     return settings
 

@@ -25,7 +25,12 @@ _PIECE_BYTES = 1 << 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-n", "--lines", type=positive_count, default=50, metavar="N", help="number of lines (50)"
+        "-n",
+        "--lines",
+        type=positive_count,
+        default=50,
+        metavar="N",
+        help="number of lines (default: 50)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="follow new lines")
     parser.add_argument("--level", choices=_LEVELS, default="debug", help="minimum level")

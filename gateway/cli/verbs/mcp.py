@@ -25,18 +25,32 @@ _LOG_LINES = 50
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the servers and what is known of them")
-    adding = actions.add_parser("add", help="add a server, to start or to reach")
+    listing = actions.add_parser("list", help="list the servers and their tools")
+    adding = actions.add_parser("add", help="add a server: a command to start, or a URL")
     add = adding.add_argument
     add("name", metavar="NAME", help="letters, digits, - and _")
-    add("-e", "--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for it")
-    add("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="for a URL")
-    add("--folder", metavar="FOLDER", help="the folder that it may use")
-    add("--read-only", action="store_true", help="it may not change that folder")
+    add(
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an environment variable for the server",
+    )
+    add(
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME: VALUE",
+        help="an HTTP header, for a URL",
+    )
+    add("--folder", metavar="FOLDER", help="the folder it may use")
+    add("--read-only", action="store_true", help="it may only read that folder")
     add("--network", action="append", metavar="HOST", help='a host it may reach, or "none"')
     add("--allow", action="append", default=[], metavar="TOOL", help="runs without asking")
-    add("--sse", action="store_true", help="the URL speaks the old SSE transport")
-    add("target", nargs="+", metavar="URL | -- COMMAND ARG...", help="where it is")
+    add("--sse", action="store_true", help="the URL uses the old SSE transport")
+    add("target", nargs="+", metavar="URL | -- COMMAND ARG...", help="a URL, or a command to start")
     testing = actions.add_parser("test", help="start a server and show what it offers")
     testing.add_argument(
         "--accept", action="store_true", help="accept tools whose descriptions have changed"
@@ -44,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removing = actions.add_parser("remove", help="remove a server")
     allowing = actions.add_parser("allow", help="let a tool of a server run without asking")
     allowing.add_argument("--revoke", action="store_true", help="ask again")
-    logs = actions.add_parser("logs", help="show what a server wrote")
+    logs = actions.add_parser("logs", help="show the log of a server")
     logs.add_argument("-n", "--lines", type=int, default=_LOG_LINES, metavar="N")
     for part in (testing, removing, allowing, logs):
         part.add_argument("name", metavar="NAME")
-    allowing.add_argument("tool", metavar="TOOL", help='by its own name; "*" means all of them')
+    allowing.add_argument("tool", metavar="TOOL", help='the tool\'s own name; "*" means all tools')
     for part in (listing, adding, testing, removing, allowing):
         part.add_argument("--json", action="store_true", help="print JSON")
 
@@ -232,7 +246,7 @@ def _logs(args: argparse.Namespace) -> int:
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
-        print(t("{name} has written nothing yet", name=args.name), file=sys.stderr)
+        print(t("no output from {name} yet", name=args.name), file=sys.stderr)
         return 0
     for line in lines[-args.lines :]:
         print(clean(args.crash.redactor.clean(line)))
@@ -260,7 +274,7 @@ async def _show_offer(args: argparse.Namespace, settings: "Settings") -> int:
             await servers.accept(args.name)
     except ToolError as exc:
         log = servers.folder_of(args.name) / "log"
-        hint = t("`kore mcp logs {name}` shows what it wrote", name=args.name)
+        hint = t("`kore mcp logs {name}` shows its log", name=args.name)
         if args.json:
             print_json({"name": args.name, "failure": str(exc)})
             return 1
@@ -295,7 +309,7 @@ def _print_offer(
         return
     print(
         t(
-            "{name} runs, with version {version} of the protocol",
+            "{name} works (protocol version {version})",
             name=args.name,
             version=clean(listing.protocol),
         )
@@ -313,9 +327,9 @@ def _print_offer(
     for prompt in listing.prompts:
         print(f"  /{clean(args.name)}:{clean(prompt.name)}: {_short(prompt.description)}")
     if changed and args.accept:
-        print(t("accepted as they are now: {names}", names=", ".join(changed)))
+        print(t("accepted in their current version: {names}", names=", ".join(changed)))
     elif changed:
-        print(t("`kore mcp test {name} --accept` accepts what has changed", name=args.name))
+        print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
 
 
 def _configured(settings: "Settings", name: str) -> Any:

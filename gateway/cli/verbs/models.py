@@ -53,7 +53,7 @@ async def _list(args: argparse.Namespace) -> int:
         print_json([asdict(one) for one in listings])
         return 0
     print_table(
-        ("name", "model", "for", "window", "abilities", "price", "source"), map(_row, listings)
+        ("name", "model", "used for", "window", "abilities", "price", "source"), map(_row, listings)
     )
     for one in listings:
         if one.problem:

@@ -17,8 +17,8 @@ from gateway.control.service import Service
 def add_user_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     showing = actions.add_parser("show", help="show how much data is stored about a person")
-    exporting = actions.add_parser("export", help="export it as a zip file")
-    deleting = actions.add_parser("delete", help="delete all of it")
+    exporting = actions.add_parser("export", help="export the data as a zip file")
+    deleting = actions.add_parser("delete", help="delete all of the data")
     for part in (showing, exporting, deleting):
         part.add_argument("who", metavar="ID", help="such as telegram:123 (see `kore pair list`)")
         part.add_argument("--json", action="store_true", help="print JSON")
@@ -177,7 +177,7 @@ def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
         (
             one["id"],
             one["account"],
-            "asks",
+            "pending",
             t("since {moment}", moment=moment(one["asked_at"])),
             one["name"],
         )
@@ -194,6 +194,6 @@ def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
         for one in people["paired"]
     ]
     if rows:
-        print_table(("id", "account", "is", "when", "name"), rows)
+        print_table(("id", "account", "status", "time", "name"), rows)
     else:
         print(t("No paired users and no pending requests."))

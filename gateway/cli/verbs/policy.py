@@ -135,7 +135,7 @@ def _explain(case: PolicyCase, args: argparse.Namespace) -> int:
         print_table(("tool", "scopes"), [(tool, _line(_scopes(case.role, tool)))])
     elif args.words:
         rows = [(v["decision"], v["rule"], v["part"], v["reason"]) for v in facts["verdicts"]]
-        print_table(("verdict", "rule", "of", "reason"), rows)
+        print_table(("verdict", "rule", "command", "reason"), rows)
     else:
         rules = ((name, _line(_scopes(case.role, name))) for name in facts["tools"])
         print_table(("tool", "scopes"), rules)
@@ -250,4 +250,4 @@ def _list_grants(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
             )
             for one in grants
         ]
-        print_table(("id", "person", "holds", "since", "folder", "what"), rows)
+        print_table(("id", "person", "valid", "since", "folder", "title"), rows)

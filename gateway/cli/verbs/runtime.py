@@ -23,7 +23,7 @@ def run_status(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts)
     else:
-        print_table(("fact", "value"), _fact_rows(facts))
+        print_table(("name", "value"), _fact_rows(facts))
         if not facts["running"]:
             print(t("start it with `kore gateway`; `kore agent` works without it"), file=sys.stderr)
     return 0

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     with acquire(home.lock, "kore store rekey"):
         if not args.plain and new.variable is None:
             raise ConfigError(
-                t("which key? {setting} names none", setting=_SETTING),
+                t("no key given, and {setting} is not set", setting=_SETTING),
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
         # What undo has kept with the old key, or without one, must not stay.
@@ -107,7 +107,7 @@ def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -
         if old.variable is None:
             raise ConfigError(
                 t(
-                    "the database {path} is encrypted, and {setting} names no key",
+                    "the database {path} is encrypted, but {setting} is not set",
                     path=path,
                     setting=_SETTING,
                 ),

@@ -85,5 +85,5 @@ async def test_a_server_that_is_down_is_unavailable() -> None:
 
 def test_a_vendor_without_embeddings_is_refused() -> None:
     config = resolve_model("anthropic/claude", [], {"ANTHROPIC_API_KEY": "k"})
-    with pytest.raises(ConfigError, match="anthropic has no embeddings"):
+    with pytest.raises(ConfigError, match="anthropic does not provide embeddings"):
         EmbeddingClient(config)

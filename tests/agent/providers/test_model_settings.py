@@ -140,7 +140,7 @@ async def test_what_an_api_does_not_know_is_told_once() -> None:
 
     first = await collect(ModelSettings(seed=1))
     assert [one.text for one in first if isinstance(one, Notice)] == [
-        "m is asked without seed: its API does not know them"
+        "m: left out seed, which its API does not support"
     ]
     assert isinstance(first[-1], Reply)
     assert not [one for one in await collect(ModelSettings(seed=2)) if isinstance(one, Notice)]

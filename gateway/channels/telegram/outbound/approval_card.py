@@ -41,7 +41,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     if decided:
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
         return _part(pieces)
-    hint = t("Buttons answer; a reply to this message denies it and tells the model why.")
+    hint = t("Answer with the buttons; a reply to this message denies it and tells the model why.")
     pieces.append(_Piece(f"\n{hint}", "italic"))
     part = _part(pieces)
     lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED

@@ -92,7 +92,7 @@ def test_a_file_may_say_nothing(text: str) -> None:
         ),
         (
             "roles: {a: {tools: {exec: {commands: [ls, 7]}}}}",
-            '1: roles.a.tools.exec.commands: found a number "7", expected a text; put it in quotes',
+            '1: roles.a.tools.exec.commands: found a number "7", expected text; put it in quotes',
         ),
         (
             "roles: {a: {tools: {exec: {ask: never}}}}",
@@ -100,7 +100,7 @@ def test_a_file_may_say_nothing(text: str) -> None:
         ),
         (
             "roles: {a: {tools: [on]}}",
-            '1: roles.a.tools: found true or false "on", expected a text',
+            '1: roles.a.tools: found true or false "on", expected text',
         ),
         ("roles: {a: {tools: {}}, a: {tools: {}}}", "1: roles.a: is listed twice"),
         ("roles: {a: &x {tools: {}}, b: *x}", "1: roles.b: found an alias (*name)"),

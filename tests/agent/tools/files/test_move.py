@@ -68,7 +68,7 @@ async def test_the_plan_names_every_file_and_shows_what_is_lost(
     ("path", "to", "words"),
     [
         ("nots.txt", "x", "Similar"),
-        ("notes.txt", "src/a.py", "exists already"),
+        ("notes.txt", "src/a.py", "already exists"),
         ("src", "src/deep/within", "is inside"),
         (".", "elsewhere", "contains the workspace"),
         ("..", None, "outside the workspace"),

@@ -179,8 +179,8 @@ async def test_a_tool_that_the_run_is_not_to_use_stays_out(
     [
         (("agent", "-y", "--full-access", "-m", "x"), "not allowed with"),
         (("agent", "--permission-mode", "plan", "--full-access", "-m", "x"), "not allowed with"),
-        (("agent", "--sandbox", "bwrap", "--full-access", "-m", "x"), "exclude each other"),
-        (("gateway", "--full-access"), "a gateway answers what others write"),
+        (("agent", "--sandbox", "bwrap", "--full-access", "-m", "x"), "cannot be combined"),
+        (("gateway", "--full-access"), "a gateway also answers other people"),
     ],
 )
 def test_what_it_does_not_go_with(words: tuple[str, ...], told: str, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     assert json.loads((home / "config.json").read_text()) == {"http": {"port": 1}}
     (aside,) = (home / "backups").glob("before-restore-*-config.json")
     assert json.loads(aside.read_text()) == {"http": {"port": 3}}
-    assert f"{mine} is kept as {aside}" in done.stderr
+    assert f"the previous {mine} is saved as {aside}" in done.stderr
 
 
 def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(

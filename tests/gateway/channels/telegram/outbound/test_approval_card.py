@@ -35,7 +35,7 @@ ASKED = ApprovalPrompt(
 )
 
 
-HINT = "Buttons answer; a reply to this message denies it and tells the model why."
+HINT = "Answer with the buttons; a reply to this message denies it and tells the model why."
 
 
 def _with(**changes: str) -> ApprovalPrompt:
