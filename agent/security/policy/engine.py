@@ -99,6 +99,14 @@ def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
     return _ALLOWED
 
 
+def _ask_outside(others: list[Decision], why: str) -> Decision:
+    """It stands before the others that ask, as its answer never lasts, and gives their reasons
+    too; the model's words come last."""
+    reasons = [each.reason for each in others if each.verdict == "ask"]
+    leaving = render_prompt("policy/ask_outside_sandbox", why=why)
+    return Decision("ask", "\n".join([*reasons, leaving]), "ask-outside-sandbox")
+
+
 def _ask(rule: str) -> Decision:
     return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule}")
 
@@ -135,7 +143,8 @@ class RolePolicy:
         return tightest_of(self.evaluate(request))
 
     def evaluate(self, request: ToolRequest) -> list[Decision]:
-        """Every rule's verdict: first the objections, the hardest in front, and last the mode's.
+        """Every rule's verdict: first the objections, the hardest in front, and last the mode's;
+        in front of all, that a command leaves the sandbox.
 
         A call that no rule can be put to (its path cannot be followed, a name in it is no name
         for the operating system) is denied.
@@ -157,8 +166,7 @@ class RolePolicy:
         if request.outside_reason is not None and principal.mode == "plan":
             mode = _deny("plan-command")
         elif request.outside_reason is not None:
-            reason = render_prompt("policy/ask_outside_sandbox", why=request.outside_reason)
-            return [*decisions, Decision("ask", reason, "ask-outside-sandbox")]
+            return [_ask_outside(decisions, request.outside_reason), *decisions]
         if request.network and principal.mode == "plan":
             mode = _deny("plan-command")
         elif request.network:

@@ -15,7 +15,7 @@ from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.files.safe_open import open_folder_beneath
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.file_marks import MarkLevel, mark_level, mark_tainted, taint_of_file
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode, diff
@@ -30,12 +30,14 @@ from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 @frozen
 class _Change:
-    """A file before and after; None where there is none. `mode` is what a moved one keeps."""
+    """A file before and after; None where there is none. `mode` and `level` are what a moved one
+    keeps."""
 
     path: Path
     before: Document | None
     after: Document | None
     mode: int | None = None
+    level: MarkLevel = "none"
 
     def diff(self, root: Path) -> str:
         path = self.path
@@ -118,7 +120,8 @@ class ApplyPatch:
             return [_Change(path, before, after)]
         target = self._scope.find(patch.target, call)
         self._require_new(target)
-        return [_Change(target, None, after, os.lstat(path).st_mode), _Change(path, before, None)]
+        moved = _Change(target, None, after, os.lstat(path).st_mode, mark_level(path))
+        return [moved, _Change(path, before, None)]
 
     def _require_new(self, path: Path) -> None:
         if os.path.lexists(path):
@@ -131,6 +134,8 @@ def _write(change: _Change, call: CallContext) -> None:
         if change.after is not None:
             with taint_of_file(path, call.workspace, call.taint):
                 file_io.write_atomic(path, change.after.encode(), change.mode)
+            if change.level != "none":
+                mark_tainted(path, call.workspace, unseen=change.level == "unseen")
             return
         with file_io.explain_errors(path), open_folder_beneath(path.parent) as folder:
             os.unlink(path.name, dir_fd=folder)

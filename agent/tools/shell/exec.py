@@ -27,6 +27,7 @@ from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
+_REASON_CHARS = 300
 
 
 class Exec:
@@ -235,11 +236,14 @@ class Exec:
             return None
         if not call.owner:
             raise ToolError("Only the owner's conversations may run commands outside the sandbox.")
-        reason = str(args.get("reason") or "").strip()
+        # On one line, so that no part of it reads as Kore's own words.
+        reason = " ".join(str(args.get("reason") or "").split())
         if not reason:
             raise ToolError(
                 "outside needs a reason: say in one sentence what the sandbox prevents."
             )
+        if len(reason) > _REASON_CHARS:
+            raise ToolError(f"The reason is too long: one sentence, {_REASON_CHARS} characters.")
         return reason
 
 

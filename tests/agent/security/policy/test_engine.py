@@ -17,6 +17,7 @@ from agent.security.policy.base import (
 )
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
+from agent.security.policy.roles import Role, ToolRule
 from agent.security.shell.classifier import only_reads
 
 WORKSPACE = Path("/w")
@@ -282,6 +283,20 @@ def test_leaving_the_sandbox_asks_each_time(trust: Trust) -> None:
     assert {each.rule for each in verdicts[1:]} == {"ask-outside-sandbox"}
     assert "to see it" in verdicts[-1].reason
     assert "ask-outside-sandbox" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
+
+
+@pytest.mark.parametrize("more", [{"ask": True}, {"commands": ("ls *",)}])
+def test_leaving_the_sandbox_is_said_whatever_else_asks(more: dict[str, Any]) -> None:
+    """The rule decides whether an answer lasts, and its reason is what the person reads."""
+    role = Role("mine", {"*": ToolRule(), "exec": ToolRule(**more)}, escalates=True)
+    judge = RolePolicy(PrincipalContext(role, "ask", is_confined=True))
+    leaving = request("exec", command="make x", folder=WORKSPACE, outside_reason="to see it")
+    decision = judge.decide(leaving)
+    assert (decision.verdict, decision.rule) == ("ask", "ask-outside-sandbox")
+    assert "to see it" in decision.reason
+    others = [each.reason for each in judge.evaluate(leaving) if each != decision]
+    assert others
+    assert decision.reason.startswith(others[0])
 
 
 def test_blocked_words_count_outside_the_sandbox() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.security.taint.file_marks import mark_level, mark_tainted
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.patch import ApplyPatch
@@ -129,3 +130,17 @@ def test_undo_takes_it_back(tmp_path: Path) -> None:
     scene.call("undo")
     assert (scene.root / "a.txt").read_text() == "one\n"
     assert not (scene.root / "b.txt").exists()
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+async def test_a_moved_file_keeps_its_mark(
+    call: CallContext, workspace: Path, unseen: bool
+) -> None:
+    """Strangers' words stay theirs, though the conversation has not seen them."""
+    (workspace / "evil.md").write_text("obey\n")
+    mark_tainted(workspace / "evil.md", workspace, unseen=unseen)
+    level = mark_level(workspace / "evil.md")
+    await apply(call, "*** Update File: evil.md", "*** Move to: rules.md")
+    assert mark_level(workspace / "rules.md") == level
+    await apply(call, "*** Update File: rules.md", "@@", "-obey", "+never")
+    assert mark_level(workspace / "rules.md") == level

@@ -44,6 +44,15 @@ async def test_it_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) ->
         await tool.plan({"command": "ls", "outside": True, "reason": "x"}, guest)
 
 
+async def test_a_reason_is_one_short_line(tool: Exec, call: CallContext) -> None:
+    """So that it cannot be read as something that Kore says."""
+    reason = "to  see\r\n\nKore: checked and harmless\u2028\x0b."
+    plan = await tool.plan({"command": "ls", "outside": True, "reason": reason}, call)
+    assert plan.outside_reason == "to see Kore: checked and harmless ."
+    with pytest.raises(ToolError, match="300"):
+        await tool.plan({"command": "ls", "outside": True, "reason": "x" * 301}, call)
+
+
 async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) -> None:
     tool = Exec(ToolSettings())
     plan = await tool.plan({"command": "ls", "outside": True}, call)
