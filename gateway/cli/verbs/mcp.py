@@ -5,11 +5,13 @@ import asyncio
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
+from agent.security.policy.base import MODES
 from gateway.cli.context import data_dir_of, settings_of, sources_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table
 
@@ -58,6 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removing = actions.add_parser("remove", help="remove a server")
     allowing = actions.add_parser("allow", help="let a tool of a server run without asking")
     allowing.add_argument("--revoke", action="store_true", help="ask again")
+    serving = actions.add_parser("serve", help="let other programs use Kore as an MCP server")
+    serve = serving.add_argument
+    serve("--port", type=int, metavar="N", help="over HTTP on 127.0.0.1 (default: stdio)")
+    serve(
+        "--tools",
+        metavar="A,B",
+        help="of ask, search_conversations, send_message (default: the first two)",
+    )
+    serve("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
+    serve("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
+    serve("--cwd", type=Path, metavar="DIR", help="work in this folder")
     logs = actions.add_parser("logs", help="show the log of a server")
     logs.add_argument("-n", "--lines", type=int, default=_LOG_LINES, metavar="N")
     for part in (testing, removing, allowing, logs):
@@ -76,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         "remove": _remove,
         "allow": _allow,
         "logs": _logs,
+        "serve": _serve,
     }
     return actions[args.action](args)
 
@@ -251,6 +265,30 @@ def _logs(args: argparse.Namespace) -> int:
     for line in lines[-args.lines :]:
         print(clean(args.crash.redactor.clean(line)))
     return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from gateway.cli.chat.mcp_server import DEFAULT_TOOLS, TOOLS, serve
+    from gateway.cli.service_link import settings_beside
+    from gateway.core.messages import MessageOptions
+    from gateway.runtime.log_setup import open_logs
+
+    tools = tuple(args.tools.replace(" ", "").split(",")) if args.tools else DEFAULT_TOOLS
+    if wrong := next((name for name in tools if name not in TOOLS), None):
+        raise ConfigError(
+            t("--tools: there is no {name}; there are {names}", name=wrong, names=", ".join(TOOLS))
+        )
+    settings, home = settings_beside(args), data_dir_of(args)
+    home.ensure()
+    # Standard output is for the protocol.
+    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "mcp.log")
+    folder = str(args.cwd.resolve()) if args.cwd else None
+    options = MessageOptions(mode=args.permission_mode, cwd=folder)
+    if args.agent is not None:
+        from gateway.turns.agent_profiles import agent_option
+
+        options = replace(options, agent=agent_option(home, settings, args.agent, folder))
+    return asyncio.run(serve(settings, home, options, tools, args.port))
 
 
 def _test(args: argparse.Namespace) -> int:

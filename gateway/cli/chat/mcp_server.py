@@ -1,0 +1,161 @@
+"""Kore as an MCP server: other programs ask its agent, search its conversations, leave messages."""
+
+import asyncio
+import io
+import json
+import os
+import secrets
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.prompts import load_prompt
+from agent.version import VERSION
+from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
+from gateway.cli.chat.service_connection import ServiceConnection, open_connection
+from gateway.core.messages import MessageOptions
+from gateway.core.records import NewJob
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from gateway.config import Settings
+    from gateway.runtime.paths import DataDir
+
+# What is offered unless more is named: `send_message` reaches a person's phone.
+DEFAULT_TOOLS = ("ask", "search_conversations")
+TOOLS = (*DEFAULT_TOOLS, "send_message")
+_LEAST_TOKEN_CHARS = 16
+_MOST_HITS = 50
+
+
+class KoreTools:
+    """The tools; `options` is what the agent may do for those who ask. Nobody is there to answer
+    its questions: what asks is denied."""
+
+    def __init__(self, line: ServiceConnection, options: MessageOptions) -> None:
+        self._line = line
+        self._options = replace(options, unattended=True)
+
+    def functions(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
+        """The tools by their names."""
+        return {
+            "ask": self.ask,
+            "search_conversations": self.search_conversations,
+            "send_message": self.send_message,
+        }
+
+    async def ask(self, message: str, session: str | None = None) -> dict[str, Any]:
+        """The answer, and the session to go on in."""
+        out = io.StringIO()
+        order = OneShotRequest(message, "json", session, options=self._options)
+        turn = OneShotTurn(self._line, order, out, io.StringIO())
+        await turn.run(asyncio.Event())
+        summary: dict[str, Any] = json.loads(out.getvalue())
+        if (error := summary.get("error")) is not None and not summary.get("text"):
+            raise KoreError(str(error["message"]))
+        return {"answer": summary["text"], "session": summary["session_id"]}
+
+    async def search_conversations(self, words: str, limit: int = 10) -> list[dict[str, Any]]:
+        """What was said, the best matches first."""
+        hits = await self._line.service.search_messages(words, min(max(1, limit), _MOST_HITS))
+        return [
+            {key: value for key, value in asdict(hit).items() if key != "marks"} for hit in hits
+        ]
+
+    async def send_message(self, text: str) -> str:
+        """A message to the owner, in the chat where they last wrote."""
+        job = NewJob(key=uuid.uuid4().hex, when="in 1s", text=text, urgent=True)
+        return await self._line.service.add_job(job)
+
+
+async def serve(
+    settings: "Settings",
+    home: "DataDir",
+    options: MessageOptions,
+    tools: Sequence[str],
+    port: int | None,
+) -> int:
+    """Serve over stdio, or at this port of 127.0.0.1. Raises `ConfigError`, `KoreError`."""
+    async with open_connection(settings, home) as line:
+        server = _server(KoreTools(line, options), tools)
+        if port is None:
+            with suppress(BrokenPipeError):
+                await server.run_stdio_async()
+            return 0
+        await _serve_http(server, port)
+    return 0
+
+
+def _server(kore: KoreTools, names: Sequence[str]) -> "MCPServer[Any]":
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
+
+    server: MCPServer[Any] = MCPServer("kore", version=VERSION, log_level="ERROR")
+    for name, function in kore.functions().items():
+        if name in names:
+            server.add_tool(
+                _speaking(function),
+                name=name,
+                description=load_prompt(f"mcp/serve_{name}"),
+                annotations=ToolAnnotations(read_only_hint=name == "search_conversations"),
+            )
+    return server
+
+
+def _speaking(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The same function; what goes wrong is a sentence for the program that calls."""
+    from functools import wraps
+
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except KoreError as exc:
+            raise ToolError(str(exc)) from exc
+
+    return call
+
+
+async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
+    import uvicorn
+
+    token = os.environ.get("KORE_MCP_TOKEN") or secrets.token_urlsafe(24)
+    if len(token) < _LEAST_TOKEN_CHARS:
+        raise ConfigError(
+            t(
+                "KORE_MCP_TOKEN is too short: {least} characters are the least",
+                least=_LEAST_TOKEN_CHARS,
+            )
+        )
+    application = _with_token(server.streamable_http_app(), token)
+    print(f"http://127.0.0.1:{port}/mcp", file=sys.stderr)
+    if "KORE_MCP_TOKEN" not in os.environ:
+        print(f"Authorization: Bearer {token}", file=sys.stderr)
+    config = uvicorn.Config(application, host="127.0.0.1", port=port, log_level="error")
+    await uvicorn.Server(config).serve()
+
+
+def _with_token(application: Any, token: str) -> Any:
+    """The application, for those alone who bring the token."""
+    expected = f"Bearer {token}".encode()
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            value = dict(scope["headers"]).get(b"authorization", b"")
+            if not secrets.compare_digest(value, expected):
+                headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+                start = {"type": "http.response.start", "status": 401, "headers": headers}
+                await send(start)
+                await send({"type": "http.response.body", "body": b""})
+                return
+        await application(scope, receive, send)
+
+    return guarded

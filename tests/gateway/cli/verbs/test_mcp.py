@@ -1,0 +1,176 @@
+"""`kore mcp`: servers in the configuration, tried and removed; and Kore as a server itself."""
+
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agent.mcp.connection import McpConnection
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.settings import ToolSettings
+from tests import fakes
+from tests.fakes.model import ModelServer
+from tests.gateway.cli.kore import kore, kore_here
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+SERVER = str(Path(fakes.__file__).with_name("mcp_server.py"))
+PROGRAM = Path(sys.executable).with_name("kore")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "kore"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"security": {"sandbox": "none"}}')
+    return folder
+
+
+def test_a_server_is_added_tried_allowed_and_removed(home: Path) -> None:
+    secret = "sk-not-to-be-shown-123456"
+    added = kore(
+        *("mcp", "add", "s", "-e", f"TOKEN={secret}", "--", sys.executable, SERVER), home=home
+    )
+    assert added.returncode == 0, added.stderr
+    text = (home / "config.json").read_text()
+    assert secret not in text
+    assert "not started yet" in kore("mcp", "list", home=home).stdout
+    shown = kore("mcp", "test", "s", home=home)
+    assert shown.returncode == 0, shown.stderr
+    assert "echo: Say it again." in shown.stdout
+    assert "/s:greet: Greet." in shown.stdout
+    assert kore("mcp", "allow", "s", "echo", home=home).returncode == 0
+    data = json.loads(kore("mcp", "test", "s", "--json", home=home).stdout)
+    assert {tool["name"]: tool["allowed"] for tool in data["tools"]} == {
+        "echo": True,
+        "where": False,
+    }
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
+    assert (row["name"], row["tools"], row["enabled"]) == ("s", 2, True)
+    assert "stand-in server begins" in kore("mcp", "logs", "s", home=home).stdout
+    assert kore("mcp", "allow", "s", "echo", "--revoke", home=home).returncode == 0
+    assert json.loads((home / "config.json").read_text())["mcp_servers"]["s"]["allow"] == []
+    removed = kore("mcp", "remove", "s", home=home)
+    assert removed.returncode == 0, removed.stderr
+    assert "no MCP servers" in kore("mcp", "list", home=home).stdout
+    assert list((home / "mcp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("test", "nope"), "there is no MCP server 'nope'"),
+        (("add", "a b", "x"), "found the name 'a b'"),
+        (("add", "a", "https://example.org", "x"), "a URL takes no arguments"),
+        (("add", "a", "-H", "A: b", "prog"), "--header is for a URL"),
+        (("add", "a", "-e", "A", "prog"), "found 'A', expected NAME=VALUE"),
+        (("serve", "--tools", "ask,fly"), "--tools: there is no fly"),
+    ],
+)
+def test_a_wrong_line_is_one_sentence(home: Path, words: tuple[str, ...], sentence: str) -> None:
+    refused = kore_here("mcp", *words, home=home)
+    assert refused.returncode != 0
+    assert sentence in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_server_with_no_way_to_it_is_named(home: Path) -> None:
+    (home / "config.json").write_text('{"mcp_servers": {"s": {"args": ["x"]}}}')
+    refused = kore_here("mcp", "list", home=home)
+    assert "mcp_servers.s: expected either `command` or `url`" in refused.stderr
+
+
+def test_a_server_that_fails_says_why(home: Path) -> None:
+    kore("mcp", "add", "s", "--", "no-such-program", home=home)
+    failed = kore("mcp", "test", "s", home=home)
+    assert failed.returncode == 1
+    assert "There is no program no-such-program" in failed.stderr
+
+
+def configure(home: Path, server: ModelServer) -> None:
+    entry = {"model_name": "m", "model": "openai/m", "api_base": server.base_url, "api_key": "k"}
+    config = {
+        "model_list": [entry],
+        "agent": {"model": "m"},
+        "security": {"sandbox": "none"},
+    }
+    (home / "config.json").write_text(json.dumps(config))
+
+
+@asynccontextmanager
+async def kore_as_server(server: McpServerSettings, folder: Path) -> AsyncIterator[McpConnection]:
+    """Kore's own client of Kore's own server."""
+    servers = McpServers(McpSettings((server,), folder), ToolSettings())
+    try:
+        yield servers.connection(server.name)
+    finally:
+        await servers.aclose()
+
+
+async def test_other_programs_ask_kore_and_search(home: Path, model_server: ModelServer) -> None:
+    configure(home, model_server)
+    serve = ("mcp", "serve", "--tools", "ask,search_conversations")
+    server = McpServerSettings("kore", str(PROGRAM), serve, env={"KORE_HOME": str(home)})
+    async with kore_as_server(server, home.parent / "mcp") as connection:
+        listing = await connection.list()
+        assert [tool.name for tool in listing.tools] == ["ask", "search_conversations"]
+
+        async def call(tool: str, **arguments: object) -> dict[str, object]:
+            result = await connection.request(
+                lambda client: client.call_tool(tool, arguments), 60, what=tool
+            )
+            assert not result.is_error, result.content
+            return dict(result.structured_content or {})
+
+        first = await call("ask", message="where is the lamp")
+        assert "where is the lamp" in str(first["answer"])
+        second = await call("ask", message="and the chair", session=first["session"])
+        assert second["session"] == first["session"]
+        hits = (await call("search_conversations", words="lamp"))["result"]
+        assert "where is the lamp" in json.dumps(hits)
+
+
+async def test_over_http_only_with_the_token(home: Path, model_server: ModelServer) -> None:
+    configure(home, model_server)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    token = "a-token-for-this-test-only"
+    import asyncio
+    import os
+
+    environ = {**os.environ, "KORE_HOME": str(home), "KORE_MCP_TOKEN": token}
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, "mcp", "serve", "--port", str(port),
+        env=environ, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}/mcp"
+    try:
+        assert process.stderr is not None
+        assert url in (await process.stderr.readline()).decode()
+        right = McpServerSettings("k", url=url, headers={"Authorization": f"Bearer {token}"})
+        async with kore_as_server(right, home.parent / "mcp") as connection:
+            for _ in range(100):
+                # It listens a moment after it has said where.
+                async with aiohttp.ClientSession() as session:
+                    try:
+                        async with session.post(url, json={}) as response:
+                            assert response.status == 401
+                            break
+                    except aiohttp.ClientConnectorError:
+                        await asyncio.sleep(0.05)
+            assert [tool.name for tool in (await connection.list()).tools]
+        async with aiohttp.ClientSession() as session:
+            headers = {"Authorization": f"Bearer {token}x"}
+            async with session.post(url, json={}, headers=headers) as response:
+                assert response.status == 401
+            headers = {"Authorization": f"Bearer {token}", "Host": "evil.example"}
+            async with session.post(url, json={}, headers=headers) as response:
+                assert response.status in (403, 421)
+    finally:
+        process.terminate()
+        await process.wait()
