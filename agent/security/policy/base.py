@@ -70,8 +70,14 @@ _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def tightest_of(decisions: Sequence[Decision]) -> Decision:
-    """The strictest of several decisions; of equals the first."""
-    return max(decisions, key=lambda decision: _ORDER[decision.verdict])
+    """The strictest of several decisions: of those that ask, one whose answer never lasts; of
+    equals the first."""
+    return max(decisions, key=_strictness)
+
+
+def _strictness(decision: Decision) -> tuple[int, bool]:
+    asks_each_time = decision.verdict == "ask" and decision.rule in NEVER_REMEMBERED
+    return _ORDER[decision.verdict], asks_each_time
 
 
 def is_server_tool(tool: str, pattern: str) -> bool:

@@ -100,8 +100,7 @@ def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
 
 
 def _ask_outside(others: list[Decision], why: str) -> Decision:
-    """It stands before the others that ask, as its answer never lasts, and gives their reasons
-    too; the model's words come last."""
+    """It gives the reasons of the others that ask, too; the model's words come last."""
     reasons = [each.reason for each in others if each.verdict == "ask"]
     leaving = render_prompt("policy/ask_outside_sandbox", why=why)
     return Decision("ask", "\n".join([*reasons, leaving]), "ask-outside-sandbox")

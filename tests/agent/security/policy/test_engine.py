@@ -299,6 +299,18 @@ def test_leaving_the_sandbox_is_said_whatever_else_asks(more: dict[str, Any]) ->
     assert decision.reason.startswith(others[0])
 
 
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+@pytest.mark.parametrize("line", ['eval "$X"', "$X", "make x > $Y"])
+def test_an_escalation_is_never_remembered_for_another_reason(
+    mode: PermissionMode, line: str
+) -> None:
+    role = Role("mine", {"*": ToolRule(), "exec": ToolRule(commands=("ls *",))}, escalates=True)
+    judge = RolePolicy(PrincipalContext(role, mode, is_confined=True))
+    asked = request("exec", command=line, folder=WORKSPACE)
+    assert "role-escalation" in {each.rule for each in judge.evaluate(asked)}
+    assert judge.decide(asked).rule == "role-escalation"
+
+
 def test_blocked_words_count_outside_the_sandbox() -> None:
     for line in ("rm -rf x", "sudo ls", 'eval "$X"; rm y'):
         leaving = request("exec", command=line, folder=WORKSPACE, outside_reason="why not")
