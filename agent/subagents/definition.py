@@ -161,7 +161,7 @@ class _Fields:
         for word in words:
             name = word.partition("(")[0].strip(_AROUND)
             if "(" in word:
-                self.remarks.append(f'"{word}": what stands in parentheses has no effect')
+                self.remarks.append(f'"{word}": the part in parentheses has no effect')
             names.append(canonical(name))
         return tuple(dict.fromkeys(filter(None, names)))
 
@@ -171,7 +171,7 @@ class _Fields:
     def mode(self) -> PermissionMode | None:
         name = _fold(_line(self.text("permissionMode")))
         if name and name not in (*_MODES, "default"):
-            self.remarks.append(f'permissionMode "{name}" is not known and has no effect')
+            self.remarks.append(f'permissionMode "{name}" is unknown and has no effect')
         return _MODES.get(name)
 
     def count(self, *names: str) -> int | None:

@@ -54,7 +54,7 @@ def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     text = raw.decode(encoding, errors="replace")
     if "\ufffd" in text:
-        remarks.append("holds bytes that are no text")
+        remarks.append("contains bytes that are not text")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""), tuple(remarks)
 
 
@@ -111,9 +111,9 @@ def _yaml(block: str) -> dict[str, Any]:
         document = _build(events)
     except yaml.YAMLError as exc:
         mark: Any = getattr(exc, "problem_mark", None)
-        raise _Unreadable(f"line {mark.line + 2}" if mark else "no YAML") from None
+        raise _Unreadable(f"line {mark.line + 2}" if mark else "not YAML") from None
     except (RecursionError, ValueError):
-        raise _Unreadable("no YAML") from None
+        raise _Unreadable("not YAML") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -135,7 +135,7 @@ def _build(events: Iterator[Any]) -> Any:
                 raise _Unreadable("an alias")
             case yaml.CollectionStartEvent():
                 if len(stack) == _DEPTH_LIMIT:
-                    raise _Unreadable("nested too deep")
+                    raise _Unreadable("nested too deeply")
                 stack.append((event, parts))
                 parts = []
             case yaml.CollectionEndEvent():

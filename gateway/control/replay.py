@@ -27,11 +27,21 @@ def replay_error(seq: int, refused: ReplayRefused) -> KoreError:
             )
         case "subagent-task":
             question = refused.request_seq
-            again = (
-                f", or have the message answered again: kore replay {question}" if question else ""
+            hint = (
+                t(
+                    "start it again from its conversation, or answer the message again: "
+                    "`kore replay {question}`",
+                    question=question,
+                )
+                if question
+                else t("start it again from its conversation")
             )
             return KoreError(
-                f"message {seq} is a sub-agent's task ({refused.subagent});"
-                " its result would reach nobody",
-                hint=f"start it again from its conversation{again}",
+                t(
+                    "message {seq} is the task of a sub-agent ({name}), and nobody would get "
+                    "its result",
+                    seq=seq,
+                    name=refused.subagent,
+                ),
+                hint=hint,
             )

@@ -42,8 +42,8 @@ def rename(tx: Transaction, session: str, name: str) -> str:
 
 def search_error(words: str, refused: SearchRefused) -> KoreError:
     if refused.reason == "no-words":
-        return KoreError(f"found no word in {words!r}, expected words to search for")
+        return KoreError(t("found no word to search for in {words!r}", words=words))
     return KoreError(
-        "messages cannot be searched: this database is encrypted (store.encryption_key_env)",
-        hint="kore sessions list shows the conversations, kore sessions show ID reads one.",
+        t("messages cannot be searched: this database is encrypted (store.encryption_key_env)"),
+        hint=t("`kore sessions list` lists the conversations, `kore sessions show ID` shows one."),
     )

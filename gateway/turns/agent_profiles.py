@@ -103,11 +103,11 @@ def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
     warnings = list(agent.remarks)
     # What ships names tools of every installation.
     if missing and agent.source != BUILT_IN:
-        warnings.append(f"no such tool here: {', '.join(missing)}")
+        warnings.append(f"unknown tools: {', '.join(missing)}")
     if not agent.prompt:
-        warnings.append("says nothing: it has no text below its frontmatter")
+        warnings.append("has no instructions below its frontmatter")
     if not agent.trusted:
-        warnings.append("comes with this folder: what it says is taken for a stranger's words")
+        warnings.append("comes with this folder, so its text is untrusted")
     return warnings
 
 

@@ -296,7 +296,7 @@ def _compose(content: str, source: str) -> "Node | None":
         where = f"{source}: "
         if mark:
             where = t("{source}: line {line}: ", source=source, line=mark.line + 1)
-        problem = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "no YAML"
+        problem = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "not YAML"
         raise ConfigError(where + t("not valid YAML: {problem}", problem=problem)) from None
     except RecursionError:
         raise ConfigError(too_deep) from None

@@ -50,7 +50,7 @@ def main() -> int:
     try:
         reader = PdfReader(io.BytesIO(sys.stdin.buffer.read()))
         if reader.is_encrypted and not reader.decrypt(""):
-            print("it is locked by a password", file=sys.stderr)
+            print("it is password-protected", file=sys.stderr)
             return 2
         total = len(reader.pages)
         room = TEXT_LIMIT_CHARS
@@ -69,6 +69,6 @@ def main() -> int:
         return 2
     except (RecursionError, MemoryError):
         with suppress(MemoryError):
-            print("it is too large or nested too deep", file=sys.stderr)
+            print("it is too large or nested too deeply", file=sys.stderr)
         return 2
     return 0

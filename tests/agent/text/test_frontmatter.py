@@ -78,7 +78,7 @@ def test_aliases_and_deep_nesting_are_read_as_plain_lines() -> None:
     assert read(bomb).fields["name"] == "bomb"
     deep = "---\nname: deep\nx: " + "[" * 500 + "]" * 500 + "\n---\nx"
     assert read(deep).fields["name"] == "deep"
-    assert "nested too deep" in read(deep).remarks[0]
+    assert "nested too deeply" in read(deep).remarks[0]
 
 
 def test_line_ends_marks_and_encodings_of_any_editor_are_read() -> None:
@@ -93,7 +93,7 @@ def test_line_ends_marks_and_encodings_of_any_editor_are_read() -> None:
 
 
 def test_bytes_that_are_no_text_and_too_many_of_them_are_said() -> None:
-    assert decode(b"a\xffb") == ("a\ufffdb", ("holds bytes that are no text",))
+    assert decode(b"a\xffb") == ("a\ufffdb", ("contains bytes that are not text",))
     text, remarks = decode(b"x" * (SIZE_LIMIT_BYTES + 1))
     assert len(text) == SIZE_LIMIT_BYTES
     assert "only its beginning" in remarks[0]

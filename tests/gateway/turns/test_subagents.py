@@ -257,9 +257,9 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
         await parts.bus.submit(console_message(task("hello")))
         await wait_for_answers(parts)
         ((seq,),) = await parts.stored("inbox", "seq", event_id="task:1")
-        with pytest.raises(KoreError, match="its result would reach nobody") as refused:
+        with pytest.raises(KoreError, match="nobody would get its result") as refused:
             await parts.service.replay(seq)
-        assert str(refused.value.hint).endswith("kore replay 1")
+        assert str(refused.value.hint).endswith("`kore replay 1`")
         await parts.service.replay(1)
         await parts.until_stored("task", id=2, state="done")
         # Another turn answers that message by now.
@@ -272,7 +272,7 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello"), chat="once-1"))
         await wait_for_answers(parts)
-        with pytest.raises(KoreError, match="its result would reach nobody") as refused:
+        with pytest.raises(KoreError, match="nobody would get its result") as refused:
             await parts.service.replay(2)
         assert "kore replay" not in str(refused.value.hint)
 
@@ -461,7 +461,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
                 if isinstance(event, Delivered) and "do meet" in event.text:
                     break
         lines = event.text.splitlines()
-        assert lines[0].startswith("- explore (2) do meet: works in the background, ")
+        assert lines[0].startswith("- explore (2) do meet: running in the background, ")
         assert lines[1].startswith("- general (1) do it works: done, ")
         assert lines[2] == "`/stop NUMBER` stops a sub-agent; `/stop` stops everything."
 
@@ -681,7 +681,7 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
         await wait_for_answers(parts)
         await parts.bus.submit(console_message("and now?"))
         await wait_for_answers(parts, 2)
-        assert "sub-agent general (number 1) works in the background" in model.contents[-1]
+        assert "sub-agent general (number 1) is running in the background" in model.contents[-1]
         await parts.bus.submit(console_message("/stop 1"))
         await parts.until_stored("task", state="stopped")
         await parts.bus.submit(console_message("and then?"))

@@ -123,7 +123,7 @@ def facts(tx: Transaction, caller: str) -> list[str]:
     """Who works in the background for a conversation, for its model."""
     where = "caller = ? AND is_background = 1 AND state = 'running' ORDER BY id"
     return [
-        f"sub-agent {one.agent} (number {one.id}) works in the background"
+        f"sub-agent {one.agent} (number {one.id}) is running in the background"
         for one in _all(tx, where, caller)
     ]
 

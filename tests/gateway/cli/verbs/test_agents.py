@@ -23,7 +23,7 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     ]
     shown = kore("agents", "show", "Critic", home=home).stdout
     assert "read_file, Foo" in shown
-    assert "no such tool here: Foo" in shown
+    assert "unknown tools: Foo" in shown
     assert "skills" not in shown
     path = home / "agents" / "critic.md"
     path.write_text(path.read_text().replace("---\n", "---\nskills: a, b\ncolor: red\n", 1))

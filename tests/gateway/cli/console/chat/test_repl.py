@@ -578,7 +578,7 @@ async def test_a_question_from_the_background_stays_until_it_is_answered(home: P
         await terminal.see("sub-agent general (1)")
         await terminal.see("left)")
         terminal.type("/tasks\r")
-        await terminal.see("works in the background")
+        await terminal.see("running in the background")
         await terminal.see("left)")
         terminal.type("y")
         await terminal.see("allowed once")
