@@ -8,6 +8,7 @@ from pathlib import Path
 _IMPORT = re.compile(r"(?<![\w`@./])@((?:\./)?[\w.-]+(?:/[\w.-]+)*\.\w+)")
 _CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _DEPTH_MOST = 5
+_FILES_MOST = 50
 # Where programs keep rules; other hidden names, such as .env, are nobody's instructions.
 _OPEN_FOLDERS = frozenset({".agents", ".claude", ".cursor", ".github", ".kore"})
 
@@ -16,7 +17,8 @@ def with_imports(text: str, folder: Path, read: Callable[[Path], str]) -> str:
     """The text with what its imports name, relative to `folder`; `read` gives "" for a file that
     may not be read, and then the import stays as it is written.
 
-    Code is left alone, a file is taken in once, and imports in imports are followed five deep.
+    Code is left alone, a file is taken in once, at most 50 are, and imports in imports are followed
+    five deep.
     """
     return _expand(text, folder, read, set(), _DEPTH_MOST)
 
@@ -26,7 +28,7 @@ def _expand(
 ) -> str:
     def put_in(match: "re.Match[str]") -> str:
         path = Path(folder, match[1])
-        if depth == 0 or path in taken or _is_hidden(Path(match[1])):
+        if depth == 0 or len(taken) >= _FILES_MOST or path in taken or _is_hidden(Path(match[1])):
             return match[0]
         taken.add(path)
         imported = read(path)

@@ -82,24 +82,24 @@ class Instructions:
 
     def _read_import(self, path: Path) -> str:
         """The file's text where it is as trusted as who names it."""
-        if not self._origin.is_own(path.parent) or self._origin.is_untrusted(path):
+        if self._origin.is_untrusted(path):
             return ""
         return "" if is_unconfirmed(path, self._workspace) else self._read(path)
 
     def _read(self, path: Path) -> str:
         try:
-            info = path.stat(follow_symlinks=False)
-            if not S_ISREG(info.st_mode):
+            # Looked at once: from here on a folder that becomes a link is an error.
+            real = Path(os.path.realpath(path.parent), path.name)
+            info = real.stat(follow_symlinks=False)
+            if not S_ISREG(info.st_mode) or not self._origin.is_own(real.parent):
                 return ""
             mark = (info.st_mtime_ns, info.st_size, info.st_ino)
-            cached = self._cache.get(path)
+            cached = self._cache.get(real)
             if cached is None or cached[0] != mark:
                 if len(self._cache) >= _MOST_FILES:
                     del self._cache[next(iter(self._cache))]
-                real = Path(os.path.realpath(path.parent), path.name)
-                cached = self._cache[path] = (mark, read_prompt_file(real))
+                cached = self._cache[real] = (mark, read_prompt_file(real))
         except OSError:
-            self._cache.pop(path, None)
             return ""
         return cached[1]
 

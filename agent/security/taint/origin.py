@@ -55,9 +55,12 @@ def is_in(path: Path, places: Sequence[Path]) -> bool:
     """Whether the path really lies in one of the places, or is one.
 
     Places are real paths: one where a link lies by now, which a command may have put there, is no
-    place any more.
+    place any more. A path that changes while it is looked at lies in none.
     """
     if not places:
         return False
-    real = Path(os.path.realpath(path))
+    try:
+        real = Path(os.path.realpath(path))
+    except OSError:
+        return False
     return any(map(real.is_relative_to, places))

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent.context.project_instructions import Instructions
 from agent.errors import ToolError
+from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import Remember
 from agent.tools.base import CallContext, Tool, ToolEnvironment
@@ -22,7 +24,7 @@ from agent.types import ToolCall
 
 ROOT = Path(__file__).parents[3]
 SWAPS = 2_000
-CALLS, FEW = 40, 5
+CALLS, FEW, READS = 40, 5, 2_000
 CANARY = "canary"
 # Those with a folder below the swapped one, where the two ways to open differ most.
 DEEP = "(deep or append) and not kernel"
@@ -139,3 +141,20 @@ def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step
     )
     assert done.returncode == 0, done.stdout[-2000:]
     assert done.stdout.split()[0] == ".."
+
+
+@pytest.mark.parametrize("swapped", ["import", "folder"])
+def test_instructions_do_not_come_through_a_swapped_link(world: Path, swapped: str) -> None:
+    """Reading them never fails either: it would be the end of the turn."""
+    ws = world.resolve() / "ws"
+    (ws / ".git").mkdir()
+    (ws / "AGENTS.md").write_text("rules: @d/f.txt\n" if swapped == "import" else "rules\n")
+    for folder in ("ws/d", "out"):
+        (world / folder / "AGENTS.md").write_text((world / folder / "f.txt").read_text())
+    place = ws if swapped == "import" else ws / "d"
+    texts = []
+    with run_swaps(ws / "d", ws / "link") as swaps:
+        while len(texts) < READS or len({"inside" in text for text in texts}) < 2:
+            texts.append(Instructions(ws, TrustedOrigins((ws,))).read(place).text)
+    assert swaps.count >= SWAPS
+    assert not [text for text in texts if CANARY in text]
