@@ -13,7 +13,7 @@ from gateway.access.roles import RoleRegistry
 BEGINNINGS = (
     mark_for_translation("Read a text file, PDF or picture"),
     mark_for_translation("Create or overwrite a file with this exact content"),
-    mark_for_translation("Replace text in a file, once or by several edits"),
+    mark_for_translation("Replace text in a file, with one or several edits"),
     mark_for_translation("Append exact text to a file"),
     mark_for_translation("Move or rename a file or folder"),
     mark_for_translation("List a folder with sizes"),
@@ -23,18 +23,18 @@ BEGINNINGS = (
     mark_for_translation("Background commands"),
     mark_for_translation("Search the web: titles, URLs, snippets"),
     mark_for_translation("Fetch a public web page as markdown"),
-    mark_for_translation("Keep one lasting fact about the person or their work"),
+    mark_for_translation("Save one lasting fact about the person or their work"),
     mark_for_translation(
-        "Search the person's memory and past conversations by key words (names, terms), for what "
-        "is not here"
+        "Search the person's memory and past conversations for what is not here, by "
+        "keywords (names, terms)"
     ),
-    mark_for_translation("Keep the to-do list, whole each time"),
-    mark_for_translation("Take back the last steps that changed files"),
+    mark_for_translation("Write the whole to-do list each time"),
+    mark_for_translation("Undo the last steps that changed files"),
     mark_for_translation("Ask the person, with options if it helps"),
     mark_for_translation("Send files to the person, several as an album, with a caption"),
     mark_for_translation("Jobs: add, list, remove, pause, resume, run"),
     mark_for_translation("Delegate work to a sub-agent"),
-    mark_for_translation("Change several files by one patch (*** Begin Patch … *** End Patch)"),
+    mark_for_translation("Change several files with one patch (*** Begin Patch … *** End Patch)"),
 )
 
 

@@ -205,7 +205,7 @@ def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
             "Sat 12-05",
             "12/05 is read as 5 December; for 12 May, write 2027-05-12",
         ),
-        ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 理解为 12 月 5 日；5 月 12 日请写 2027-05-12"),
+        ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 视为 12 月 5 日；5 月 12 日请写 2027-05-12"),
     ],
 )
 def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
