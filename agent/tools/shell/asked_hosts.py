@@ -26,6 +26,9 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
             raise ToolError(
                 f"network takes names of hosts such as example.org, found {word[:60]!r}."
             ) from exc
+        if host.startswith("*"):
+            # `*.com` is nearly everything; only settings name machines by a pattern.
+            raise ToolError(f"network takes whole names: name each host of {host}.")
         if _is_own(host):
             raise ToolError(f"{host} is the command's own network; leave it out of network.")
         if limit is not None and not in_hosts(host, limit):

@@ -94,11 +94,13 @@ def _subject(request: ApprovalRequest) -> tuple[str, str | None]:
 
 
 def _format_arguments(arguments: dict[str, object]) -> str:
+    """Further lines of one stand further in, so that none looks like another argument."""
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()
     }
-    return "".join(f"\n{name}: {text}" for name, text in texts.items())
+    indented = {name: text.replace("\n", "\n    ") for name, text in texts.items()}
+    return "".join(f"\n{name}: {text}" for name, text in indented.items())
 
 
 def _shorten(code: str) -> str:

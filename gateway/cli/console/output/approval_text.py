@@ -22,12 +22,21 @@ def subject(approval: ApprovalAsked) -> str:
     """Exactly what would happen, every character visible; a diff is shown beside it."""
     arguments = {**approval.arguments, **_further_details(approval)}
     if isinstance(command := arguments.get("command"), str):
-        others = [f"  {name}: {value}" for name, value in arguments.items() if name != "command"]
-        return escape_for_approval("\n".join([f"{approval.tool}: {command}", *others]))
+        others = [_row(name, value) for name, value in arguments.items() if name != "command"]
+        return escape_for_approval("\n".join([f"{approval.tool}: {_indent(command)}", *others]))
     if approval.diff is not None and "path" in arguments:
         return escape_for_approval(f"{approval.tool}: {arguments['path']}")
-    rows = "\n".join(f"  {name}: {value}" for name, value in arguments.items())
+    rows = "\n".join(_row(name, value) for name, value in arguments.items())
     return escape_for_approval(f"{approval.tool}\n{rows}" if rows else approval.tool)
+
+
+def _row(name: str, value: object) -> str:
+    return f"  {name}: {_indent(str(value))}"
+
+
+def _indent(text: str) -> str:
+    """Its further lines stand further in, so that none looks like another argument."""
+    return text.replace("\n", "\n    ")
 
 
 def _further_details(approval: ApprovalAsked) -> dict[str, str]:

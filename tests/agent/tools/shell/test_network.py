@@ -65,7 +65,8 @@ async def test_the_plan_names_the_hosts_that_are_new(box: Bubblewrap, call: Call
     "network",
     ["localhost", "127.0.0.1", "::1", "0.0.0.0", "x.localhost", "127.1", "0x7f.1",
      "a b c d e f g h i", "*", "http://site.test", "site.test:22", "-x", "a/b",
-     "site.test;id", "$(id)", "*.0.0.1"],
+     "site.test;id", "$(id)", "*.0.0.1",
+     "*.com", "*.site.test"],
 )  # fmt: skip
 async def test_what_is_no_name_of_another_machine_is_refused(
     network: str, box: Bubblewrap, call: CallContext

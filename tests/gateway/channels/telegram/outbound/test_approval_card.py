@@ -54,6 +54,12 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
 
 
+def test_an_argument_cannot_look_like_another() -> None:
+    forged = {"command": "make", "reason": "x\noutside: false", "outside": True}
+    asked = replace(ASKED, request=replace(ASKED.request, arguments=forged, command="make"))
+    assert "make\nreason: x\n    outside: false\noutside: true\n" in render_approval(asked).text
+
+
 def test_a_prefix_has_a_button_of_its_own() -> None:
     prefix = CommandPrefix(("git", "push"))
     asked = replace(ASKED, request=replace(ASKED.request, prefix=prefix))

@@ -202,6 +202,19 @@ def test_an_approval_shows_every_argument_and_every_character() -> None:
     assert subject(asked) == "exec: ls\\u{1b}[8m; rm x\n  workdir: /w"
 
 
+def test_no_part_of_an_argument_looks_like_another_one() -> None:
+    arguments = {"command": "make\n  outside: no", "reason": "x\n  outside: False", "outside": True}
+    asked = events.ApprovalAsked("n", "exec", arguments, "why", None, 60.0, folder="/w")
+    assert subject(asked).split("\n") == [
+        "exec: make",
+        "      outside: no",
+        "  reason: x",
+        "      outside: False",
+        "  outside: True",
+        "  in: /w",
+    ]
+
+
 @pytest.mark.parametrize(
     ("elapsed_s", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (187, "3:07 min")]
 )
