@@ -35,9 +35,9 @@ _HANDING = frozenset({"send_file"})
 
 _ALLOWED = Decision("allow", "within the workspace", "workspace")
 
-_AUTO = Decision("allow", "everything that the role allows runs in this mode", "auto")
+_AUTO = Decision("allow", "this mode runs everything that the role allows", "auto")
 
-_CONFINED = Decision("allow", "a harmless command, confined by the sandbox", "confined")
+_CONFINED = Decision("allow", "a harmless command in the sandbox", "confined")
 
 
 def evaluate_mode(

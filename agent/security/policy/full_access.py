@@ -6,7 +6,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import Decision, ToolRequest
 
-FULL_ACCESS = Decision("allow", "full access was given for this run", "full-access")
+FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
 
 
 @frozen

@@ -90,7 +90,7 @@ async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
     again = await gateway.kore("store", "rekey", "--plain")
     assert (again.code, "is not encrypted; nothing to do" in again.err) == (1, True)
     which = await gateway.kore("store", "rekey")
-    assert (which.code, "which key?" in which.err) == (2, True)
+    assert (which.code, "no key given" in which.err) == (2, True)
     async with gateway:
         await gateway.answers_to(CHAT, "canary two")
         assert "canary one" in model_server.requests[-1].raw.decode()
