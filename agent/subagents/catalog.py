@@ -10,10 +10,12 @@ from stat import S_ISDIR, S_ISREG
 
 from agent.context.project_instructions import project_folders
 from agent.records import frozen
+from agent.security.files.filenames import normalize_filename
 from agent.security.taint.file_marks import is_marked, is_unseen
 from agent.security.taint.origin import is_in, unconfirmed_notice
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
 from agent.text import frontmatter
+from agent.text.visible import hidden_character
 
 PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
@@ -26,6 +28,8 @@ _ALIASES = {
     "codereviewer": "review",
     "codereview": "review",
 }
+# The agent that answers where no other is chosen.
+_MAIN = "main"
 log = logging.getLogger(__name__)
 _Mark = tuple[int, int, int]
 _CachedFiles = dict[Path, tuple[_Mark, SubagentDefinition | None]]
@@ -114,17 +118,19 @@ class SubagentCatalog:
     def _may_stand(
         self, one: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
     ) -> bool:
-        """Whether it takes no trusted agent's place: by its name or by one that stands for it."""
+        """Whether it takes no trusted agent's place: by its name, one that stands for it, or one
+        that reads like it."""
         if one.trusted:
             return True
-        folded = _fold(one.name)
+        folded = _fold(normalize_filename(one.name))
         trusted = {_fold(name) for name, definition in by_name.items() if definition.trusted}
-        if folded not in trusted and folded not in _ALIASES:
+        is_taken = folded in trusted or folded in _ALIASES or folded == _MAIN
+        if not is_taken and hidden_character(one.name) is None:
             return True
         if one.source not in self.rejected:
             self.rejected[one.source] = one.name
             log.warning(
-                "%s is ignored: the folder is not trusted, and an agent %r already exists",
+                "%s is ignored: the folder is not trusted, and %r reads like another agent",
                 one.source,
                 one.name,
             )

@@ -198,8 +198,9 @@ async def answer_agent(call: CommandCall) -> str:
             agent=now_chosen,
             names=names,
         )
-    definition = services.agent.subagents.find(name, call.folder)
-    if name.casefold() != MAIN and definition is None:
+    is_main = name.casefold() == MAIN
+    definition = None if is_main else services.agent.subagents.find(name, call.folder)
+    if not is_main and definition is None:
         return t(
             "There is no agent {name}; {now_chosen} still answers. There are: {names}.",
             name=code(name[:80]),

@@ -156,6 +156,20 @@ def test_agents_that_are_given_win(places: CatalogPaths) -> None:
     assert SubagentCatalog(places, [given]).find("A") is given
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["main", "Main", "ma-in", "plan\u200b", "pl\u00adan", "\uff50lan", "\u3164plan", "pl\u2800an"],
+)
+def test_a_folder_that_is_not_trusted_has_no_agent_that_reads_like_another(
+    places: CatalogPaths, project: Path, name: str
+) -> None:
+    path = write(project / ".kore" / "agents", "theirs", "the attacker's")
+    path.write_text(path.read_text().replace("theirs", name))
+    catalogue = SubagentCatalog(places)
+    assert set(catalogue.load(project)) == {one.name for one in built_in()}
+    assert list(catalogue.rejected.values()) == [name]
+
+
 @pytest.mark.parametrize("name", ["general", "General", "EXPLORE", "code-reviewer", "mine"])
 def test_a_folder_that_is_not_trusted_replaces_no_agent(
     places: CatalogPaths, project: Path, name: str

@@ -30,9 +30,14 @@ async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
     )
     assert (await alone.answers_to(OWNER, "do it"))[-1] == "It may not."
     assert not (alone.workspace / "made.txt").exists()
-    await alone.answers_to(OWNER, "/agent main")
+    # Nobody takes the place of the main one, whoever wrote the file.
+    other = alone.workspace / ".kore" / "agents" / "other.md"
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.write_text("---\nname: Main\ndescription: d\n---\nYou are another.")
+    assert "main answers" in (await alone.answers_to(OWNER, "/agent main"))[-1]
     await alone.answers_to(OWNER, "hi")
     assert "You plan work" not in system(alone)
+    assert "You are another" not in system(alone)
 
 
 async def test_the_configuration_names_agents_for_chats(alone: GatewayProcess) -> None:
