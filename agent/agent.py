@@ -20,7 +20,6 @@ from agent.errors import (
     of_code,
 )
 from agent.events import Event
-from agent.handoff import Handoff, HandoffTool
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
@@ -44,6 +43,7 @@ from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.handoff import Handoff, HandoffTool
 from agent.tools.base import Tool, ToolEnvironment
 from agent.tools.function_tool import FunctionTool
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
@@ -59,8 +59,8 @@ from agent.undo.recorder import OpenChangeLog
 if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpServerSettings, McpSettings
-    from agent.structured_output import StructuredOutput
     from agent.subagents.in_process import InProcessSubagents
+    from agent.turn.structured_output import StructuredOutput
     from agent.undo.change_log import ChangeLog
 
 
@@ -255,7 +255,7 @@ class Agent(Generic[DepsT]):
         """
         if output_type is None:
             return await self._run(prompt, deps, options, self.guardrails)
-        from agent.structured_output import StructuredOutput
+        from agent.turn.structured_output import StructuredOutput
 
         shape = StructuredOutput(output_type)
         once = options.get("session") is None

@@ -13,13 +13,13 @@ from agent.context.memory_snapshot import MemorySnapshot, SnapshotStore
 from agent.context.system_prompt import volatile_facts
 from agent.errors import ConfigError, InputGuardrailTripped, KoreError
 from agent.events import Event
-from agent.handoff import Handoff
 from agent.history import History
 from agent.i18n import t
 from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.run_options import RunOptions, check_beginning, new_session
 from agent.security.taint.taint import TaintState
+from agent.subagents.handoff import Handoff
 from agent.tools.base import ToolEnvironment
 from agent.turn.guardrails import Guardrails
 from agent.turn.request import AgentServices, TurnRequest
@@ -27,8 +27,8 @@ from agent.types import Context, Message, Result, assistant
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
-    from agent.context.compaction import Conversation
-    from agent.context.compaction_marker import CompactionMarker, MarkerRecorder
+    from agent.context.compaction.compactor import Conversation
+    from agent.context.compaction.marker import CompactionMarker, MarkerRecorder
     from agent.turn.runner import AgentTurn
 
 # More of them in one run are agents that send each other the conversation.
@@ -96,7 +96,7 @@ class AgentRun:
         initial = [] if messages else check_beginning(options.get("initial_messages", ()))
         is_new, messages = not messages, messages or initial
         # Here and not above: a gateway that is idle needs nothing of what a turn needs.
-        from agent.context.compaction_marker import CompactionMarker, MarkerRecorder, MarkerStore
+        from agent.context.compaction.marker import CompactionMarker, MarkerRecorder, MarkerStore
 
         mark = (
             await agent.history.mark(session)
@@ -324,7 +324,7 @@ async def _store(
 ) -> None:
     """First what a mark counts, then the mark, and the memory if it is new."""
     await history.append(session, messages)
-    from agent.context.compaction_marker import MarkerStore
+    from agent.context.compaction.marker import MarkerStore
 
     if isinstance(history, MarkerStore) and keeper.mark != before:
         await history.set_mark(session, keeper.mark)

@@ -10,7 +10,6 @@ from typing import Any, TypedDict, Unpack, cast
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Event
-from agent.handoff import Handoff
 from agent.history import History, JsonlHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults
@@ -23,6 +22,7 @@ from agent.run_options import ParallelOptions, RunOptions
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.handoff import Handoff
 from agent.tools.base import Tool
 from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from agent.context.compaction_marker import CompactionMarker, mark_from_json, mark_to_json
+from agent.context.compaction.marker import CompactionMarker, mark_from_json, mark_to_json
 from agent.context.memory_snapshot import MemorySnapshot, snapshot_from_json, snapshot_to_json
 from agent.errors import KoreError
 from agent.i18n import t

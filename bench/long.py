@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from agent.context.compaction import CompactionResult, SplitPoint
-from agent.context.summarizer import Summary
+from agent.context.compaction.compactor import CompactionResult, SplitPoint
+from agent.context.compaction.summarizer import Summary
 from agent.types import Message, assistant, user
 from bench.figure import Figure
 from bench.stage import ACCOUNT, OWNER, open_stage

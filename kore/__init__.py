@@ -19,7 +19,6 @@ from agent.errors import (
     ToolError,
 )
 from agent.events import Event
-from agent.handoff import Handoff, remove_all_tools
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.mcp.settings import McpServerSettings
 from agent.parallel import ParallelResults
@@ -39,13 +38,14 @@ from agent.security.policy.base import (
 )
 from agent.settings import AgentSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
-from agent.tool_caller import ToolCaller, ToolStep
+from agent.subagents.handoff import Handoff, remove_all_tools
 from agent.tools.base import CallContext, Tool
 from agent.tools.function_tool import tool
 from agent.tools.run_context import RunContext
 from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail, input_guardrail, output_guardrail
 from agent.turn.hooks import Hooks
+from agent.turn.tool_caller import ToolCaller, ToolStep
 from agent.types import Image, ImageFile, Message, Result, Text, ToolCall, ToolResult, Usage
 from agent.version import VERSION as __version__
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent import events
-from agent.context.compaction import Compactor, Conversation
+from agent.context.compaction.compactor import Compactor, Conversation
 from agent.context.images import ImageLoader
 from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
 from agent.context.token_calibration import TokenCalibration

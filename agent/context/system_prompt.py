@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.project_instructions import Instructions
+from agent.context.project.instructions import Instructions
 from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen

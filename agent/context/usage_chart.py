@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agent.context.compaction import Conversation
+from agent.context.compaction.compactor import Conversation
 from agent.context.token_budget import FULL, ContextBudget, estimate, estimate_text
 from agent.i18n import mark_for_translation, t
 from agent.text.display_width import display_width, padded

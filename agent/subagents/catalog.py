@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
-from agent.context.project_instructions import project_folders
+from agent.context.project.instructions import project_folders
 from agent.records import frozen
 from agent.security.files.filenames import normalize_filename
 from agent.security.taint.file_marks import is_marked, is_unseen

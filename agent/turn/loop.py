@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
-from agent.context.compaction import Conversation
+from agent.context.compaction.compactor import Conversation
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong
 from agent.events import FILTERED

@@ -23,8 +23,8 @@ from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
-    from agent.context.compaction import CompactionStore
-    from agent.context.summarizer import Summary
+    from agent.context.compaction.compactor import CompactionStore
+    from agent.context.compaction.summarizer import Summary
     from agent.turn.guardrails import Guardrails
     from agent.turn.hooks import Hooks
     from agent.turn.tracing import Tracing

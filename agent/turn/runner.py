@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agent import events
-from agent.context.compaction import Compactor, Conversation, PrefixStore
+from agent.context.compaction.compactor import Compactor, Conversation, PrefixStore
+from agent.context.compaction.summarizer import Summariser
 from agent.context.edited_files import EditedFiles
 from agent.context.images import ImageLoader
 from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
-from agent.context.summarizer import Summariser
 from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
 from agent.errors import (

@@ -31,7 +31,7 @@ from gateway.turns.agent_profiles import with_model
 from gateway.turns.usage_meter import StoreUsageMeter
 
 if TYPE_CHECKING:
-    from agent.context.compaction import CompactionResult
+    from agent.context.compaction.compactor import CompactionResult
     from agent.context.request_prefix import RequestPrefix
 
 log = logging.getLogger(__name__)
@@ -224,8 +224,8 @@ class CompactionService:
     ) -> "CompactionResult | None":
         """Told and stored; None when there is nothing to gain, or its own turn was faster."""
         # Here and not above: an idle gateway has no use for it.
-        from agent.context.compaction import GOAL, shorten
-        from agent.context.summarizer import DroppedMessages, Summariser
+        from agent.context.compaction.compactor import GOAL, shorten
+        from agent.context.compaction.summarizer import DroppedMessages, Summariser
 
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
@@ -289,7 +289,7 @@ class CompactionService:
 
 @frozen
 class TurnKeeper:
-    """Implements `agent.context.compaction.CompactionStore`: stores it, and shortens the
+    """Implements `agent.context.compaction.compactor.CompactionStore`: stores it, and shortens the
     turn's window."""
 
     compactions: CompactionService

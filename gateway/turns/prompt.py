@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.context.project_context import ContextUpdate
+from agent.context.project.context import ContextUpdate
 from agent.context.system_prompt import Workspace, volatile_facts
 from agent.events import Evicted, SessionCreated
 from agent.turn.context_usage import PromptAudience

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.agent import Agent
-from agent.context.project_context import ProjectContext
+from agent.context.project.context import ProjectContext
 from agent.events import Done
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy

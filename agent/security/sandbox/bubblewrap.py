@@ -16,7 +16,7 @@ from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox import cgroup, environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.parent_watch import with_parent_watch
-from agent.security.sandbox.seccomp import NAMESPACED, program
+from agent.security.sandbox.seccomp.bpf import NAMESPACED, program
 from agent.security.sandbox.session_network import SessionNetwork
 from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program

@@ -15,7 +15,7 @@ from agent.records import frozen
 from agent.security.sandbox import environment
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.parent_watch import source
-from agent.security.sandbox.seccomp_profile import seccomp_profile
+from agent.security.sandbox.seccomp.profile import seccomp_profile
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH
 
 # Which shell an image has is known in there only.

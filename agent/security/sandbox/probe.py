@@ -15,7 +15,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox.base import Sandbox, SandboxCommand, SpawnSpec
-from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 from agent.security.sandbox.unprivileged_user import is_root
 
 _SOCKET_NAME = "unix_listener"

@@ -155,7 +155,7 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
 
 
 def _landlock(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
-    from agent.security.sandbox.landlock import Landlock, kernel_abi
+    from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 
     if os.geteuid() == 0:
         return None, "it does not bind root well enough"

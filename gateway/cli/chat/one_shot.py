@@ -26,7 +26,7 @@ from gateway.core.messages import MessageOptions
 from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
-    from agent.context.project_context import ProjectContext
+    from agent.context.project.context import ProjectContext
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]

@@ -12,7 +12,7 @@ from agent.i18n import mark_for_translation, t
 from gateway.core.messages import MessageOptions
 
 if TYPE_CHECKING:
-    from agent.context.project_context import ProjectContext
+    from agent.context.project.context import ProjectContext
     from agent.security.taint.origin import TrustedOrigins
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
     from gateway.config import Settings
@@ -102,8 +102,8 @@ def place_of(
 
 
 def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "ProjectContext":
-    from agent.context.directory_tree import TreeLimits
-    from agent.context.project_context import FILE_SHARE, ProjectContext
+    from agent.context.project.context import FILE_SHARE, ProjectContext
+    from agent.context.project.directory_tree import TreeLimits
     from agent.providers.vendors import CONTEXT_TOKENS
     from gateway.runtime.secrets import redactor_of
     from gateway.turns.agent_profiles import origin_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from agent import events
 from agent.agent import Agent
-from agent.context.compaction_marker import MarkerStore
-from agent.context.summarizer import Summary
+from agent.context.compaction.marker import MarkerStore
+from agent.context.compaction.summarizer import Summary
 from agent.history import JsonlHistory
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider

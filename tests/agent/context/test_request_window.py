@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent import events
-from agent.context.compaction import CompactionResult, Compactor, Conversation
+from agent.context.compaction.compactor import CompactionResult, Compactor, Conversation
+from agent.context.compaction.summarizer import Summariser, Summary
 from agent.context.request_window import RequestWindow
-from agent.context.summarizer import Summariser, Summary
 from agent.context.token_budget import ContextBudget, estimate
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import ProviderError, RateLimited

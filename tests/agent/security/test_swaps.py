@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.context.project_instructions import Instructions
+from agent.context.project.instructions import Instructions
 from agent.errors import ToolError
 from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent import events
-from agent.context.compaction import CompactionResult, SplitPoint
+from agent.context.compaction.compactor import CompactionResult, SplitPoint
+from agent.context.compaction.summarizer import Summary
 from agent.context.edited_files import AttachedFile
-from agent.context.summarizer import Summary
 from agent.errors import RateLimited, Rejected
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest

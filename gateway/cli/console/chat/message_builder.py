@@ -17,7 +17,7 @@ from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
 from gateway.core.messages import InboundMessage, MessageOptions, Route, Sender
 
 if TYPE_CHECKING:
-    from agent.context.project_context import ProjectContext
+    from agent.context.project.context import ProjectContext
     from gateway.cli.console.chat.workdir import UserLine
     from gateway.cli.console.input.file_mentions import FileMention
 

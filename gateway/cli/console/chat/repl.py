@@ -28,7 +28,7 @@ from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
 
 if TYPE_CHECKING:
-    from agent.context.project_context import ProjectContext
+    from agent.context.project.context import ProjectContext
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
 
 

@@ -11,7 +11,7 @@ from gateway.cli.console.chat.custom_commands import CustomCommand, CustomComman
 from gateway.commands.table import find_command
 
 if TYPE_CHECKING:
-    from agent.context.project_context import ProjectContext
+    from agent.context.project.context import ProjectContext
     from gateway.cli.console.input.file_mentions import FileMention
     from gateway.core.messages import Media
 

@@ -15,8 +15,8 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 if TYPE_CHECKING:
-    from agent.context.compaction import CompactionResult, Conversation
-    from agent.context.summarizer import Summary
+    from agent.context.compaction.compactor import CompactionResult, Conversation
+    from agent.context.compaction.summarizer import Summary
 
 # A chat is told of a summary once in this time.
 TOLD_EVERY_S = 3600.0
@@ -38,7 +38,7 @@ class SessionWindow:
 
     @property
     def conversation(self) -> "Conversation":
-        from agent.context.compaction import Conversation
+        from agent.context.compaction.compactor import Conversation
 
         return Conversation(self.messages, self.trimmed, self.summary)
 
@@ -70,7 +70,7 @@ class SessionWindow:
 def load(tx: Transaction, session: str) -> SessionWindow:
     """What a turn needs of a session."""
     # Here and not above: an idle gateway has no use for it.
-    from agent.context.compaction import shorten_old_result
+    from agent.context.compaction.compactor import shorten_old_result
 
     head, upto_pruned = tx.one("SELECT head, pruned_upto FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
@@ -158,7 +158,7 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         (stored.session,),
     )
     letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
-    from agent.context.summarizer import summary_to_json
+    from agent.context.compaction.summarizer import summary_to_json
 
     content = dumps(summary_to_json(summary))
     tx.run(
@@ -181,6 +181,6 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
 
 
 def _summary(content: str, taint: str) -> "Summary":
-    from agent.context.summarizer import summary_from_json
+    from agent.context.compaction.summarizer import summary_from_json
 
     return summary_from_json(json.loads(content), taint_of_text(taint))

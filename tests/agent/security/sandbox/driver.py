@@ -149,7 +149,7 @@ def sandbox(name: str, abi: int | None) -> Sandbox:
         program = shutil.which("bwrap") or "/usr/bin/bwrap"
         told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
         return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
-    from agent.security.sandbox.landlock import Landlock, kernel_abi
+    from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 
     return Landlock(min(abi or 99, kernel_abi()), LIMITS)
 

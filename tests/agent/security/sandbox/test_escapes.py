@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from agent.security.sandbox.landlock import kernel_abi
+from agent.security.sandbox.landlock.sandbox import kernel_abi
 from tests.processes import lasting_command
 
 ROOT = Path(__file__).parents[4]

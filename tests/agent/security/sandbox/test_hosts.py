@@ -13,7 +13,7 @@ from agent.errors import ToolError
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
 from agent.security.sandbox.base import SandboxCommand
-from agent.security.sandbox.landlock import Landlock, kernel_abi
+from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 from tests.agent.security.sandbox.test_escapes import (  # noqa: F401 - place is a fixture
     USERS,
     core,

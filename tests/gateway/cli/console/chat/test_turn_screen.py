@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent import events
-from agent.context.project_context import ProjectContext
+from agent.context.project.context import ProjectContext
 from agent.errors import KoreError
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.turn_screen import TurnScreen

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.project_instructions import Instructions
+from agent.context.project.instructions import Instructions
 from agent.context.prompt_file import LIMIT_CHARS
 from agent.context.system_prompt import Workspace
 from agent.security.taint.file_marks import mark_changed, mark_tainted, unmark

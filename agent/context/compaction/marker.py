@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol, runtime_checkable
 
-from agent.context.compaction import CompactionResult, Conversation, shorten_old_results
-from agent.context.summarizer import Summary, summary_from_json, summary_to_json
+from agent.context.compaction.compactor import CompactionResult, Conversation, shorten_old_results
+from agent.context.compaction.summarizer import Summary, summary_from_json, summary_to_json
 from agent.records import frozen
 from agent.types import Message
 

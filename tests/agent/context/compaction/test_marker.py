@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.compaction import CompactionResult, SplitPoint
-from agent.context.compaction_marker import (
+from agent.context.compaction.compactor import CompactionResult, SplitPoint
+from agent.context.compaction.marker import (
     CompactionMarker,
     MarkerStore,
     mark_from_json,
     mark_to_json,
 )
+from agent.context.compaction.summarizer import Summary
 from agent.context.edited_files import AttachedFile
-from agent.context.summarizer import Summary
 from agent.errors import KoreError, Rejected
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.person_words import GAP, fit_words, words_of, words_tokens
+from agent.context.compaction.person_words import GAP, fit_words, words_of, words_tokens
 from agent.types import Context, Message, Text, assistant, user
 
 LOG = "\n".join(f"12:00:{n % 60:02d} worker {n} wrote block {n * 7}" for n in range(300))

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
+from agent.context.compaction.person_words import fit_words, words_limit, words_of
 from agent.context.edited_files import AttachedFile
-from agent.context.person_words import fit_words, words_limit, words_of
 from agent.context.request_prefix import RequestPrefix
 from agent.context.token_budget import estimate, estimate_text, level, middle_out
 from agent.errors import BadReply, ConfigError, ContextTooLong, Rejected, TimedOut

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
+from agent.context.compaction.person_words import words_limit, words_of, words_tokens
+from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, summary_limit
 from agent.context.edited_files import attachment_limit
-from agent.context.person_words import words_limit, words_of, words_tokens
 from agent.context.request_prefix import RequestPrefix
-from agent.context.summarizer import DroppedMessages, Summariser, Summary, summary_limit
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.history_validation import close_unanswered_calls, is_valid

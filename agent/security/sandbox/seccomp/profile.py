@@ -7,8 +7,8 @@ import errno
 import json
 from typing import Any
 
-from agent.security.sandbox import seccomp
-from agent.security.sandbox.syscalls import NUMBERS
+from agent.security.sandbox.seccomp import bpf
+from agent.security.sandbox.seccomp.syscalls import NUMBERS
 
 _AF_UNIX, _DATAGRAM = 1, 2
 
@@ -16,20 +16,20 @@ _AF_UNIX, _DATAGRAM = 1, 2
 def seccomp_profile() -> str:
     """What every filter forbids, and what `NAMESPACED` does."""
     rules = [
-        _rule(seccomp.MISSING, errno.ENOSYS),
-        _rule(seccomp.FORBIDDEN, errno.EPERM),
-        _rule(seccomp.ATTRIBUTES, errno.EOPNOTSUPP),
+        _rule(bpf.MISSING, errno.ENOSYS),
+        _rule(bpf.FORBIDDEN, errno.EPERM),
+        _rule(bpf.ATTRIBUTES, errno.EOPNOTSUPP),
         _refuse_call("socket", (0, 0xFF, _AF_UNIX)),
         _refuse_call("socketpair", (1, 0xF, _DATAGRAM)),
-        *(_refuse_call("ioctl", (1, 0xFFFFFFFF, value)) for value in seccomp.TERMINAL),
-        *(_refuse_call("clone", (0, bit, bit)) for bit in _bits(seccomp.NEW_NAMESPACES)),
+        *(_refuse_call("ioctl", (1, 0xFFFFFFFF, value)) for value in bpf.TERMINAL),
+        *(_refuse_call("clone", (0, bit, bit)) for bit in _bits(bpf.NEW_NAMESPACES)),
     ]
-    for bit in _bits(seccomp.SET_ID):
-        rules += [_refuse_call(call, (at, bit, bit)) for call, at in seccomp.MODES.items()]
-        for flag in _bits(seccomp.CREATES):
+    for bit in _bits(bpf.SET_ID):
+        rules += [_refuse_call(call, (at, bit, bit)) for call, at in bpf.MODES.items()]
+        for flag in _bits(bpf.CREATES):
             rules += [
                 _refuse_call(call, (at, flag, flag), (at + 1, bit, bit))
-                for call, at in seccomp.OPENS.items()
+                for call, at in bpf.OPENS.items()
             ]
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules})
 

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from agent.security.sandbox.seccomp import NAMESPACED, FilterRules, beside_landlock, program
-from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+from agent.security.sandbox.seccomp.bpf import NAMESPACED, FilterRules, beside_landlock, program
+from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 
 ALLOWED, ASKED = "allowed", "asked"
 

@@ -10,7 +10,7 @@ from agent.history import JsonlHistory
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
-from agent.tool_caller import ToolCaller
+from agent.turn.tool_caller import ToolCaller
 from agent.types import Message, Text, ToolCall, ToolResult, assistant
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal

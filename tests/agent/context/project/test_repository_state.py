@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.project_context import ProjectContext
-from agent.context.repository_state import describe_repository
+from agent.context.project.context import ProjectContext
+from agent.context.project.repository_state import describe_repository
 
 
 def _git(root: Path, *words: str) -> None:

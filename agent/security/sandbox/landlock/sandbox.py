@@ -18,7 +18,7 @@ from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.seccomp import beside_landlock, program
+from agent.security.sandbox.seccomp.bpf import beside_landlock, program
 from agent.security.sandbox.toolchains import Toolchains
 
 # Rights to files, bit by bit, and the version that brought them.
@@ -44,7 +44,7 @@ _DEVICES |= {"/dev/random": False, "/dev/urandom": False}
 _START = """\
 import sys
 sys.path.append(sys.argv[1])
-from agent.security.sandbox.landlock_launcher import main
+from agent.security.sandbox.landlock.launcher import main
 main()
 """
 
@@ -94,7 +94,7 @@ class Landlock:
             try:
                 with os.fdopen(writer, "wb") as file:
                     file.write(marshal.dumps(self._plan(job, str(private))))
-                root = str(Path(__file__).parents[3])
+                root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 pass_fds = (reader,) if job.stdin is None else (reader, job.stdin)
                 yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from stat import S_ISREG
 
-from agent.context.instruction_imports import with_imports
+from agent.context.project.instruction_imports import with_imports
 from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen

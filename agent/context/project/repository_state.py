@@ -8,7 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from agent.context.project_instructions import project_folders
+from agent.context.project.instructions import project_folders
 from agent.prompts import render_prompt
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.security.shell.git_safety import is_safe_repository

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.context.directory_tree import TreeLimits, tree
+from agent.context.project.directory_tree import TreeLimits, tree
 from agent.context.token_budget import estimate_text
 
 

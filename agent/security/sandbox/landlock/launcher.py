@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from agent.security.sandbox.chmod_broker import MetadataBroker
+from agent.security.sandbox.landlock.chmod_broker import MetadataBroker
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH = 1
@@ -133,7 +133,7 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
 def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:
     if proxy is None:
         return None
-    from agent.security.sandbox.connect_broker import ConnectBroker
+    from agent.security.sandbox.landlock.connect_broker import ConnectBroker
 
     return ConnectBroker(*proxy)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.compaction import choose_split_point
+from agent.context.compaction.compactor import choose_split_point
 from agent.context.token_budget import MANY, estimate
 from agent.history_validation import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user

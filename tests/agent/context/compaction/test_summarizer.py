@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, transcript
 from agent.context.request_prefix import RequestPrefix
-from agent.context.summarizer import DroppedMessages, Summariser, Summary, transcript
 from agent.context.token_budget import ContextBudget, estimate_text
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import BadReply, ContextTooLong, RateLimited, Rejected

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from agent.context.directory_tree import TreeLimits, tree
-from agent.context.repository_state import describe_repository
+from agent.context.project.directory_tree import TreeLimits, tree
+from agent.context.project.repository_state import describe_repository
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen

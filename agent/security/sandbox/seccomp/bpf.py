@@ -12,7 +12,7 @@ from functools import cache
 from typing import Literal
 
 from agent.records import frozen
-from agent.security.sandbox.syscalls import ARCHITECTURES, NUMBERS
+from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 
 _LOAD, _AND = 0x20, 0x54
 _EQUAL, _AT_LEAST = 0x15, 0x35
