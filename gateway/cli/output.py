@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from agent.i18n import t
-from agent.text.display_width import display_width, padded, wrapped
+from agent.text.display_width import display_width, padded, wrap_paragraphs, wrapped
 from agent.text.visible import escape_invisible, escape_line
 
 _GAP = "  "
@@ -29,6 +29,12 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     for line in laid_out(table, columns):
         sys.stdout.write(line + "\n")
+
+
+def tell(text: str) -> None:
+    """A sentence for the person, on stderr, cut between words where that is a terminal."""
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
+    print(wrap_paragraphs(text, columns) if columns else text, file=sys.stderr, flush=True)
 
 
 def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:

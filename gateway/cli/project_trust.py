@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.output import clean_lines
+from gateway.cli.output import clean_lines, tell
 
 _KEY = ("security", "trusted_folders")
 
@@ -48,7 +48,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
         for path in new:
             print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
         if sys.stdin.isatty():
-            print(t("These files can then set models, URLs and servers to start."), file=sys.stderr)
+            tell(t("These files can then set models, URLs and servers to start."))
     return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
 
 

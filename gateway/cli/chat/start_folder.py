@@ -67,14 +67,15 @@ def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: 
     from agent.errors import KoreError
     from agent.text.visible import escape_invisible
     from gateway.cli import project_trust
+    from gateway.cli.output import tell
 
     name = escape_invisible(str(folder))
-    print(t("New project: {folder}", folder=name), file=sys.stderr)
+    tell(t("New project: {folder}", folder=name))
     meaning = t(
         "If you trust it, I follow its AGENTS.md, and its files count like your own words. "
         "If not, I only read them, and ask before sending anything out."
     )
-    print(meaning, file=sys.stderr)
+    tell(meaning)
     configuration = project_trust.show_configuration(folder, home.root)
     print(t("Trust this folder? [y/N] "), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes", "是"):
@@ -84,7 +85,7 @@ def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: 
         project_trust.grant(args, folder, home.root, configuration)
     except KoreError as exc:
         # A configuration that cannot be written is no reason to stop: it goes on untrusted.
-        print(f"{exc}", file=sys.stderr)
+        tell(str(exc))
         return settings
     sandbox = {"security.sandbox": args.sandbox} if args.sandbox else None
     return settings_of(args, sandbox)

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.context import data_dir_of
-from gateway.cli.output import print_json
+from gateway.cli.output import print_json, tell
 from gateway.cli.project_trust import change_folders, grant, show_configuration
 
 
@@ -63,7 +63,7 @@ def _confirmed(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path,
             "in them can send data off this machine without asking.",
             folder=folder,
         )
-        print(warning, file=sys.stderr)
+        tell(warning)
         print(t("Trust its current version? Type yes: "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was changed"))

@@ -8,6 +8,8 @@ import pytest
 from tests.gateway.cli.console.chat.test_repl import PROMPT
 from tests.gateway.cli.console.terminal import kore_agent
 
+COLUMNS = 80
+
 
 @pytest.mark.parametrize("word", ["y", "n"])
 async def test_a_person_is_asked_once_whether_a_project_is_trusted(
@@ -19,6 +21,9 @@ async def test_a_person_is_asked_once_whether_a_project_is_trusted(
     async with kore_agent(home, environ=here, cwd=project) as terminal:
         await terminal.see("New project: ")
         await terminal.see("[y/N]")
+        meaning = terminal.text[terminal.text.index("If you trust it") :].splitlines()
+        assert len(meaning) > 2
+        assert all(len(line) <= COLUMNS for line in meaning)
         terminal.type(f"{word}\n")
         await terminal.see("new session")
         await terminal.see(PROMPT)
