@@ -53,6 +53,14 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def start_section(self, heading: str | None) -> None:
         super().start_section(heading and t(heading))
 
+    def format_help(self) -> str:
+        # argparse writes the colon of a heading itself, and knows only the Latin one.
+        lines = super().format_help().split("\n")
+        return "\n".join(
+            f"{line[:-1]}：" if line.endswith(":") and not line.isascii() else line
+            for line in lines
+        )
+
     def add_usage(
         self,
         usage: str | None,
@@ -237,10 +245,15 @@ def _parser_of(verb: Verb) -> Parser:
 
 def _top_parser() -> Parser:
     width = max(len(verb.name) for verb in VERBS) + 2
-    lines = [f"  {verb.name:<{width}}{t(verb.summary)}" for verb in VERBS]
+    room, margin = max(_columns() - 2 - width - 2, 20), " " * (width + 2)
+    lines = [
+        f"  {verb.name:<{width}}" + f"\n{margin}".join(wrapped(t(verb.summary), room))
+        for verb in VERBS
+    ]
+    synopsis = "kore [--config FILE] [--home FOLDER] [COMMAND … | TEXT | OPTIONS of agent]"
     parser = Parser(
         prog="kore",
-        usage="kore [--config FILE] [--home FOLDER] [VERB … | TEXT | OPTIONS of agent]",
+        usage=f"\n{' ' * 7}".join(wrapped(synopsis, max(_columns() - 2 - 7, 20))),
         description="\n".join([t("A self-hosted assistant."), "", t("commands:"), *lines]),
         epilog=t("Run `kore COMMAND --help` for details.")
         + "\n\n"
