@@ -51,7 +51,7 @@ async def send_message(channel: Channel, message: OutboundMessage) -> str:
     if not message.content.files:
         return await channel.send(message)
     if not isinstance(channel, SupportsMedia):
-        raise MessageRefused(f"{channel.name} carries no files")
+        raise MessageRefused(f"{channel.name} cannot send files")
     return await channel.send_files(message)
 
 

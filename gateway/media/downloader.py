@@ -52,7 +52,7 @@ _CALLED = {
     "document": mark_for_translation("the file"),
 }
 # No one is left to be notified.
-_FORGOTTEN = "whoever sent it was deleted"
+_FORGOTTEN = "the sender's data was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
 
 

@@ -56,12 +56,12 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
             with sandbox.prepare(job) as spawn:
                 output, users = _run(spawn, targets.mark)
         except (ToolError, OSError, subprocess.TimeoutExpired) as exc:
-            return f"it does not start ({exc})"
+            return f"it failed to start ({exc})"
         escapes = [
             line.partition(":")[2].strip() for line in output.splitlines() if targets.mark in line
         ]
         if is_root() and 0 in users:
-            escapes.append("it was root's")
+            escapes.append("it ran as root")
         return _verdict(targets, (listener, unix_listener), output, escapes)
 
 
@@ -163,11 +163,11 @@ def _verdict(
 ) -> str | None:
     listener, unix_listener = listeners
     if targets.canary in output:
-        return "a command could read what is outside of its workspace"
+        return "a command could read files outside its workspace"
     if [entry.name for entry in targets.outside.iterdir()] != ["canary"]:
-        return "a command could write outside of its workspace"
+        return "a command could write outside its workspace"
     if (targets.outside / "canary").read_text() != targets.canary:
-        return "a command could change a file outside of its workspace"
+        return "a command could change a file outside its workspace"
     with suppress(BlockingIOError):
         listener.accept()[0].close()
         return "a command could reach the network"
@@ -175,14 +175,14 @@ def _verdict(
         unix_listener.accept()[0].close()
         return "a command could reach a program outside through a Unix socket in the workspace"
     if escapes:
-        return f"a command had a way out of its sandbox: {', '.join(dict.fromkeys(escapes))}"
+        return f"a command could escape its sandbox: {', '.join(dict.fromkeys(escapes))}"
     if targets.process.poll() is not None:
         return "a command could kill a process outside"
     if not _is_gone(targets.mark):
         return "a command could leave a process behind"
     # Last: whatever it did get, it did not get it by failing.
     if not (targets.workspace / "inside").exists() or _END_LINE not in output:
-        return f"it does not start ({_first_line(output)})"
+        return f"it failed to start ({_first_line(output)})"
     return None
 
 
@@ -204,4 +204,4 @@ def _command_lines() -> Iterator[bytes]:
 
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:200] if lines else "it says nothing"
+    return lines[0][:200] if lines else "no output"

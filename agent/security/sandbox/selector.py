@@ -132,7 +132,7 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
 
     program = find_trusted_program("bwrap", options.workspaces)
     if program is None:
-        return None, "bubblewrap is not installed, or not where only root or you can write"
+        return None, "bubblewrap is not installed in a folder that only root or you can write to"
 
     def make_sandbox(features: list[str]) -> Bubblewrap:
         return Bubblewrap(
@@ -158,7 +158,7 @@ def _landlock(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Mad
     from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 
     if os.geteuid() == 0:
-        return None, "it does not bind root well enough"
+        return None, "it does not confine root well enough"
 
     def make_sandbox(abi: int) -> Landlock:
         return Landlock(
@@ -187,7 +187,7 @@ def _container(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Ma
     if program is None:
         return None, "neither docker nor podman is installed"
     if is_root():
-        return None, "its commands would be root's"
+        return None, "its commands would run as root"
     sandbox = ContainerSandbox(program, options.image, options.limits)
 
     def find() -> dict[str, Any]:

@@ -49,7 +49,7 @@ class SessionNetwork:
         network = cls(process, nsenter, int(line) if line.isdigit() else 0)
         if not line.isdigit() or not network._can_be_entered(bwrap):
             network.close()
-            raise OSError("the network of the conversation could not be made")
+            raise OSError("the network of the conversation could not be created")
         return network
 
     def close(self) -> None:

@@ -15,20 +15,18 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
     from agent.security.policy.roles import in_hosts
 
     if len(words) > _MOST_HOSTS:
-        raise ToolError(
-            f"network names {len(words)} hosts; {_MOST_HOSTS} at most can be asked for."
-        )
+        raise ToolError(f"network lists {len(words)} hosts; the limit is {_MOST_HOSTS}.")
     hosts = []
     for word in words:
         try:
             host = host_name(word)
         except (ValueError, UnicodeError) as exc:
             raise ToolError(
-                f"network takes names of hosts such as example.org, found {word[:60]!r}."
+                f"network takes host names such as example.org, found {word[:60]!r}."
             ) from exc
         if host.startswith("*"):
             # `*.com` is nearly everything; only settings name machines by a pattern.
-            raise ToolError(f"network takes whole names: name each host of {host}.")
+            raise ToolError(f"network takes full host names: list each host of {host}.")
         if _is_own(host):
             raise ToolError(f"{host} is the command's own network; leave it out of network.")
         if limit is not None and not in_hosts(host, limit):

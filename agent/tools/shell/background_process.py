@@ -141,7 +141,7 @@ class BackgroundProcess:
             if self._on_end is not None:
                 self._on_end(self)
         except TimeoutError:
-            self.exit_description = "ended: nobody has written here for hours"
+            self.exit_description = "stopped: this conversation was inactive for hours"
         except ToolError as exc:
             self.start_error, self.exit_description, self.has_succeeded = (
                 str(exc),
@@ -262,7 +262,7 @@ def _describe_exit(end: Exit) -> str:
     if end.reason:
         return end.reason.strip("[]")
     if end.code is None:
-        return "stopped at its time-out"
+        return "stopped at its timeout"
     return f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
 
 

@@ -224,9 +224,11 @@ class Exec:
         if not words or not self._commands.confines:
             return ()
         if not call.owner:
-            raise ToolError("Only the owner's conversations may ask for the network.")
+            raise ToolError("Only the owner's conversations can ask for network access.")
         if args.get("background") is True:
-            raise ToolError("A background command reaches no host: run it without background.")
+            raise ToolError(
+                "network cannot be combined with background: run it without background."
+            )
         return wanted_hosts(words, call.hosts)
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
@@ -235,7 +237,7 @@ class Exec:
         if args.get("outside") is not True or not self._commands.confines:
             return None
         if not call.owner:
-            raise ToolError("Only the owner's conversations may run commands outside the sandbox.")
+            raise ToolError("Only the owner's conversations can run commands outside the sandbox.")
         # On one line, so that no part of it reads as Kore's own words.
         reason = " ".join(str(args.get("reason") or "").split())
         if not reason:

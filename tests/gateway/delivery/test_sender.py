@@ -532,7 +532,7 @@ async def test_files_to_a_platform_without_them_are_given_up_and_told(
         "d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))]
     )
     ends = await sent(tmp_path, clock, platform, file)
-    assert ends == [("dead", "chat carries no files")]
+    assert ends == [("dead", "chat cannot send files")]
     assert platform.texts("1") == [LOST]
 
 
@@ -576,7 +576,7 @@ async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
     tmp_path: Path, clock: Jumping
 ) -> None:
     copy, reply = reply_with_copy(tmp_path)
-    assert await sent(tmp_path, clock, Platform(), reply) == [("dead", "chat carries no files")]
+    assert await sent(tmp_path, clock, Platform(), reply) == [("dead", "chat cannot send files")]
     assert not copy.exists()
 
 

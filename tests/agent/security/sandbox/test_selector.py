@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_a_probe_sees_that_nothing_confines(home: Path) -> None:
-    assert probe(Unconfined(), home) == "a command could read what is outside of its workspace"
+    assert probe(Unconfined(), home) == "a command could read files outside its workspace"
     assert list(home.iterdir()) == []
 
 
@@ -60,7 +60,7 @@ def test_a_program_that_only_claims_to_confine_is_not_trusted(home: Path, progra
 
 def test_a_failing_program_is_named_with_what_it_said(home: Path, programs: Path) -> None:
     program(programs, "bwrap", "echo no namespaces for you >&2; exit 1")
-    with pytest.raises(ConfigError, match=r"it does not start .no namespaces for you"):
+    with pytest.raises(ConfigError, match=r"it failed to start .no namespaces for you"):
         select_sandbox(SandboxOptions("bwrap"), home)
 
 
@@ -153,7 +153,7 @@ def test_root_without_the_right_to_mount_is_told_to_run_kore_as_somebody_else(ho
     words += [sys.executable, "-c", _AS_ROOT_IN_A_CONTAINER, str(home)]
     ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     told, hint = ran.stdout.splitlines()
-    assert "root may not show the workspace to another user here" in told
+    assert "root cannot show the workspace to another user here" in told
     assert "file system" not in told
     assert "Run Kore as another user" in told
     assert "run Kore as another user" in hint

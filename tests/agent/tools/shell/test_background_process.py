@@ -283,7 +283,7 @@ async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> 
 
 async def test_a_time_out_ends_it(shell: Shell) -> None:
     await shell.start("sleep 60", timeout_s=0.6)
-    assert "stopped at its time-out" in await shell.hear("time-out")
+    assert "stopped at its timeout" in await shell.hear("timeout")
 
 
 async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
@@ -295,7 +295,7 @@ async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
 
     process = BackgroundProcess(1, origin)
     await process.run(work, idle_s=0.01)
-    assert process.exit_description == "ended: nobody has written here for hours"
+    assert process.exit_description == "stopped: this conversation was inactive for hours"
 
 
 async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
