@@ -57,7 +57,7 @@ def main() -> int:
     figures: list[Figure] = []
     for part in options.parts or PARTS:
         print(f"measuring {part} …", file=sys.stderr, flush=True)
-        measured = asyncio.run(import_module(f"bench.{part}").measure(command))
+        measured = asyncio.run(import_module(f"bench.parts.{part}").measure(command))
         figures += [figure.at_pace(aiohttp_ms / AIOHTTP_MS) for figure in measured]
     print(table(figures), flush=True)
     _keep(facts, figures)

@@ -58,7 +58,7 @@ from gateway.store.repositories.execution import claims, restored_backup, subage
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies
-from gateway.turns.agent_factory import build_agent
+from gateway.turns.agents.factory import build_agent
 
 log = logging.getLogger(__name__)
 

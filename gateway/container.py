@@ -48,14 +48,14 @@ from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
+from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
 from gateway.turns.compaction import CompactionService
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
-from gateway.turns.subagents import SubagentCoordinator
-from gateway.turns.usage_limits import warn_unenforceable
-from gateway.turns.usage_meter import StoreUsageMeter
+from gateway.turns.usage.limits import warn_unenforceable
+from gateway.turns.usage.meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService

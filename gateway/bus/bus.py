@@ -24,9 +24,9 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.isolation import Isolation
 from gateway.turns.runner import TurnRunner
-from gateway.turns.subagents import SubagentCoordinator
 
 log = logging.getLogger(__name__)
 

@@ -55,7 +55,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 def _add(args: argparse.Namespace, folder: Path) -> bool:
     """Name the folder in the configuration; False when its files are the owner's already."""
     from gateway.cli.context import settings_of
-    from gateway.turns.agent_profiles import origin_of
+    from gateway.turns.agents.profiles import origin_of
 
     if origin_of(settings_of(args)).is_own(folder):
         return False
@@ -96,8 +96,8 @@ def _render(path: Path, raw: bytes | None) -> str:
     """What it said when it was read, without its secrets."""
     import json
 
-    from gateway.config.json_document import read_text
-    from gateway.config.jsonc import read
+    from gateway.config.json_files.document import read_text
+    from gateway.config.json_files.jsonc import read
     from gateway.config.secret_keys import masked
 
     try:

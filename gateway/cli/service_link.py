@@ -134,7 +134,7 @@ def _last_good(
     own: Mapping[str, Any] | None = None,
 ) -> "Settings | None":
     """Those of the last good file, or of `own` in its place. None when they are wrong as well."""
-    from gateway.config.json_document import read_object
+    from gateway.config.json_files.document import read_object
 
     home = data_dir_of(args)
     with suppress(KoreError):

@@ -31,7 +31,7 @@ class Verb(NamedTuple):
 
 
 # Verbs whose module is not in gateway/cli/verbs/.
-_ELSEWHERE = {"agent": "chat.agent", "completion": "completion"}
+_ELSEWHERE = {"agent": "chat.agent", "completion": "completion", "config": "verbs.config.verb"}
 # Verbs that share a module.
 _SHARED = {
     "agents": "verbs.agents",

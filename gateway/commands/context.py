@@ -13,7 +13,7 @@ async def answer_context(call: CommandCall) -> str:
     from gateway.store.repositories.conversations import sessions
     from gateway.store.repositories.execution import windows
     from gateway.store.repositories.execution.windows import SessionWindow
-    from gateway.turns.agent_profiles import with_model
+    from gateway.turns.agents.profiles import with_model
 
     services, session = call.services, call.session
     window, session_model = SessionWindow([], trimmed=False), None

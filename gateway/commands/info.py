@@ -15,8 +15,8 @@ from gateway.store.repositories import usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, undecoded_updates
-from gateway.turns.usage_limits import BillingDay
-from gateway.turns.usage_text import usage_text
+from gateway.turns.usage.limits import BillingDay
+from gateway.turns.usage.text import usage_text
 
 if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
@@ -82,7 +82,7 @@ async def answer_agents(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
     import asyncio
 
-    from gateway.turns.agent_profiles import origin, summary_of
+    from gateway.turns.agents.profiles import origin, summary_of
 
     services = call.services
     agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
@@ -128,7 +128,7 @@ def answer_start(call: CommandCall, tx: Transaction) -> str:
 
 def answer_tools(call: CommandCall, tx: Transaction) -> str:
     """Those of the agent that the terminal speaks with."""
-    from gateway.turns.agent_profiles import profile_for
+    from gateway.turns.agents.profiles import profile_for
     from gateway.turns.tool_listing import beginning
 
     speaks, tools = profile_for(call.message), call.services.agent.toolbox.specs()

@@ -20,7 +20,7 @@ from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import inbox
-from gateway.turns.agent_profiles import MAIN, with_model
+from gateway.turns.agents.profiles import MAIN, with_model
 
 _MAX_AGENTS = 40
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.config.json_document import private
+from gateway.config.json_files.document import private
 from gateway.config.references import read_secrets
 
 

@@ -10,8 +10,8 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import file_lock, keep_secrets, write_atomic
-from gateway.config.json_document import parse, read_text
-from gateway.config.jsonc import find, read, remove_value, set_value
+from gateway.config.json_files.document import parse, read_text
+from gateway.config.json_files.jsonc import find, read, remove_value, set_value
 from gateway.config.key_catalog import catalogue, guess, leaf_types, whole_sections
 from gateway.config.layers import CommandLineLayer
 from gateway.config.origin import Key, printable

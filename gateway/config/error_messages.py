@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.i18n import mark_for_translation, t
-from gateway.config.json_document import kind_of
+from gateway.config.json_files.document import kind_of
 from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
 from gateway.config.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount, TelegramChat
 

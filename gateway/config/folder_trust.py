@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gateway.config.atomic_write import write_atomic
-from gateway.config.json_document import SIZE_LIMIT_BYTES, read_object
+from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
 # What a folder may bring along for Kore, the highest first.
 PROJECT = (".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json")

@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 from agent.i18n import t
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.records import frozen
-from gateway.config.json_document import parse, read_text
-from gateway.config.jsonc import read
+from gateway.config.json_files.document import parse, read_text
+from gateway.config.json_files.jsonc import read
 from gateway.config.key_catalog import catalogue
 from gateway.config.origin import Key
 

@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from agent.i18n import t
-from gateway.config.json_document import kind_of, parse
+from gateway.config.json_files.document import kind_of, parse
 from gateway.config.key_catalog import (
     catalogue,
     default_of,

@@ -11,7 +11,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.error_messages import explain_errors
 from gateway.config.folder_trust import PROJECT, read_trusted
-from gateway.config.json_document import read_object
+from gateway.config.json_files.document import read_object
 from gateway.config.layers import (
     CommandLineLayer,
     DefaultsLayer,

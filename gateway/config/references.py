@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.config.json_document import kind_of, private, read_object
+from gateway.config.json_files.document import kind_of, private, read_object
 from gateway.config.origin import Key, Loc, MissingVariable, ValueOrigin, dotted, printable
 
 PATHS: tuple[Key, ...] = (

@@ -49,7 +49,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import turns
-from gateway.turns.usage_limits import BillingDay
+from gateway.turns.usage.limits import BillingDay
 
 
 class ConfigReload(Protocol):

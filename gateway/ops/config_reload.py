@@ -25,7 +25,7 @@ from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.diff import ConfigDiff, update
-from gateway.config.json_document import read_text
+from gateway.config.json_files.document import read_text
 from gateway.config.sources import Sources
 from gateway.core.messages import Route
 from gateway.delivery.renderer import ReplyRenderer
@@ -38,8 +38,8 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.chats import private_route
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from gateway.turns.agent_factory import build_agent
-from gateway.turns.usage_meter import StoreUsageMeter
+from gateway.turns.agents.factory import build_agent
+from gateway.turns.usage.meter import StoreUsageMeter
 
 
 @frozen

@@ -27,8 +27,8 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import turns, windows
 from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 from gateway.store.repositories.execution.windows import SessionWindow, StoredSummary
-from gateway.turns.agent_profiles import with_model
-from gateway.turns.usage_meter import StoreUsageMeter
+from gateway.turns.agents.profiles import with_model
+from gateway.turns.usage.meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from agent.context.compaction.compactor import CompactionResult

@@ -40,6 +40,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns import outcome
+from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
@@ -60,9 +61,8 @@ from gateway.turns.prompt import (
 )
 from gateway.turns.server_quotes import ServerQuotesReader
 from gateway.turns.steering import Steering
-from gateway.turns.subagents import SubagentCoordinator
 from gateway.turns.trace import trace_of
-from gateway.turns.usage_meter import StoreUsageMeter
+from gateway.turns.usage.meter import StoreUsageMeter
 
 # What stands in a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")

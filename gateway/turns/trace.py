@@ -8,7 +8,7 @@ from agent.types import Message
 from agent.usage import UsageTotals
 from gateway.core.records import Trace
 from gateway.delivery.activity_status import code, sentence
-from gateway.turns.usage_text import usage_text
+from gateway.turns.usage.text import usage_text
 
 _STEPS = 25
 _CHANGING = ("write_file", "edit_file", "append_file", "move_file")

@@ -10,6 +10,6 @@ from bench.__main__ import PARTS
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_files_that_a_benchmark_reads_are_there(part: str) -> None:
-    module = import_module(f"bench.{part}")
+    module = import_module(f"bench.parts.{part}")
     files = [value for value in vars(module).values() if isinstance(value, Path) and value.suffix]
     assert [file for file in files if not file.exists()] == []

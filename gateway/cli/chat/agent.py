@@ -139,7 +139,7 @@ def _run(args: argparse.Namespace) -> int:
         if options.full_access is None:
             settings = with_trust(args, settings, home, project_folder)
     if args.agent is not None:
-        from gateway.turns.agent_profiles import agent_option
+        from gateway.turns.agents.profiles import agent_option
 
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)

@@ -67,7 +67,7 @@ def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tupl
     requested = tuple(filter(None, (name.strip() for name in names.split(","))))
     if not requested:
         return ()
-    from gateway.turns.agent_profiles import catalogue_of
+    from gateway.turns.agents.profiles import catalogue_of
 
     if settings.subagents.max_depth < 1:
         raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))

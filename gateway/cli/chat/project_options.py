@@ -49,7 +49,7 @@ def place_of(
     from agent.security.taint.origin import is_in
     from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
-    from gateway.turns.agent_profiles import origin_of
+    from gateway.turns.agents.profiles import origin_of
 
     def models() -> Sequence[str]:
         from gateway.ops.model_catalog import offers
@@ -106,7 +106,7 @@ def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> 
     from agent.context.project.directory_tree import TreeLimits
     from agent.providers.vendors import CONTEXT_TOKENS
     from gateway.runtime.secrets import redactor_of
-    from gateway.turns.agent_profiles import origin_of
+    from gateway.turns.agents.profiles import origin_of
 
     context = settings.context
     shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)

@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.cli.context import current_folder, settings_of
 from gateway.config.atomic_write import write_atomic
-from gateway.config.json_document import read_object
+from gateway.config.json_files.document import read_object
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def with_trust(
 ) -> "Settings":
     """Ask once whether the folder is the person's own, where someone can be asked; the settings
     that hold then. Raises `ConfigError`."""
-    from gateway.turns.agent_profiles import origin_of
+    from gateway.turns.agents.profiles import origin_of
 
     if origin_of(settings).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return settings

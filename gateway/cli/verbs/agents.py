@@ -47,7 +47,7 @@ def run_agents(args: argparse.Namespace) -> int:
         return _new(args)
     from agent.settings import ToolSettings
     from agent.tools.registry import default_tools
-    from gateway.turns.agent_profiles import catalogue_of, facts
+    from gateway.turns.agents.profiles import catalogue_of, facts
 
     catalogue = catalogue_of(data_dir_of(args), settings_of(args))
     tools = [tool.name for tool in default_tools(ToolSettings())]
@@ -76,7 +76,7 @@ def run_agents(args: argparse.Namespace) -> int:
 
 
 def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
-    from gateway.turns.agent_profiles import origin, summary_of, tools_in_words, warnings_of
+    from gateway.turns.agents.profiles import origin, summary_of, tools_in_words, warnings_of
 
     rows = [
         (
@@ -93,7 +93,7 @@ def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
 
 
 def _show(agent: SubagentDefinition, tools: list[str]) -> None:
-    from gateway.turns.agent_profiles import origin, summary_of, tools_in_words, warnings_of
+    from gateway.turns.agents.profiles import origin, summary_of, tools_in_words, warnings_of
 
     # As it stands in the file, unless it is Kore's own.
     description = summary_of(agent) if agent.source == BUILT_IN else agent.description

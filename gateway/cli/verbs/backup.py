@@ -364,7 +364,7 @@ def _is_ours(name: str) -> bool:
 def _check(args: argparse.Namespace, parts: Path) -> None:
     """Before anything is replaced: whether the configuration of the backup would load here."""
     from gateway.cli.context import sources_of
-    from gateway.config.json_document import read_object
+    from gateway.config.json_files.document import read_object
 
     config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
     if config is None:
@@ -379,7 +379,7 @@ def _check(args: argparse.Namespace, parts: Path) -> None:
 
 def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> list[str]:
     from gateway.config.atomic_write import write_atomic
-    from gateway.config.json_document import read_text
+    from gateway.config.json_files.document import read_text
 
     previous = []
     for name, path in places.items():

@@ -13,7 +13,7 @@ from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
-from gateway.config.json_document import read_object
+from gateway.config.json_files.document import read_object
 
 if TYPE_CHECKING:
     from gateway.cli.onboarding.dialogue import Dialogue

@@ -57,7 +57,7 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     """Ask, then write, then offer Telegram."""
     from gateway.cli.onboarding.dialogue import Dialogue
     from gateway.cli.onboarding.wizard import SetupContext, converse
-    from gateway.config.json_document import read_object
+    from gateway.config.json_files.document import read_object
 
     args.live = False
     # A file that is named but not there is about to be made.

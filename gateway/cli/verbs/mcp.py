@@ -285,7 +285,7 @@ def _serve(args: argparse.Namespace) -> int:
     folder = str(args.cwd.resolve()) if args.cwd else None
     options = MessageOptions(mode=args.permission_mode, cwd=folder)
     if args.agent is not None:
-        from gateway.turns.agent_profiles import agent_option
+        from gateway.turns.agents.profiles import agent_option
 
         options = replace(options, agent=agent_option(home, settings, args.agent, folder))
     return asyncio.run(serve(settings, home, options, tools, args.port))

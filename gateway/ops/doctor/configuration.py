@@ -13,7 +13,7 @@ from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import sandbox_options
-from gateway.turns.usage_limits import has_money_limits, unenforceable
+from gateway.turns.usage.limits import has_money_limits, unenforceable
 
 _NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
 _NO_WAY_OUT = mark_for_translation(

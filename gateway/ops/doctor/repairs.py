@@ -14,8 +14,8 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import text_of
-from gateway.config.json_document import private, read_object
-from gateway.config.jsonc import remove_value, set_value
+from gateway.config.json_files.document import private, read_object
+from gateway.config.json_files.jsonc import remove_value, set_value
 from gateway.config.key_catalog import catalogue, whole_sections
 from gateway.runtime.paths import DataDir, socket_address
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.i18n import t
 from gateway.config import Settings
-from gateway.config.json_document import private
+from gateway.config.json_files.document import private
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreBusy

@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.serialization import dumps
 from agent.types import Message, ToolCall, assistant
-from gateway.config.json_document import read_object
+from gateway.config.json_files.document import read_object
 from gateway.ops.evals.repository import build_repository, repository_files
 
 Count = Annotated[int, Field(ge=0)]

@@ -27,7 +27,7 @@ from gateway.ops.evals.judge import EvalOutcome, failures
 from gateway.ops.evals.repository import missing_programs
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
-from gateway.turns.agent_factory import build_agent
+from gateway.turns.agents.factory import build_agent
 
 
 @frozen

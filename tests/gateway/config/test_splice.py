@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.jsonc import read, remove_value, set_value
+from gateway.config.json_files.jsonc import read, remove_value, set_value
 
 COMMENTED = """\
 {

@@ -8,7 +8,7 @@ from gateway.core.messages import MessageOptions
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import chat_message, console_message, running
-from tests.gateway.turns.test_subagents import task, wait_for_answers
+from tests.gateway.turns.agents.test_subagents import task, wait_for_answers
 
 
 async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:

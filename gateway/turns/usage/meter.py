@@ -23,7 +23,7 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
-from gateway.turns.usage_limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
+from gateway.turns.usage.limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
 
 log = logging.getLogger(__name__)
 

@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action in ("set", "unset", "edit", "revert", "import"):
-        from gateway.cli.verbs import config_edit, config_import
+        from gateway.cli.verbs.config import edit, foreign
 
         if args.action == "import":
-            return config_import.import_foreign(args, sources_of(args))
-        return int(getattr(config_edit, args.action)(args, sources_of(args)))
+            return foreign.import_foreign(args, sources_of(args))
+        return int(getattr(edit, args.action)(args, sources_of(args)))
     if args.file is not None:
         args.config = args.file
     return {"validate": _validate, "show": _show, "list": _list, "get": _get}[args.action](args)

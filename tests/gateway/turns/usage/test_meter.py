@@ -17,7 +17,7 @@ from gateway.config.sections import LimitsSection
 from gateway.container import Timing
 from gateway.core.messages import Sender
 from gateway.store.repositories import usage as store
-from gateway.turns.usage_limits import BillingDay
+from gateway.turns.usage.limits import BillingDay
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.parts import accept_messages, chat_message, console_message, running

@@ -12,12 +12,12 @@ from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from gateway.cli.output import print_json
-from gateway.cli.verbs import config_import
+from gateway.cli.verbs.config import foreign
 from gateway.config import editing
 from gateway.config.atomic_write import drop_secrets, file_lock, write_atomic
 from gateway.config.editing import inside
 from gateway.config.foreign_formats import is_foreign
-from gateway.config.json_document import SIZE_LIMIT_BYTES, read_text
+from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_text
 from gateway.config.references import has_reference, read_secrets
 from gateway.config.secret_keys import is_secret, masked, orphans
 from gateway.config.sources import Sources
@@ -29,7 +29,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     file = _file(args, sources)
     text = args.value if args.value is not None else _ask_value(args.key)
     if is_foreign(file):
-        return config_import.set_in_foreign_file(args, file, text)
+        return foreign.set_in_foreign_file(args, file, text)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         change = editing.setting(sources, file, path, editing.parse_argument(path, text))
@@ -49,7 +49,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     """Take one value out of the file; what layers below say holds again."""
     file = _file(args, sources)
     if is_foreign(file):
-        return config_import.set_in_foreign_file(args, file, None)
+        return foreign.set_in_foreign_file(args, file, None)
     with file_lock(file):
         path = editing.path_of(args.key, editing.content_of(file, editing.text_of(file)), ours=True)
         before = editing.text_of(file)

@@ -52,7 +52,7 @@ async def build_agent(
         temporary_folder=home.temporary,
     )
     from gateway.config.mcp_servers import mcp_settings
-    from gateway.turns.agent_profiles import catalogue_of, limits_of, trusted_folders
+    from gateway.turns.agents.profiles import catalogue_of, limits_of, trusted_folders
 
     return Agent(
         models,

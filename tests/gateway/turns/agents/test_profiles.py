@@ -3,7 +3,7 @@ from pathlib import Path
 from agent.i18n import use_locale
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN
-from gateway.turns.agent_profiles import PURPOSES, summary_of
+from gateway.turns.agents.profiles import PURPOSES, summary_of
 
 
 def test_what_every_agent_of_kore_is_for_is_said_in_the_language_of_the_person(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.figure import Figure, sampled
-from bench.journal import BareDisk
+from bench.parts.journal import BareDisk
 from bench.process import Running
 from bench.stage import OWNER, Stage, open_stage
 

@@ -10,8 +10,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # no stub; js
 from typing import Any
 
 from agent.i18n import t
-from gateway.config.json_document import DEPTH_LIMIT
-from gateway.config.json_document import parse as parse_strict
+from gateway.config.json_files.document import DEPTH_LIMIT
+from gateway.config.json_files.document import parse as parse_strict
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 

@@ -34,8 +34,8 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
-from gateway.turns import subagent_launch
-from gateway.turns.agent_profiles import MAIN, profile_for
+from gateway.turns.agents import subagent_launch
+from gateway.turns.agents.profiles import MAIN, profile_for
 from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.permissions import TurnPermissions
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.figure import Figure, sampled
-from bench.journal import BareDisk
+from bench.parts.journal import BareDisk
 from bench.process import environ, wall_ms
 
 CALLS = 100
