@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.i18n import t
 from agent.security.audit import AuditEntry
+from agent.text.visible import escape_line
 
 
 def new_token() -> str:
@@ -31,7 +32,7 @@ def full_access_banner(workspace: str) -> str:
         "⚠ Full access: everything runs as {user} without questions or a sandbox, "
         "also outside of {workspace}. It ends with this process.",
         user=user,
-        workspace=workspace,
+        workspace=escape_line(workspace),
     )
 
 

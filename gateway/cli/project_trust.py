@@ -37,6 +37,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
     """Show the configuration that the folder brings along, as far as it is not trusted; the
     digests of what was shown, and of what is trusted."""
     from agent.security.redaction import Redactor
+    from agent.text.visible import escape_line
     from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
     from gateway.config.references import read_secrets
 
@@ -46,7 +47,8 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
     if new and not silent:
         clean = Redactor(read_secrets(home / "secrets.json").values()).clean
         for path in new:
-            print(f"{path}:\n{clean(_render(path, read[path]))}\n", file=sys.stderr)
+            text = clean(_render(path, read[path]))
+            print(f"{escape_line(str(path))}:\n{text}\n", file=sys.stderr)
         if sys.stdin.isatty():
             tell(t("These files can then set models, URLs and servers to start."))
     return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}

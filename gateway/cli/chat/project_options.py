@@ -121,4 +121,6 @@ def _remark(root: Path | None, origin: "TrustedOrigins") -> str:
     """What the person should know of the folder before they begin."""
     if root is None or origin.is_own(root):
         return ""
-    return t(_STRANGE, command=f"kore trust {shlex.quote(str(root))}")
+    from agent.text.visible import escape_line
+
+    return t(_STRANGE, command=f"kore trust {shlex.quote(escape_line(str(root)))}")

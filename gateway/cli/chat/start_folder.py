@@ -65,11 +65,11 @@ def with_trust(
 
 def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path) -> "Settings":
     from agent.errors import KoreError
-    from agent.text.visible import escape_invisible
+    from agent.text.visible import escape_invisible, escape_line
     from gateway.cli import project_trust
     from gateway.cli.output import tell
 
-    name = escape_invisible(str(folder))
+    name = escape_line(str(folder))
     tell(t("New project: {folder}", folder=name))
     meaning = t(
         "If you trust it, I follow its AGENTS.md, and its files count like your own words. "
@@ -85,7 +85,7 @@ def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: 
         project_trust.grant(args, folder, home.root, configuration)
     except KoreError as exc:
         # A configuration that cannot be written is no reason to stop: it goes on untrusted.
-        tell(str(exc))
+        tell(escape_invisible(str(exc)))
         return settings
     sandbox = {"security.sandbox": args.sandbox} if args.sandbox else None
     return settings_of(args, sandbox)

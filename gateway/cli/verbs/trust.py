@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.context import data_dir_of
-from gateway.cli.output import print_json, tell
+from gateway.cli.output import clean, print_json, tell
 from gateway.cli.project_trust import change_folders, grant, show_configuration
 
 
@@ -40,14 +40,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"folder": str(folder), "trusted": [str(path) for path in digests]})
         return 0
+    name = clean(str(folder))
     for path in digests:
-        print(t("trusted in its current version: {path}", path=path))
+        print(t("trusted in its current version: {path}", path=clean(str(path))))
     if is_new:
-        print(t("{folder}: its files are now trusted", folder=folder))
+        print(t("{folder}: its files are now trusted", folder=name))
     elif count:
-        print(t("{folder}: its current contents are now trusted", folder=folder))
+        print(t("{folder}: its current contents are now trusted", folder=name))
     elif not digests:
-        print(t("{folder} is trusted already", folder=folder))
+        print(t("{folder} is trusted already", folder=name))
     return 0
 
 
@@ -61,7 +62,7 @@ def _confirmed(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path,
         warning = t(
             "All files in {folder} are then trusted like your own messages: instructions "
             "in them can send data off this machine without asking.",
-            folder=folder,
+            folder=clean(str(folder)),
         )
         tell(warning)
         print(t("Trust its current version? Type yes: "), end="", file=sys.stderr, flush=True)
@@ -79,5 +80,5 @@ def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
         return [one for one in folders if Path(one).expanduser().resolve() != folder]
 
     count += change_folders(args, without)
-    print(t("{folder}: no longer trusted: {n}", folder=folder, n=count))
+    print(t("{folder}: no longer trusted: {n}", folder=clean(str(folder)), n=count))
     return 0

@@ -10,7 +10,7 @@ from rich.text import Text
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, escape_line
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
 from gateway.cli.console.chat.message_builder import MessageBuilder
@@ -159,7 +159,7 @@ class Repl:
             self.session or (None if self._options.choose else t("new session")),
             self._options.options.cwd or status.get("workspace"),
         )
-        line = " · ".join(escape_invisible(str(fact)) for fact in facts if fact)
+        line = " · ".join(escape_line(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(escape_invisible(t(str(hint))), "yellow"))

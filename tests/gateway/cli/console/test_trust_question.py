@@ -39,3 +39,26 @@ async def test_a_person_is_asked_once_whether_a_project_is_trusted(
         assert ("To trust it: kore trust" in terminal.text) == (word == "n")
         terminal.type("/exit\r")
         assert await terminal.ended() == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--full-access",)])
+async def test_a_folder_s_name_says_nothing_to_the_terminal(
+    home: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """It may be a stranger's: no escape sequence works, no line is forged."""
+    project = tmp_path / "a\x1b]0;title\x07\nforged\u202e"
+    (project / ".git").mkdir(parents=True)
+    (project / ".kore").mkdir()
+    (project / ".kore" / "config.json").write_text('{"agent": {"max_iterations": 5}}')
+    here = {"KORE_AGENT_START_IN": "project"}
+    async with kore_agent(home, *flags, environ=here, cwd=project) as terminal:
+        if not flags:
+            await terminal.see("[y/N]")
+            terminal.type("n\n")
+        await terminal.see("new session")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+        assert "\x1b]0;title" not in terminal.text
+        assert "\nforged" not in terminal.text.replace("\r", "")
+        assert "\u202e" not in terminal.text
