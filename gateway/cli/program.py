@@ -142,9 +142,13 @@ def _drop_output() -> None:
 
 
 def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
-    """Print an error of ours to stderr; returns the exit code it stands for."""
-    lines = [f"kore: {line}" for line in clean(str(error)).splitlines() or [""]]
-    lines += [f"      {clean(error.hint)}"] if error.hint else []
+    """Print an error of ours to stderr, with nothing in it that steers a terminal; returns the exit
+    code it stands for."""
+    from agent.text.visible import escape_invisible
+
+    message = escape_invisible(clean(str(error)))
+    lines = [f"kore: {line}" for line in message.splitlines() or [""]]
+    lines += [f"      {escape_invisible(clean(error.hint))}"] if error.hint else []
     text = as_installed("\n".join(lines))
     print(wrap_paragraphs(text, _columns(2)) if sys.stderr.isatty() else text, file=sys.stderr)
     if error.code == "locked":

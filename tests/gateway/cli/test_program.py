@@ -372,3 +372,11 @@ def test_on_windows_one_sentence_names_the_way() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "install it in WSL" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """It may name a stranger's file."""
+    done = kore("trust", f"{tmp_path}/a\x1b]0;title\x07\u202e", home=tmp_path / "h")
+    assert done.returncode != 0
+    assert "no such folder" in done.stderr
+    assert "a\\u{1b}]0;title\\u{7}\\u{202e}" in done.stderr
