@@ -145,8 +145,8 @@ class ToolStart:
 
 @frozen
 class ToolOutput:
-    """What a tool prints meanwhile. `skipped_bytes` in front of it were left out, because whoever
-    reads is behind; the result has it all."""
+    """What a tool prints meanwhile. `skipped_bytes` in front of it were left out, because the
+    reader is behind; the result has it all."""
 
     type: ClassVar[str] = "tool_output"
     id: str

@@ -24,7 +24,7 @@ class Price:
     """Pico-dollars for a token; `cached` is input that the vendor's cache has answered.
 
     A request with more than `above` input tokens costs as `long` says, all of it; without `long`
-    nobody knows what.
+    the price is unknown.
     """
 
     input: int

@@ -42,7 +42,7 @@ def attachment_limit(goal: int) -> int:
 @frozen
 class EditedFiles:
     """Reads them through `read_file`, under the turn's policy; what that would ask a person for is
-    left out, as `runner` has nobody to ask."""
+    left out, as `runner` has no person to ask."""
 
     runner: ToolRunner
     environment: ToolEnvironment
@@ -94,4 +94,4 @@ class EditedFiles:
 
 
 async def _start() -> None:
-    """Nobody watches these calls."""
+    """No screen shows these calls."""

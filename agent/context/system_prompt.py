@@ -39,7 +39,7 @@ class SystemPrompt:
 class Workspace:
     """Reads the files that make up the system prompt, each only when it has changed.
 
-    USER.md and memory/MEMORY.md are the owner's: a prompt for somebody else holds neither, but
+    USER.md and memory/MEMORY.md are the owner's: a prompt for another person holds neither, but
     that person's own memory file. `trusted` are folders whose files are the owner's word, too.
     """
 
@@ -67,12 +67,12 @@ class Workspace:
         memory_text: str | None = None,
         environment: str = "",
     ) -> SystemPrompt:
-        """`memory` is the memory file of whoever speaks, `root` is where relative paths start;
+        """`memory` is the memory file of the speaker, `root` is where relative paths start;
         `owner` says that it is the owner in private. `memory_text` is what `memory_snapshot` gave
         at the beginning of the session; without it the file is read. `persona` says how to speak
         in this chat: a text, or a file of the workspace if it ends in `.md`. `environment` is what
         `describe_environment` says. With a project comes a section on working with code; files
-        that nobody filled in stay out."""
+        that are not filled in stay out."""
         names = _FILES if owner else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
@@ -94,7 +94,7 @@ class Workspace:
         return SystemPrompt(whole, tuple(notices), instructions.text)
 
     def is_project(self, root: Path) -> bool:
-        """Whether relative paths start in a folder of somebody's work, not in the workspace."""
+        """Whether relative paths start in a project folder, not in the workspace."""
         return not root.is_relative_to(self.folder)
 
     def memory_snapshot(self, memory: Path) -> str | None:

@@ -140,7 +140,7 @@ class McpConnection:
                 )
             self._closing = asyncio.Event()
             self._client = loop.create_future()
-            # Nobody may be waiting when it fails.
+            # No caller may be waiting when it fails.
             self._client.add_done_callback(_retrieve)
             self.state = "starting"
             self._owner = asyncio.create_task(

@@ -138,7 +138,7 @@ class SubagentCatalog:
 
     def find(self, name: str, root: Path | None = None) -> SubagentDefinition | None:
         """The agent of this name; case, `-` and `_` do not matter. What other programs call those
-        that are built in here counts where nobody is called so."""
+        that are built in here counts where no other agent has the name."""
         by_name = self.load(root)
         if name in by_name:
             return by_name[name]

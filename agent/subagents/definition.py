@@ -38,7 +38,7 @@ class SubagentDefinition:
     """An agent. `tools` are canonical names, None for all; `without` are taken away from them.
 
     `model` is a profile (default, task, reasoning, quick) or a model's name, None for that of
-    whoever sends it out. `mode` only ever tightens. One that is not `trusted` came with a
+    the agent that sends it out. `mode` only ever tightens. One that is not `trusted` came with a
     project's folder. `more` holds fields that mean nothing here, `remarks` are for people.
     """
 

@@ -1,6 +1,6 @@
 """Sub-agents of a library user's agent: they run in this process and live as long as it.
 
-One that is meant for the background is waited for here: nobody would be told of its end.
+One that is meant for the background is waited for here: no later turn would hear of its end.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class InProcessSubagents:
                 session=theirs.recording.session or theirs.session,
                 prefix=f"{theirs.recording.prefix}{number}:",
             ),
-            # It is told what it needs, and speaks with nobody.
+            # It is told what it needs, and speaks with no person.
             spawn=None,
             recall=None,
             recall_around=None,

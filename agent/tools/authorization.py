@@ -51,7 +51,7 @@ class CallDenied(PolicyDenied):
 class Authorizer:
     """Decides about a call: by the policy, and where that asks, by a person.
 
-    Without an approver nobody can be asked. `redactor` cleans what a person is shown.
+    Without an approver no question can be asked. `redactor` cleans what a person is shown.
     """
 
     policy: Policy

@@ -128,15 +128,15 @@ class EndedCommand(Protocol):
 class ToolEnvironment:
     """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
 
-    `workspace` is where relative paths start. `memory` is the long-term memory file of whoever
-    is speaking. `owner` says that the owner speaks and nobody else can read along: only then are
+    `workspace` is where relative paths start. `memory` is the long-term memory file of the
+    speaker. `owner` says that the owner speaks and no other person reads along: only then are
     other people's memories shown. `recording` is for what happens to files. `spawn` sends out
-    sub-agents, None where none may be sent. `recall` searches what whoever is speaking said before,
-    and `recall_around` reads on there; None where nobody keeps it. `similarity` is None without
-    embeddings. `send` hands files to the person; None where nobody carries any. `schedule` keeps
-    their jobs; None where nobody does. `places` are the owner's own folders; without any the
+    sub-agents, None where none may be sent. `recall` searches what the speaker said before,
+    and `recall_around` reads on there; None without a record. `similarity` is None without
+    embeddings. `send` hands files to the person; None where the channel cannot. `schedule` keeps
+    their jobs; None without a scheduler. `places` are the owner's own folders; without any the
     workspace is one. `on_command_end` hears of background commands that end by themselves, and
-    tells the conversation; None where nobody does. `deps` are the program's own, for its tools;
+    tells the conversation; None without one. `deps` are the program's own, for its tools;
     `agent` is the name of who speaks.
     """
 
@@ -165,12 +165,12 @@ class ToolEnvironment:
 class CallContext:
     """One call, and the environment of its turn.
 
-    `output` reports live output (text, stream) to whoever watches. `taint` is what the session has
+    `output` reports live output (text, stream) to screens. `taint` is what the session has
     taken in before the call. `redactor` is for what a tool writes down of its output: the result
     is cleaned anyway. `hosts` are those that the policy lets the tool reach, None without a limit;
     a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
     reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records what
-    happens to files, so that it can be undone. `tell` shows an event to whoever watches, who may
+    happens to files, so that it can be undone. `tell` shows an event to the screens, which may
     miss it. `read_only` is what the call's plan said. `resumed`: it was made before a restart or
     before a person's answer, and was prepared then.
     """

@@ -33,7 +33,7 @@ class Hooks(Generic[DepsT]):
         return None
 
     async def before_tool(self, run: RunContext[DepsT], call: ToolCall) -> ToolResult | None:
-        """The result itself: then the tool does not run, and nobody is asked for consent."""
+        """The result itself: then the tool does not run, and no consent is asked."""
         return None
 
     async def after_tool(

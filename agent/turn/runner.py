@@ -258,7 +258,7 @@ class AgentTurn:
         )
 
     def _edited_files(self, call: ModelCallConfig) -> EditedFiles:
-        """What reads edited files again, perhaps after the turn: nobody is asked then."""
+        """What reads edited files again, perhaps after the turn: it asks no questions then."""
         agent, task = self._agent, self._task
         runner = ToolRunner(
             agent.toolbox if task.character is None else task.character.toolbox,

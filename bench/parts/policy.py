@@ -17,7 +17,9 @@ ROUNDS = 21
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     lines = LINES.read_text(encoding="utf-8").splitlines()
-    policy = RolePolicy(PrincipalContext(built_in_roles()["build"], "accept-edits", is_confined=True))
+    policy = RolePolicy(
+        PrincipalContext(built_in_roles()["build"], "accept-edits", is_confined=True)
+    )
     requests = [_request(line, ROOT.resolve()) for line in lines]
     allowed = sum(policy.decide(request).verdict == "allow" for request in requests)
     decided, bare = [], []

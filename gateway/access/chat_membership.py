@@ -13,7 +13,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-# Anybody can put a bot into a group, and out of it: whoever does it all day fills no owner's chat.
+# Anyone can add a bot to a group and remove it: doing so all day fills no owner's chat.
 NOTICES_AN_HOUR = 5
 _NAME = "presence:"
 

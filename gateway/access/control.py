@@ -59,7 +59,7 @@ class AccessControl:
 
     def is_untrusted(self, message: InboundMessage) -> bool:
         """Whether what is said here may come from anybody: in a group, from people who are let in
-        like everybody, and in what somebody passes on. Who is known speaks for themselves, in
+        like everybody, and in what a person passes on. Who is known speaks for themselves, in
         private."""
         if message.is_report:
             return "untrusted" in message.options.taint

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class Lane:
     """One chat's queue: what waits in it is on disk, here is only what is under way.
 
-    `claim` is being handled; `failed_claim` is one that a bug has ended, and nobody was told yet. A
+    `claim` is being handled; `failed_claim` is one that a bug has ended and no reply reports yet. A
     lane with `is_bypass` carries out what goes past the queue. `waits_for_store`: the disk is full
     or busy, and its viewers were told.
     """

@@ -94,7 +94,7 @@ class RateLimiter:
                 while (wait_s := chat.wait_s(self._clock())) > 0:
                     await self._sleep(wait_s)
                 # The bot's queue is entered, and left again, by chats that could send now: a slow
-                # chat stalls nobody.
+                # chat stalls no other.
                 async with self._bot.queue:
                     while (wait_s := self._bot.wait_s(self._clock())) > 0:
                         await self._sleep(wait_s)

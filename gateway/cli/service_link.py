@@ -99,7 +99,7 @@ def settings_beside(
 def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
     """`settings_beside` for a verb that only asks where things lie, and whether they are whole.
 
-    Nobody runs with the others: where the last good file said, else where things lie by default.
+    No gateway runs with others: where the last good file said, else where things lie by default.
     Raises `ConfigError` when there is nothing.
     """
     try:

@@ -42,7 +42,7 @@ def digest_of(data: bytes) -> str:
 def read_trusted(path: Path, home: Path) -> bytes | None:
     """What the file holds, if it is as it was when it was trusted. Raises `ConfigError`.
 
-    Whoever acts on the trust reads these bytes: opened again, the file may be another.
+    A caller reads these bytes and does not open the file again: it may be another by then.
     """
     digests = read_object(home / FILE) or {}
     data = content(path) if digests else None

@@ -34,7 +34,7 @@ class References:
     """Replaces references in strings at any depth and notes those that lead nowhere.
 
     `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
-    texts that nobody may be shown; `sources` tells where a value came from that is a reference.
+    texts that no output may show; `sources` tells where a value came from that is a reference.
     With `is_partial` nothing is needed: the secrets are not all of them.
     """
 

@@ -17,5 +17,5 @@ async def run_to_completion(work: Awaitable[T]) -> T:
         while not future.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({future})
-        future.exception()  # nobody is left to read it
+        future.exception()  # no reader is left
         raise

@@ -5,8 +5,8 @@ from agent.security.policy.base import AnswerPending
 
 
 class ConnectionLost(KoreError):
-    """The process that owns the data went away in the middle of a conversation, or let go of
-    whoever watched it."""
+    """The process that owns the data went away in the middle of a conversation, or dropped
+    the client that watched it."""
 
     code = "owner-lost"
 

@@ -1,5 +1,5 @@
-"""Buttons below what a command answers: a press is a command with an argument, as if whoever
-presses had typed it.
+"""Buttons below what a command answers: a press is a command with an argument, as if it
+had been typed.
 
 A button holds all that a press needs, so it works after a restart. One that concerns a
 conversation names it: in the next conversation of its chat it is out of date.

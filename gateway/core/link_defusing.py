@@ -1,7 +1,7 @@
 """What leaves a conversation that holds both strangers' words and something private: no field of
 it is a link.
 
-Every letter passes here when it is put into the outbox, whoever wrote it and whichever fields it
+Every letter passes here when it is put into the outbox, by any author and in whichever fields it
 uses. An address becomes code, which nothing follows; where there is no code, in the name of a file
 or on a button, it is spelled so that it is none.
 """

@@ -86,7 +86,7 @@ class SessionPreview:
 class ConsoleLease:
     """A console's place: its chat id, and the session bound to it (None: the first message makes
     one). `unfinished`: an earlier answer is still under way there, because the process was killed
-    or nobody looked on. `language` is what the person at the console chose to be spoken to in.
+    or no screen watched. `language` is what the person at the console chose to be spoken to in.
     """
 
     chat_id: str

@@ -39,7 +39,7 @@ class ReplyRenderer:
         return channel if channel is not None and isinstance(channel, SupportsApprovals) else None
 
     def trace(self, route: Route) -> Trace | None:
-        """How much of what was done stands below answers there, where nobody chose; None where
+        """How much of what was done stands below answers there by default; None where
         nothing can."""
         channel = self.channel(route)
         return channel.trace if isinstance(channel, SupportsTrace) else None

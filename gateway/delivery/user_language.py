@@ -12,7 +12,7 @@ from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 class UserLanguages:
     """A person's choice overrides the configuration, which overrides their app's language.
 
-    What is known of nobody in particular is said in the language of this process. `configured` is
+    A text for no particular person is said in the language of this process. `configured` is
     one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored.
     """
 

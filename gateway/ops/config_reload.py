@@ -62,7 +62,7 @@ class ReloadTargets:
     def apply(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
         """Run with these settings; `agent` and `policies` are made of them and fit.
 
-        Nothing is awaited: nobody sees a half of it. Returns the models until now, if there are
+        Nothing is awaited: no task sees a half of it. Returns the models until now, if there are
         others: turns that run may still use them.
         """
         access = self.access
@@ -209,7 +209,7 @@ class ConfigReloader:
         return diff
 
     async def _refuse(self, error: ConfigError) -> None:
-        """Said once for each mistake, whoever asked: in the log and the status in English, to the
+        """Said once for each mistake, for all callers: in the log and the status in English, to the
         owner in their language."""
         problem = await self._error_text(error, ENGLISH)
         if problem == self._problem:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class JobService:
     """Jobs for chats, tools and terminals.
 
-    `changed` is set when a job has changed, `has_audience` once somebody can be notified: a
+    `changed` is set when a job has changed, `has_audience` once a person can be notified: a
     gateway runs, or a terminal is open. `on_fired` is called with what was begun by hand. With
     `is_held` nothing comes due: this process has no sandbox that jobs could count on.
     """
@@ -46,7 +46,7 @@ class JobService:
         self._loop = asyncio.get_running_loop()
 
     def start_firing(self) -> None:
-        """Somebody can be notified from now on: a gateway runs, or a terminal is open."""
+        """A person can be notified from now on: a gateway runs, or a terminal is open."""
         if not self._is_held:
             self.has_audience.set()
 

@@ -56,8 +56,8 @@ class BackgroundWork:
         return sentence
 
     async def close_if_abandoned(self, session: str, lane: str) -> bool:
-        """Whether nobody comes back to a session whose one-shot run is over: what it left running
-        has to end then, and whoever watches is told."""
+        """Whether no turn returns to a session whose one-shot run is over: what it left running
+        has to end then, and the watching screens are told."""
         if await self._database.transact(sessions.is_in_use, session):
             return False
         if sentence := stopped_tasks_text(self._agent.toolbox.tasks(session)):

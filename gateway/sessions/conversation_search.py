@@ -70,7 +70,7 @@ class ConversationSearch:
         except KoreError as exc:
             _log.warning("conversations are searched by words alone: %s", exc)
             return []
-        # Somebody may have joined the turn meanwhile.
+        # A person may have joined the turn meanwhile.
         self._scope()
         hits = [messages[n] for n in most_alike(cosines, SIMILAR)]
         return [replace(hit, snippet=_beginning(hit.snippet)) for hit in hits]

@@ -1,4 +1,4 @@
-"""Stored texts sealed with AES-256-GCM: without the key nobody reads what people said.
+"""Stored texts sealed with AES-256-GCM: without the key they are unreadable.
 
 The repositories seal and open through their transaction, which names the column and the key of
 the row. Both are authenticated too: a sealed text that is put elsewhere does not open.

@@ -73,8 +73,8 @@ class Transaction(Protocol):
         ...
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call `action` on the event loop once the transaction is on disk, before whoever awaits
-        the work goes on; never when it is not stored. It must not fail."""
+        """Call `action` on the event loop once the transaction is on disk, before the caller that
+        awaits the work goes on; never when it is not stored. It must not fail."""
         ...
 
 

@@ -25,7 +25,7 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution.claims import TurnClaim
 
-# So long an end waits for others, and for whoever waits for it with `process output`.
+# So long an end waits for others, and for a call that waits for it with `process output`.
 REPORT_AFTER_S = 2.0
 # Without a person's word, no more than so many turns of a conversation begin by such a message.
 MOST_IN_A_ROW = 10
@@ -122,7 +122,7 @@ class CommandReports:
             self._wake(lane)
 
     def _notice(self, command: EndedCommand) -> Notice:
-        """For whoever watches: what the turn that begins is about."""
+        """For the watching screens: what the turn that begins is about."""
         name = escape_invisible(self._redactor.clean(command.title))
         return Notice(
             "info", t("Background command ended ({state}): {name}", state=command.state, name=name)

@@ -15,7 +15,7 @@ async def remind(
     database: Store, agent: Agent, claim: TurnClaim, window: SessionWindow, speaking: PromptAudience
 ) -> None:
     """When the session will soon be summarized. `window` ends with what the turn was asked, which
-    nobody has read yet."""
+    no turn has read yet."""
     tokens = window.conversation.tokens
     note = memory_reminder(agent, speaking, window.messages, tokens, claim.taint)
     if note is not None:

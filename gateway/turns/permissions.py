@@ -167,7 +167,7 @@ class CombinedPolicy:
     """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
 
     The roles are looked up at each call, so that a changed policy file holds at once, and so does
-    whoever has just joined in: `messages` may grow.
+    the person who has just joined in: `messages` may grow.
     """
 
     rules: TurnPermissions

@@ -358,7 +358,7 @@ class TurnRunner:
         exposure: TaintState,
         errands: Sequence[SubagentTask],
     ) -> bool:
-        """History, outbox and turn in one transaction, and what tells of an errand; then whoever
+        """History, outbox and turn in one transaction, and what tells of an errand; then what
         waits for it is woken. True when messages wait in the lane."""
         assert ending.result is not None, "a turn ends with Done"
         rows = [

@@ -33,7 +33,7 @@ FILE_LIMIT_BYTES = 1_000_000
 # Of the window, for all files that a person points at.
 FILE_SHARE = 0.25
 
-# What tells most of a folder, as far as nobody points at more than fits: beginnings, in this order.
+# What tells most of a folder, in the room that focused files leave: beginnings, in this order.
 OVERVIEW_FILES = (
     *("README.md", "README.rst", "README.txt", "README"),
     *("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "pom.xml", "build.gradle"),

@@ -9,7 +9,7 @@ _IMPORT = re.compile(r"(?<![\w`@./])@((?:\./)?[\w.-]+(?:/[\w.-]+)*\.\w+)")
 _CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _DEPTH_MOST = 5
 _FILES_MOST = 50
-# Where programs keep rules; other hidden names, such as .env, are nobody's instructions.
+# Where programs keep rules; other hidden names, such as .env, hold no instructions.
 _OPEN_FOLDERS = frozenset({".agents", ".claude", ".cursor", ".github", ".kore"})
 
 

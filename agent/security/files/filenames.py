@@ -14,7 +14,7 @@ def normalize_filename(name: str) -> str:
     """One spelling for all that some file system takes for the same name.
 
     Case, composed characters, full width, ignored characters (HFS+), trailing dots and blanks
-    and what follows a colon (Windows). For refusing only: whoever allows compares exactly.
+    and what follows a colon (Windows). For refusing only: what allows compares exactly.
     """
     text = name
     if not text.isascii():

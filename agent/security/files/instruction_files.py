@@ -11,7 +11,7 @@ PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
 )
 PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode"})
-# At any depth: programs run what these say as soon as somebody opens the folder, uses git in it or
+# At any depth: programs run what these say as soon as a person opens the folder, uses git in it or
 # logs in; and what agents, of this program and others, take for their configuration.
 CONFIGURATIONS = frozenset(
     {".vscode", ".idea", ".envrc", ".gitconfig", ".husky", ".githooks", ".mcp.json", ".mcprc"}
@@ -27,7 +27,7 @@ SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
 # What git runs, or is told to run; of submodules and further worktrees the same lies further down.
 GIT_FILES = frozenset({"hooks", "config", "config.worktree", "commondir", "modules", "worktrees"})
-# What it says is done by turns that nobody has asked for; they change it themselves.
+# What it says is done by turns that start without a request; they change it themselves.
 _HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
 _PATTERN = frozenset("*?[{")

@@ -20,7 +20,7 @@ def resolve_in_workspace(
 
     Relative paths start at `workspace`. With `restrict`, a path that ends outside of it is
     refused, one that leaves and comes back is fine. `blocked` holds components, or sequences of
-    them (`node_modules/.cache`), that no path may contain. Whoever opens the result must follow
+    them (`node_modules/.cache`), that no path may contain. A caller that opens it must follow
     no more links (as `agent.security.files.file_io` does), or a swapped folder leads elsewhere.
 
     Raises ToolError with a sentence for the model.

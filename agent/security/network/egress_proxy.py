@@ -16,7 +16,7 @@ from agent.security.network.proxy_connection import (
 
 TOKEN_BYTES = 32
 BACKLOG = 128
-# They mean the command's own network, unless somebody has granted the one out here by its name.
+# They mean the command's own network, unless a person has granted the one out here by its name.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,7 +100,7 @@ class EgressProxy:
             listener.close()
 
     def _release(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
-        accepted.close()  # of a task that was cancelled before it began, nobody else would
+        accepted.close()  # of a task that was cancelled before it began, nothing else would
         free.release()
 
     async def _attend(self, accepted: socket.socket) -> None:

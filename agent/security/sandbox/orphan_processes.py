@@ -1,10 +1,10 @@
 """Commands whose Kore was killed, and that nothing else has ended: found by a mark, and killed.
 
 Each program that Kore starts for a command carries, in the environment that it begins with, which
-process started it. The mark is there from its first moment, as no note in a file could be. Whoever
-carries it is not always Kore's to end: a terminal multiplexer that a person started lives on when
-its Kore has ended. So each Kore is noted in a file for as long as it runs, and only what those
-have left who are noted there still is killed.
+process started it. The mark is there from its first moment, as no note in a file could be.
+A process that carries it is not always Kore's to end: a terminal multiplexer that a person started
+lives on when its Kore has ended. So each Kore is noted in a file for as long as it runs,
+and only what those have left who are noted there still is killed.
 """
 
 import os

@@ -125,7 +125,7 @@ class TaintState:
         return await self.budget.spend(log2(max(2, len(self._addresses))))
 
     async def may_pass(self, text: str, *, leaves: bool) -> bool:
-        """Whether nobody need be asked for the sake of `text`; what stays here is the person's own
+        """Whether no question is needed because of `text`; what stays here is the person's own
         words, or it is not."""
         if not leaves:
             return self.is_from_person(text)

@@ -39,7 +39,7 @@ MOST_CONTEXT = 20
 LINE_CHARS = 400
 PATTERN_LIMIT_CHARS = 10_000
 TIMEOUT_S = 20.0
-# In larger trees nobody is told which files were too large.
+# In larger trees the result does not list the files that were too large.
 FILES_LISTED = 50_000
 SKIPPED_SHOWN = 5
 # A match never goes over a line end.

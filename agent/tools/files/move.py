@@ -24,7 +24,7 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-# All of them are judged one by one, and shown to whoever is asked.
+# All of them are judged one by one, and shown in the question.
 FILES_MOST = 500
 DIFF_CHARS = 20_000
 

@@ -28,7 +28,7 @@ def nested_instructions(
     try:
         return _texts(path, call, views, scope)
     except OSError:
-        # A folder was exchanged for a link meanwhile: what it says by now is nobody's rule.
+        # A folder was exchanged for a link meanwhile: what it says by now is no rule.
         return ""
 
 

@@ -36,7 +36,7 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
 
 
 def _is_own(host: str) -> bool:
-    """Whether it means the command's own network: nobody is asked for services of this machine."""
+    """Whether it means the command's own network: nothing asks about services of this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

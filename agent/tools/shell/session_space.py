@@ -95,7 +95,7 @@ class SessionSpaces:
 
     def _new_root(self) -> Path:
         self._own_root = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-tmp-")))
-        # An agent that nobody closes leaves nothing either.
+        # An agent that is never closed leaves nothing either.
         weakref.finalize(self, remove_folder, self._own_root)
         return self._own_root
 

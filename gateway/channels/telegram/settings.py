@@ -30,7 +30,7 @@ class TelegramSettings:
     is tried again every `refused_s`, and what could not be stored is fetched again after
     `store_again_s`. `streaming` is how private chats see an answer grow. An answer of more than
     `long_answer_messages`, if it is not 0, is its beginning and a file. `trace` is what stands
-    below answers where nobody chose.
+    below answers without a choice of the chat.
 
     `menu` has the chat commands, each with what it does, in English; `owner` is the id of the
     person who is shown all of them, `reaction` an
@@ -91,7 +91,7 @@ class TelegramSettings:
     @property
     def hook_secret(self) -> str:
         """What Telegram shows with every call. Without one in the configuration it is made of the
-        token, which nobody else knows, and tells nothing of it."""
+        token, which only Telegram and Kore know, and tells nothing of it."""
         derived = hashlib.sha256(f"kore webhook {self.token}".encode()).hexdigest()
         return self.webhook_secret or derived
 

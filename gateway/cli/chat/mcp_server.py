@@ -35,7 +35,7 @@ _MOST_HITS = 50
 
 
 class KoreTools:
-    """The tools; `options` is what the agent may do for those who ask. Nobody is there to answer
+    """The tools; `options` is what the agent may do for those who ask. No person is there to answer
     its questions: what asks is denied."""
 
     def __init__(self, line: ServiceConnection, options: MessageOptions) -> None:

@@ -71,7 +71,7 @@ def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
 def write_persona(workspace: Path, persona: Persona) -> None:
     """Write the answers into the workspace's files, each where the starter has a place for it.
 
-    A file that somebody wrote anew, without that place, gets a line at its end. Raises
+    A file that a person rewrote, without that place, gets a line at its end. Raises
     `ConfigError`.
     """
     identity, soul = workspace / "IDENTITY.md", workspace / "SOUL.md"

@@ -23,7 +23,7 @@ _TRIES = 5
 
 @frozen
 class Token:
-    """`variable` is the exported one that holds it; None when somebody typed it. `bot` is None as
+    """`variable` is the exported one that holds it; None when it was typed. `bot` is None as
     long as Telegram could not be asked."""
 
     text: str

@@ -1,7 +1,8 @@
 """Where the trail ended, kept outside its folder: a trail that is removed as a whole shows, too.
 
-The mark is written after the trail, so that it never names an entry that is not on disk. Whoever
-may write both can remove both; `kore audit verify --head` with a hash from elsewhere proves more.
+The mark is written after the trail, so that it never names an entry that is not on disk.
+A process that may write both can remove both; `kore audit verify --head` with a hash from
+elsewhere proves more.
 """
 
 import json

@@ -50,8 +50,8 @@ def limit(tx: Transaction, channels: Collection[tuple[str, str]]) -> None:
 
 
 def set_queues(tx: Transaction, modes: Mapping[str, str]) -> None:
-    """What becomes of messages that come while a turn runs, by the channel of their lane, as long
-    as nobody has chosen."""
+    """What becomes of messages that come while a turn runs, by the channel of their lane, used
+    without a choice."""
     tx.run("DELETE FROM queue_default")
     tx.many("INSERT INTO queue_default (channel, mode) VALUES (?, ?)", modes.items())
 

@@ -31,7 +31,7 @@ def rekey(
 ) -> int:
     """Seal all texts with `new` instead of `old`; returns how many there are.
 
-    Nobody else may have the database open. Whenever this is cut off, by whatever, the file is the
+    No other process may have the database open. If this is cut off, the file is the
     old one or the new one, whole; and where it is the new one, nothing is left of what was kept
     with the old key: copies of upgrades are deleted, and what else there is by `forget`, before
     the new file takes the old one's place. Deleted, not wiped off the disk. Raises `StoreError`;

@@ -101,7 +101,7 @@ def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
 
 def _open_plain_file(real: Path) -> int:
     """A descriptor of the ordinary file of that very path: what has become a link since, a pipe
-    that nobody writes to, and a second name of a file that is not everybody's are no files of the
+    that no process writes to, and a second name of a private file are no files of the
     server. Raises `OSError`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open_folder_beneath(real.parent) as folder:

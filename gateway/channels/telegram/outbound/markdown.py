@@ -30,7 +30,7 @@ _APP = re.compile(r"(?:tg|ton|tonsite)://[^\s]+", re.IGNORECASE)
 
 
 def is_clickable(url: str) -> bool:
-    """Absolute, with a host that has a dot: `localhost` and paths are nobody's address there."""
+    """Absolute, with a host that has a dot: `localhost` and paths are no addresses there."""
     match = _WEB.fullmatch(url) or _APP.fullmatch(url)
     return match is not None and len(url) <= _CHARS
 

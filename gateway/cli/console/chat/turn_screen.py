@@ -1,4 +1,4 @@
-"""Where turns happen: events go to the view, keys to whoever they are meant for.
+"""Where turns happen: events go to the view, keys to the part that handles them.
 
 A turn has the whole screen and the keyboard without echo; between turns the prompt has both.
 """

@@ -19,7 +19,7 @@ _LIMIT_CHARS = 100_000
 
 
 class KeyHandler(Protocol):
-    """Whoever acts on the keys; `answer` returns whether it wanted the key.
+    """A part that acts on keys; `answer` returns whether it wanted the key.
 
     `take_back` is the letter that it wanted and that begins a word after all.
     """

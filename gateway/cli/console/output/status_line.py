@@ -25,7 +25,7 @@ class StatusLine:
     """`take` what happens and `refresh` between turns; `line` is what fits in a row.
 
     `options` are those of the command line, which come before a conversation's own choice; `mode`
-    and `model` hold where nobody has chosen. `window` tells a model's window in tokens, `title`
+    and `model` hold without a choice. `window` tells a model's window in tokens, `title`
     what it is called.
     """
 

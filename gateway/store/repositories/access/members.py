@@ -73,7 +73,7 @@ def add_member(
 def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
     """Remove a person on every account, and accept no request of theirs until then.
 
-    What they were allowed for longer is forgotten with them. False when nobody was in.
+    What they were allowed for longer is forgotten with them. False when there was no such member.
     """
     tx.run(
         "INSERT INTO pairing (channel, account, sender, name, chat, asked_at, expires_at)"

@@ -74,7 +74,7 @@ class ThinkingChoice:
 class SessionRow:
     """A session as the work on its messages needs it, read at once.
 
-    `queue` is what somebody chose for messages that come while a turn runs, `last` the number of
+    `queue` is the choice for messages that come while a turn runs, `last` the number of
     the last message, `copied` of the last one that it was forked with. `bits` is what choices have
     told strangers since a person's last message. `has_background`: a sub-agent works for it that
     no turn waits for.

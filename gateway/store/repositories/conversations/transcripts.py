@@ -23,7 +23,7 @@ _LINE = "transcript_line.line"
 def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) -> str:
     """A new session made of a file; returns its id.
 
-    Nobody knows who wrote the file: all of it counts as strangers' words and as private, also
+    The author of the file is unknown: all of it counts as strangers' words and as private, also
     what it says a person has said.
     """
     session = _create_session(tx, source.meta, owner, now)

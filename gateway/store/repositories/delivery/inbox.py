@@ -145,7 +145,7 @@ def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
 
 
 def withdraw_command_reports(tx: Transaction, lane: str, reason: str) -> None:
-    """Nobody comes back to this lane: no turn begins there for how a command has ended."""
+    """No turn returns to this lane: no turn begins there for how a command has ended."""
     for seq, message in waiting_rows(tx, lane, together=True):
         if message.kind == "command_report":
             tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))

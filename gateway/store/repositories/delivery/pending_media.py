@@ -104,7 +104,7 @@ def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
 
 
 def forget_early(tx: Transaction, now: float) -> float | None:
-    """Do away with early parts that nobody came for; returns in how many seconds to look again,
+    """Do away with early parts that were never used; returns in how many seconds to look again,
     None when there are no more."""
     tx.run(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
     (next_at,) = tx.one(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}")

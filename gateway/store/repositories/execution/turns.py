@@ -278,8 +278,8 @@ def replay(tx: Transaction, seq: int) -> str:
 
 
 def _refuse_errand(tx: Transaction, seq: int) -> None:
-    """Raises `ReplayRefused` for what a sub-agent was told to do: whoever sent it out has been
-    told what it came to, and would not be told again."""
+    """Raises `ReplayRefused` for what a sub-agent was told to do: the agent that sent it out
+    has been told what it came to, and would not be told again."""
     row = tx.first(
         "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
         " FROM inbox i JOIN task t ON t.id = CAST(substr(i.event_id, 6) AS INTEGER)"
