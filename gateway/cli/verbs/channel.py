@@ -64,7 +64,7 @@ def add(args: argparse.Namespace) -> int:
     try:
         token, is_new = _token(args, talk)
     except (Back, Skip):
-        talk.say(t("Skipped; nothing was written."))
+        talk.say(t("Skipped; no bot was connected."))
         return 0
     if is_new:
         _write(args, token)

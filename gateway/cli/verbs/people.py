@@ -37,7 +37,10 @@ async def _user(args: argparse.Namespace) -> int:
     async with service_of(args) as service:
         data = await service.summarize_person(args.who)
         if not data["found"] and not data["files"]:
-            raise KoreError(t("no data is stored about {who}", who=args.who), hint="kore pair list")
+            raise KoreError(
+                t("no data is stored about {who}", who=args.who),
+                hint=t("`kore pair list` shows them"),
+            )
         if args.action == "export":
             return await _export_user(args, service)
         if args.action == "delete":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from rich.padding import Padding
 from rich.text import Text
 
 from agent.events import ApprovalAsked
@@ -10,7 +11,7 @@ from agent.i18n import t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output.approval_choices import choices_text
 from gateway.cli.console.output.approval_text import SAY_WHY, time_left
-from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.screen import Screen, break_lines
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
 from gateway.core.messages import MessageOptions
@@ -67,7 +68,7 @@ class Footer:
             self.status.use_options(options)
 
     def lines(self, *, thinking: bool) -> list[str]:
-        work = self._choices() if self.approval else _work(self.worked_s, thinking)
+        work: Padding | Text = self._choices() if self.approval else _work(self.worked_s, thinking)
         lines = self._screen.render(work)
         if self.typed_text:
             lines += self._screen.render(Text(f"› {escape_invisible(self.typed_text)}"))[-3:]
@@ -76,19 +77,25 @@ class Footer:
             lines += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
         return lines
 
-    def _choices(self) -> Text:
+    def _choices(self) -> Padding:
         assert self.approval is not None
         if self.asks_words:
-            return Text(f"  {t(SAY_WHY)}", "bold")
+            return self._indented(Text(t(SAY_WHY), "bold"))
         left_s = self.approval.expires_s
         if left_s is not None:
             left_s = max(0.0, left_s - (self._clock() - self._asked_at))
-        choices = f"  {t('Enter sends the line below, then:')} " if self.typed_text else "  "
+        choices = f"{t('Enter sends the line below, then:')} " if self.typed_text else ""
         # Keys that were meant for something else do not count, and one sees when they do.
         style, note = "dim", "  (…)"
         if self._is_armed():
             style, note = "bold", time_left(left_s)
-        return Text.assemble(choices, (choices_text(self.approval), style), (note, "dim"))
+        text = Text.assemble(choices, (choices_text(self.approval), style), (note, "dim"))
+        return self._indented(text)
+
+    def _indented(self, text: Text) -> Padding:
+        """Each line of it begins where the lines of the question do."""
+        width = max(20, self._screen.console.width - 1) - 2
+        return Padding(break_lines(text, width), (0, 0, 0, 2), expand=False)
 
 
 def spinner() -> str:

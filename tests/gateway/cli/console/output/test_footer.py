@@ -3,6 +3,7 @@ import io
 from agent.events import ApprovalAsked
 from gateway.cli.console.output.footer import Footer
 from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.text import without_ansi
 
 
 def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
@@ -31,3 +32,13 @@ def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> N
     below.settle()
     now = 21.0
     assert below.worked_s == 1
+
+
+def test_each_line_of_the_answers_begins_below_the_question() -> None:
+    screen = Screen(io.StringIO())
+    screen.console.width = 50
+    below = Footer(screen, lambda: 0.0)
+    below.ask(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300), lambda: True)
+    lines = [without_ansi(line) for line in below.lines(thinking=False)]
+    assert len(lines) > 1
+    assert all(line.startswith("  ") and len(line) < 50 for line in lines if line)
