@@ -59,6 +59,7 @@ from agent.undo.recorder import OpenChangeLog
 if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpServerSettings, McpSettings
+    from agent.skills.catalog import SkillCatalog
     from agent.subagents.in_process import InProcessSubagents
     from agent.turn.structured_output import StructuredOutput
     from agent.undo.change_log import ChangeLog
@@ -88,7 +89,8 @@ class Agent(Generic[DepsT]):
     for the program's own tools. `hooks` stand before and after each call of a model or tool, the
     guardrails before and after each turn. The conversation can be handed over to the agents in
     `handoffs`, which need a `name` each; `handoff_description` tells others when to hand over here.
-    `tracing` records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` are there too.
+    `tracing` records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` are there too,
+    and what is in the catalogue of `skills`.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -117,6 +119,7 @@ class Agent(Generic[DepsT]):
         output_guardrails: Sequence[OutputGuardrail] = (),
         tracing: Tracing | None = None,
         mcp_servers: "Sequence[McpServerSettings] | McpSettings" = (),
+        skills: "SkillCatalog | None" = None,
     ) -> None:
         """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
         self.settings = settings or AgentSettings()
@@ -151,6 +154,7 @@ class Agent(Generic[DepsT]):
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self._hooks = tuple(hooks)
         self.tracing = tracing
+        self.skills = skills
         self._mcp_settings = mcp_servers
         self._mcp: McpServers | None = None
         self.guardrails: Guardrails | None = None
@@ -171,6 +175,10 @@ class Agent(Generic[DepsT]):
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
+                if self.skills is not None and (names is None or "skill" in names):
+                    from agent.skills.tool import SkillTool
+
+                    own.append(SkillTool(self.skills))
                 self._toolbox = ToolRegistry([*own, *self._tools, *ways], self._mcp_source())
             return self._toolbox
 
@@ -223,7 +231,7 @@ class Agent(Generic[DepsT]):
             self.models = self.models if old is None else other.models
             self.settings, self.subagents = other.settings, other.subagents
             self.workspace = other.workspace
-            self._mcp_settings = other._mcp_settings
+            self._mcp_settings, self.skills = other._mcp_settings, other.skills
             self.redactor.learn(other.settings.secrets | other.models.keys())
             self._toolbox = None
         return old

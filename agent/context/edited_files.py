@@ -1,8 +1,10 @@
-"""The files that a conversation edited last, read again when the messages about them leave."""
+"""The files that a conversation edited last, and the skills that it read: read again when the
+messages about them leave."""
 
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import ToolError
@@ -17,6 +19,8 @@ _MOST_TOKENS = 20_000
 _GOAL_PART = 8
 
 _EDITING = ("write_file", "edit_file", "append_file", "apply_patch")
+# Stands before the name of a skill where otherwise a path stands.
+_SKILL = "skill: "
 _PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Move to): (.+)$", re.MULTILINE)
 
 
@@ -66,9 +70,11 @@ class EditedFiles:
         taint: frozenset[Taint] = frozenset()
         for path in reversed(paths):
             call = ToolCall("attached", "read_file", {"path": path}, "")
-            context = CallContext(
-                call, self.environment, lambda *_: None, taint=self.runner.exposure.taint
-            )
+            if path.startswith(_SKILL):
+                call = ToolCall("attached", "skill", {"name": path.removeprefix(_SKILL)}, "")
+            # A skill that runs as a sub-agent is shown, and not sent out again.
+            here = replace(self.environment, spawn=None)
+            context = CallContext(call, here, lambda *_: None, taint=self.runner.exposure.taint)
             result = await self.runner.run(context, _start)
             if not result.is_error and not result.images:
                 texts[path] = result.for_model
@@ -81,13 +87,15 @@ class EditedFiles:
     def _paths_of(self, call: ToolCall) -> list[str]:
         toolbox = self.runner.toolbox
         tool = toolbox.find(call.name)
-        if tool is None or tool.name not in _EDITING:
+        if tool is None or tool.name not in (*_EDITING, "skill"):
             return []
         try:
             # As it ran: models write other names of arguments, too.
             arguments = toolbox.validate(tool, call.arguments or {})
         except ToolError:
             return []
+        if tool.name == "skill":
+            return [] if arguments.get("file") else [f"{_SKILL}{arguments['name']}"]
         if tool.name == "apply_patch":
             return [path.strip() for path in _PATCHED.findall(arguments["input"])]
         return [arguments["path"]]

@@ -72,7 +72,7 @@ class ToolRegistry:
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._checks: dict[str, ArgumentSchema] = {}
-        self._specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = {}
+        self._specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = {}
 
     async def refresh(self) -> Sequence[str]:
         """Get to know the tools of the source before a turn; what a person should be told of it."""
@@ -83,23 +83,28 @@ class ToolRegistry:
             self._index()
         return notices
 
-    def specs(self, *, in_project: bool = False, window: int | None = None) -> tuple[ToolSpec, ...]:
+    def specs(
+        self, *, in_project: bool = False, window: int | None = None, skills: bool = True
+    ) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
         For a project the built-in ones say more. Of those of the source there are only names when
-        they would take a tenth of the `window` (tokens).
+        they would take a tenth of the `window` (tokens); without `skills` not the tool for them.
         """
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
-        hidden = self._sourced_names if by_name else self._searching.keys()
+        hidden = {*(self._sourced_names if by_name else self._searching)}
+        if not skills:
+            hidden.add("skill")
         listed_tools = [
             tool for tool in self._tools.values() if _is_listed(tool) and tool.name not in hidden
         ]
         helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
         pairs = list(zip(listed_tools, helps, strict=True))
         descriptions = [help.describe(tool.description) for tool, help in pairs]
-        before = self._specs.get((in_project, by_name), ())
+        key = (in_project, by_name, skills)
+        before = self._specs.get(key, ())
         if descriptions != [spec.description for spec in before]:
-            before = self._specs[in_project, by_name] = tuple(
+            before = self._specs[key] = tuple(
                 ToolSpec(self._sent_names[tool.name], description, help.annotate(tool.parameters))
                 for (tool, help), description in zip(pairs, descriptions, strict=True)
             )

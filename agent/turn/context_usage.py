@@ -5,6 +5,7 @@ from pathlib import Path
 from agent.context.environment_block import describe_environment
 from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
+from agent.providers.base import ToolSpec
 from agent.records import frozen
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import AgentServices
@@ -25,12 +26,27 @@ class PromptAudience:
 def environment_of(
     agent: AgentServices, toolbox: ToolRegistry, root: Path, *, full_access: bool = False
 ) -> str:
-    """What the system prompt says of the place; nothing to an agent that runs no commands."""
-    if not any(spec.name == "exec" for spec in toolbox.specs()):
-        return ""
-    is_project = agent.workspace.is_project(root)
-    return describe_environment(
-        agent.settings, root, is_project=is_project, full_access=full_access
+    """What the system prompt says of the place, to an agent that runs commands, and of skills."""
+    texts = []
+    if any(spec.name == "exec" for spec in toolbox.specs()):
+        is_project = agent.workspace.is_project(root)
+        texts.append(
+            describe_environment(
+                agent.settings, root, is_project=is_project, full_access=full_access
+            )
+        )
+    if agent.skills is not None and toolbox.find("skill") is not None:
+        texts.append(agent.skills.listing(root))
+    return "\n\n".join(filter(None, texts))
+
+
+def tools_of(
+    agent: AgentServices, toolbox: ToolRegistry, root: Path, window: int
+) -> tuple[ToolSpec, ...]:
+    """The tools that a model with this window (tokens) is told of, in this folder."""
+    has_skills = agent.skills is not None and bool(agent.skills.listing(root))
+    return toolbox.specs(
+        in_project=agent.workspace.is_project(root), window=window, skills=has_skills
     )
 
 
@@ -47,9 +63,7 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
     return budget_for(
         opened.context_tokens,
         prompt.text,
-        agent.toolbox.specs(
-            in_project=agent.workspace.is_project(speaking.root), window=opened.context_tokens
-        ),
+        tools_of(agent, agent.toolbox, speaking.root, opened.context_tokens),
         opened.max_tokens or agent.settings.max_tokens,
         agent.gauge.factor(counted_as(opened)),
     )

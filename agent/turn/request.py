@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
     from agent.context.compaction.compactor import CompactionStore
     from agent.context.compaction.summarizer import Summary
+    from agent.skills.catalog import SkillCatalog
     from agent.turn.guardrails import Guardrails
     from agent.turn.hooks import Hooks
     from agent.turn.tracing import Tracing
@@ -41,6 +42,8 @@ class AgentServices(Protocol):
 
     @property
     def toolbox(self) -> ToolRegistry: ...
+    @property
+    def skills(self) -> "SkillCatalog | None": ...
 
 
 @frozen

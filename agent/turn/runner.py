@@ -34,7 +34,7 @@ from agent.security.taint.taint import TaintState
 from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
-from agent.turn.context_usage import environment_of
+from agent.turn.context_usage import environment_of, tools_of
 from agent.turn.event_stream import EventStream
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
@@ -171,9 +171,7 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices, *tool_notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        tools = toolbox.specs(
-            in_project=agent.workspace.is_project(here.workspace), window=opened.context_tokens
-        )
+        tools = tools_of(agent, toolbox, here.workspace, opened.context_tokens)
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)

@@ -120,6 +120,11 @@ VERBS = (
         ),
     ),
     Verb(
+        "skills",
+        "manage skills: list, show, validate, new",
+        ("kore skills list", "kore skills validate ./my-skill", "kore skills new release-notes"),
+    ),
+    Verb(
         "mcp",
         "manage MCP servers: add, list, test, remove",
         (

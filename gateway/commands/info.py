@@ -1,5 +1,6 @@
 """Commands that tell something: help, status, cost, agents, tools, jobs, and who may write."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
 
 _MAX_UNREACHABLE = 5
+_SKILL_CHARS = 150
 
 
 def answer_status(call: CommandCall, tx: Transaction) -> str:
@@ -80,8 +82,6 @@ _MAX_AGENTS = 40
 
 async def answer_agents(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
-    import asyncio
-
     from gateway.turns.agents.profiles import origin, summary_of
 
     services = call.services
@@ -140,6 +140,18 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
     return "\n".join([*lines, "", t("`/mode` sets what runs without asking.")])
 
 
+async def answer_skills(call: CommandCall) -> str:
+    """The skills of the folder that is worked in here."""
+    catalog = call.services.agent.skills
+    skills = await asyncio.to_thread(catalog.load, call.folder) if catalog is not None else {}
+    if not skills:
+        return t("There are no skills here. `kore skills new NAME` makes one on Kore's machine.")
+    return "\n".join(
+        f"- {code(skill.name)}: {escape_markdown(skill.description[:_SKILL_CHARS])}"
+        for skill in skills.values()
+    )
+
+
 def answer_mcp(call: CommandCall, tx: Transaction) -> str:
     """The MCP servers, and what is known of each."""
     servers = call.services.agent.mcp
@@ -171,9 +183,6 @@ _ELSEWHERE = {
     "quit": _NO_EXIT,
     "doctor": mark_for_translation(
         "Run `kore doctor` on the machine where Kore runs. /status shows the status here."
-    ),
-    "skills": mark_for_translation(
-        "This version of Kore has no skills. /tools lists what I can do, /agents my sub-agents."
     ),
     "plugin": _NO_PLUGINS,
     "plugins": _NO_PLUGINS,

@@ -141,6 +141,9 @@ COMMANDS = {
     "tools": ChatCommand(
         mark_for_translation("list the tools available here"), "info.answer_tools"
     ),
+    "skills": ChatCommand(
+        mark_for_translation("list the skills"), "info.answer_skills", takes_time=True
+    ),
     "mcp": ChatCommand(mark_for_translation("list the MCP servers"), "info.answer_mcp"),
     "tasks": ChatCommand(
         mark_for_translation("list background tasks"), "tasks.answer_tasks", at_once=True
@@ -166,7 +169,7 @@ GROUPS = (
     ),
     (
         mark_for_translation("Work"),
-        ("undo", "redo", "diff", "tasks", "agents", "tools", "mcp", "cron"),
+        ("undo", "redo", "diff", "tasks", "agents", "tools", "skills", "mcp", "cron"),
     ),
     (mark_for_translation("Permissions"), ("mode", "plan", "auto", "deny", "pair")),
     (mark_for_translation("Model"), ("model", "agent", "thinking", "cost")),
@@ -178,7 +181,7 @@ ALIASES = {"clear": "new", "reset": "new"}
 _ELSEWHERE = ChatCommand(
     mark_for_translation("say where to find it"), "info.answer_elsewhere", at_once=True
 )
-UNLISTED = dict.fromkeys(("exit", "quit", "doctor", "skills", "plugin", "plugins"), _ELSEWHERE)
+UNLISTED = dict.fromkeys(("exit", "quit", "doctor", "plugin", "plugins"), _ELSEWHERE)
 # A single word with a slash that is no command; it is not listed.
 MISTYPED = ChatCommand(
     mark_for_translation("say what was meant"), "suggestions.answer_mistyped", at_once=True

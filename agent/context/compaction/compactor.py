@@ -23,6 +23,9 @@ from agent.usage import UsageMeter
 # A shorter result is not worth a line in its place.
 SHORT_CHARS = 600
 
+# As `prompts/skill_text.md` begins.
+_SKILL = re.compile(r"Skill \S+, in the folder /")
+_SKILL_CHARS = 40_000
 _WHOLE = re.compile(r"(?:whole text|bytes) in (\S[^)\n]{0,300})\)")
 
 
@@ -38,6 +41,9 @@ def shorten_old_result(message: Message) -> Message:
     text = message.text
     pictures = any(not isinstance(part, Text) for part in message.content)
     if len(text) <= SHORT_CHARS and not pictures:
+        return message
+    # What a skill says holds for the whole conversation.
+    if _SKILL.match(text) and len(text) <= _SKILL_CHARS:
         return message
     file_match = _WHOLE.search(text)
     where = (

@@ -10,12 +10,13 @@ from agent.security.files.filenames import normalize_filename
 PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
 )
-PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode"})
+PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode", ".agents"})
 # At any depth: programs run what these say as soon as a person opens the folder, uses git in it or
 # logs in; and what agents, of this program and others, take for their configuration.
 CONFIGURATIONS = frozenset(
     {".vscode", ".idea", ".envrc", ".gitconfig", ".husky", ".githooks", ".mcp.json", ".mcprc"}
-    | {".kode.json", ".kore", ".kode", ".kodax", ".claude", ".claude.json", ".codex", ".cursor"}
+    | {".kode.json", ".kore", ".kode", ".kodax", ".claude", ".claude.json", ".agents"}
+    | {".codex", ".cursor"}
     | {".gemini", ".windsurf", ".continue", ".aider.conf.yml", ".opencode", ".roo", ".zed"}
     | {".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"}
     | {".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"}

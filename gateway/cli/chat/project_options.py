@@ -49,7 +49,8 @@ def place_of(
     from agent.security.taint.origin import is_in
     from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
-    from gateway.turns.agents.profiles import origin_of
+    from gateway.runtime.paths import DataDir
+    from gateway.turns.agents.profiles import origin_of, skill_catalog
 
     def models() -> Sequence[str]:
         from gateway.ops.model_catalog import offers
@@ -89,6 +90,7 @@ def place_of(
     command_folders += [
         CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
     ]
+    skills = skill_catalog(DataDir(home), settings)
     return ConsoleWorkdir(
         folder,
         settings.security.blocked_paths,
@@ -97,7 +99,7 @@ def place_of(
         str(settings.security.modes.get("cli", "ask")),
         window,
         title,
-        CustomCommands(command_folders),
+        CustomCommands(command_folders, lambda: skills.load(real).values()),
     )
 
 

@@ -6,7 +6,7 @@ from agent.agent import Agent
 from agent.providers.local_discovery import ollama_models
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
-from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.base import Sandbox, ShowsFolders
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from gateway.config import Settings
@@ -36,6 +36,18 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
+    from gateway.config.mcp_servers import mcp_settings
+    from gateway.turns.agents.profiles import (
+        catalogue_of,
+        limits_of,
+        own_skill_folders,
+        skill_catalog,
+        trusted_folders,
+    )
+
+    if isinstance(sandbox, ShowsFolders):
+        # Scripts of skills run there, too.
+        sandbox = sandbox.showing(own_skill_folders(home))
     # It may lie in the workspace: who writes it decides what is asked.
     policy = (file,) if (file := settings.security.policy_file) else ()
     tools = ToolSettings(
@@ -51,14 +63,12 @@ async def build_agent(
         limits=command_limits(settings),
         temporary_folder=home.temporary,
     )
-    from gateway.config.mcp_servers import mcp_settings
-    from gateway.turns.agents.profiles import catalogue_of, limits_of, trusted_folders
-
     return Agent(
         models,
         subagents=catalogue_of(home, settings),
         approve=approve,
         mcp_servers=mcp_settings(settings, home.mcp) if settings.mcp_servers else (),
+        skills=skill_catalog(home, settings),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,

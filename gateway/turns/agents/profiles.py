@@ -10,6 +10,7 @@ from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.security.taint.origin import TrustedOrigins
 from agent.settings import SubagentLimits
+from agent.skills.catalog import SkillCatalog, SkillPaths
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from gateway.core.messages import CONSOLE, InboundMessage
@@ -35,6 +36,18 @@ PURPOSES = (
 
 def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
     return SubagentCatalog(CatalogPaths(Path.home(), home.root, trusted_folders(settings)))
+
+
+def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
+    """The skills of this installation; projects' are found with their folders."""
+    workspace = settings.agent.workspace.resolve()
+    return SkillCatalog(SkillPaths(Path.home(), home.root, workspace, trusted_folders(settings)))
+
+
+def own_skill_folders(home: DataDir) -> tuple[Path, ...]:
+    """The folders of the person's own skills, as far as they are there."""
+    folders = (Path.home() / ".claude", Path.home() / ".agents", home.root)
+    return tuple(path for folder in folders if (path := folder / "skills").is_dir())
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:

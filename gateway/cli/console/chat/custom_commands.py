@@ -1,40 +1,34 @@
 """Commands that people write themselves: a markdown file each, sent as a message."""
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
+from agent.skills.definition import Skill
+from agent.skills.substitution import fill_in
 
 _MOST = 500
 _DEPTH = 3
 _SUMMARY_CHARS = 100
-_PLACE = re.compile(r"\$ARGUMENTS\b|\{args\}|\$([1-9])(?!\d)")
 
 
 @frozen
 class CustomCommand:
-    """`name` is without its slash; `body` may hold `$ARGUMENTS`, `{args}` and `$1` to `$9`. One
-    that is not `is_trusted` came with a folder."""
+    """`name` is without its slash; `body` may hold what `fill_in` knows, and `{args}`; `arguments`
+    are the names of its arguments. One that is not `is_trusted` came with a folder."""
 
     name: str
     summary: str
     body: str
     path: Path
     is_trusted: bool
+    arguments: tuple[str, ...] = ()
 
     def fill(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
-        values = arguments.split()
-
-        def value_of(match: re.Match[str]) -> str:
-            number = int(match[1] or 0)
-            return arguments if not number else "".join(values[number - 1 : number])
-
-        text, places = _PLACE.subn(value_of, self.body)
-        return text if places or not arguments else f"{text}\n\n{arguments}"
+        return fill_in(self.body.replace("{args}", "$ARGUMENTS"), arguments, self.arguments)
 
 
 @frozen
@@ -48,10 +42,14 @@ class CommandFolder:
 
 class CustomCommands:
     """Reads them anew each time, for they are edited while one talks. A person's own go before
-    those of a project of the same name; `project:NAME` and `user:NAME` say which is meant."""
+    those of a project of the same name; `project:NAME` and `user:NAME` say which is meant. Skills
+    that people may call for come last."""
 
-    def __init__(self, folders: Sequence[CommandFolder]) -> None:
+    def __init__(
+        self, folders: Sequence[CommandFolder], skills: Callable[[], Iterable[Skill]] = tuple
+    ) -> None:
         self._folders = sorted(folders, key=lambda source: source.project)
+        self._skills = skills
 
     def all(self) -> list[CustomCommand]:
         by_name: dict[str, CustomCommand] = {}
@@ -59,6 +57,9 @@ class CustomCommands:
             for name, path in _files(source):
                 if name not in by_name and (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
+        for skill in self._skills():
+            if skill.is_for_people:
+                by_name.setdefault(skill.name, _of_skill(skill))
         return list(by_name.values())
 
     def find(self, name: str) -> CustomCommand | None:
@@ -70,7 +71,17 @@ class CustomCommands:
             for title, path in _files(source):
                 if title == command and (custom := _read(title, path, source)) is not None:
                     return custom
-        return None
+        skills = (one for one in self._skills() if one.is_for_people)
+        return next((_of_skill(skill) for skill in skills if skill.name == name), None)
+
+
+def _of_skill(skill: Skill) -> CustomCommand:
+    """A skill is sent whole, with the names of its files."""
+    from agent.skills.tool import skill_text
+
+    summary = f"{skill.description} {skill.argument_hint}".strip()[:_SUMMARY_CHARS]
+    body = skill_text(skill)
+    return CustomCommand(skill.name, summary, body, skill.folder, True, skill.arguments)
 
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:

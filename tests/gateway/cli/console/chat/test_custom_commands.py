@@ -17,9 +17,9 @@ def custom(body: str) -> CustomCommand:
     [
         ("Mend $ARGUMENTS.", "issue 7", "Mend issue 7."),
         ("Mend {args}.", "issue 7", "Mend issue 7."),
-        ("From $1 to $2, not $3", "a b", "From a to b, not "),
+        ("From $0 to $1, not $2", "a b", "From a to b, not $2"),
         ("It costs $10 or $ARGUMENTS", "", "It costs $10 or "),
-        ("Look.", "at this", "Look.\n\nat this"),
+        ("Look.", "at this", "Look.\n\nARGUMENTS: at this"),
         ("Look.", "", "Look."),
         ("Say $ARGUMENTS", "$1 {args}", "Say $1 {args}"),
     ],

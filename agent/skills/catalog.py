@@ -1,0 +1,159 @@
+"""All skills that can be used in a folder: the owner's, the workspace's, and those of a trusted
+project."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from agent.context.project.instructions import project_folders
+from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.taint.file_marks import is_marked, is_unseen
+from agent.security.taint.origin import is_in
+from agent.skills.definition import Skill, read_skill
+from agent.text import frontmatter
+
+log = logging.getLogger(__name__)
+
+PROGRAMS = (".claude", ".agents", ".kore")
+FILE = "SKILL.md"
+_DEPTH = 6
+_MOST_FOLDERS = 2_000
+_MOST_FILES = 40
+# What one skill and all of them may take of a system prompt: about 75 and 2,000 tokens.
+_LINE_CHARS = 300
+_LISTING_CHARS = 8_000
+_Mark = tuple[int, int, int]
+
+
+@frozen
+class SkillPaths:
+    """Where skills are looked for: `user` is the person's home folder, `own` Kore's, `workspace`
+    where the assistant lives. A project's count in `trusted` folders alone. `further` are those
+    that plugins bring."""
+
+    user: Path
+    own: Path
+    workspace: Path
+    trusted: tuple[Path, ...] = ()
+    further: tuple[Path, ...] = ()
+
+    def folders(self, root: Path | None) -> list[Path]:
+        """Later ones win: what plugins bring, the person's, the workspace's, the project's."""
+        folders = [*self.further]
+        folders += [self.user / program / "skills" for program in PROGRAMS[:2]]
+        folders += [self.own / "skills"]
+        folders += [*self._of(self.workspace), self.workspace / "skills"]
+        for project in reversed(project_folders(root, self.user)) if root is not None else ():
+            if is_in(project, self.trusted) and project != self.workspace:
+                folders += self._of(project)
+        return list(dict.fromkeys(folders))
+
+    def _of(self, folder: Path) -> list[Path]:
+        return [folder / program / "skills" for program in PROGRAMS]
+
+
+class SkillCatalog:
+    """Finds skills; a file is read again only when it has changed. Any thread may ask."""
+
+    def __init__(self, paths: SkillPaths) -> None:
+        self._paths = paths
+        self._cache: dict[Path, tuple[_Mark, Skill | None]] = {}
+        self._strange: set[Path] = set()
+
+    def load(self, root: Path | None = None) -> dict[str, Skill]:
+        """Skills by name; `root` is the folder of the conversation. Touches the disk."""
+        by_name: dict[str, Skill] = {}
+        cache: dict[Path, tuple[_Mark, Skill | None]] = {}
+        for folder in self._paths.folders(root):
+            for path, mark in _files(folder):
+                cached = self._cache.get(path)
+                if cached is None or cached[0] != mark:
+                    cached = mark, _read(path)
+                cache[path] = cached
+                skill = cached[1]
+                if skill is not None and self._is_own(path):
+                    by_name.pop(skill.name, None)
+                    by_name[skill.name] = skill
+        # Never changed in place: loads may overlap in threads.
+        self._cache = {**self._cache, **cache} if len(self._cache) < _MOST_FOLDERS else cache
+        return by_name
+
+    def listing(self, root: Path) -> str:
+        """What the system prompt says of them: a line each; empty without any."""
+        skills = [skill for skill in self.load(root).values() if skill.is_for_model]
+        if not skills:
+            return ""
+        lines: list[str] = []
+        room = _LISTING_CHARS
+        for skill in skills:
+            line = f"- {skill.name}: {skill.description}"
+            line = line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"
+            if (room := room - len(line)) < 0:
+                lines.append(f"- and {len(skills) - len(lines)} more")
+                break
+            lines.append(line)
+        return render_prompt("skills", skills="\n".join(lines))
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether no stranger's words can stand in it."""
+        if not is_unseen(path) and not is_marked(path):
+            self._strange.discard(path)
+            return True
+        if path not in self._strange:
+            self._strange.add(path)
+            log.warning("%s is not used: untrusted text may stand in it", path)
+        return False
+
+
+def files_of(skill: Skill) -> list[str]:
+    """The files beside a SKILL.md, by their paths from its folder."""
+    names: list[str] = []
+    for folder, folders, files in os.walk(skill.folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name != FILE and not name.startswith(".") and not path.is_symlink():
+                names.append(str(path.relative_to(skill.folder)))
+            if len(names) >= _MOST_FILES:
+                return names
+    return names
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, _Mark]]:
+    """The SKILL.md files below a folder, none through a link that leaves it."""
+    budget = [_MOST_FOLDERS]
+    yield from _walk(folder, _DEPTH, budget, Path(os.path.realpath(folder)))
+
+
+def _walk(folder: Path, depth: int, budget: list[int], top: Path) -> Iterator[tuple[Path, _Mark]]:
+    budget[0] -= 1
+    if budget[0] < 0:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in listed:
+        if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(top):
+            continue
+        try:
+            info = entry.stat()
+        except OSError:
+            continue
+        if entry.name == FILE and S_ISREG(info.st_mode):
+            yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
+        elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in (".git", "node_modules"):
+            yield from _walk(Path(entry.path), depth - 1, budget, top)
+
+
+def _read(path: Path) -> Skill | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
+    except OSError:
+        return None
+    return read_skill(raw, path.parent)

@@ -1,0 +1,108 @@
+"""A skill as its SKILL.md says it, whatever the file looks like."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+from agent.text import frontmatter
+from agent.text.visible import escape_line
+
+# https://agentskills.io/specification
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+MOST_NAME_CHARS = 64
+MOST_DESCRIPTION_CHARS = 1024
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+# What the specification and Claude Code know; anything else has no effect.
+_FIELDS = frozenset(
+    {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
+    | {"when_to_use", "argument-hint", "arguments", "disable-model-invocation", "user-invocable"}
+    | {"disallowed-tools", "model", "effort", "context", "agent", "background", "hooks", "paths"}
+    | {"shell", "version"}
+)
+
+
+@frozen
+class Skill:
+    """`body` is what the model reads, `folder` where its files are. `is_for_model` and
+    `is_for_people` say who may call for it; `runs_apart` as a sub-agent, `agent` by which.
+    `arguments` are the names that stand for its arguments, in order. `remarks` say what was odd.
+    """
+
+    name: str
+    description: str
+    body: str
+    folder: Path
+    is_for_model: bool = True
+    is_for_people: bool = True
+    runs_apart: bool = False
+    agent: str | None = None
+    model: str | None = None
+    argument_hint: str = ""
+    arguments: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def read_skill(raw: bytes, folder: Path) -> Skill | None:
+    """The skill of a SKILL.md; None for one that says nothing of what it is for."""
+    text, remarks = frontmatter.decode(raw)
+    document = frontmatter.read(text)
+    fields = {_fold(name): value for name, value in reversed(list(document.fields.items()))}
+    notes = [*remarks, *document.remarks]
+    description = _line(fields.get("description"))
+    if when := _line(fields.get(_fold("when_to_use"))):
+        description = f"{description} {when}".strip()
+    if not description:
+        return None
+    if len(description) > MOST_DESCRIPTION_CHARS:
+        description = description[: MOST_DESCRIPTION_CHARS - 1] + "…"
+        notes.append(f"the description is longer than {MOST_DESCRIPTION_CHARS:,} characters")
+    name = _line(fields.get("name"))[:MOST_NAME_CHARS] or folder.name
+    if not NAME.fullmatch(name):
+        notes.append(f'the name "{name}" is not lowercase letters, digits and single hyphens')
+    elif name != folder.name:
+        notes.append(f'the name "{name}" is not that of its folder')
+    unknown = [field for field in document.fields if _fold(field) not in map(_fold, _FIELDS)]
+    notes += [f'the field "{field[:40]}" has no effect' for field in unknown]
+    if _fold("allowed-tools") in fields:
+        notes.append("allowed-tools has no effect: a skill never grants permissions")
+    return Skill(
+        name=name,
+        description=description,
+        body=document.body.strip(),
+        folder=folder,
+        is_for_model=not _flag(fields, "disable-model-invocation", default=False),
+        is_for_people=_flag(fields, "user-invocable", default=True),
+        runs_apart=_line(fields.get("context")).casefold() == "fork",
+        agent=_line(fields.get("agent")) or None,
+        model=_line(fields.get("model")) or None,
+        argument_hint=_line(fields.get(_fold("argument-hint"))),
+        arguments=_words(fields.get("arguments")),
+        remarks=tuple(notes),
+    )
+
+
+def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = fields.get(_fold(name))
+    if isinstance(value, bool):
+        return value
+    word = _line(value).casefold()
+    return True if word in _TRUE else False if word in _FALSE else default
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    words = value if isinstance(value, list) else re.split(r"[\s,]+", _line(value))
+    return tuple(name for one in words if (name := str(one).strip()))
+
+
+def _line(value: Any) -> str:
+    if value is None or isinstance(value, dict):
+        return ""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return escape_line(" ".join(text.split()))
+
+
+def _fold(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")

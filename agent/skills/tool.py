@@ -1,0 +1,79 @@
+"""The tool that gives the model the text of a skill, or a file of its folder."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt, render_prompt
+from agent.security.files import file_io
+from agent.security.taint.taint import NOTHING
+from agent.skills.catalog import SkillCatalog, files_of
+from agent.skills.definition import Skill
+from agent.skills.substitution import fill_in
+from agent.tools.base import CallContext, SubagentRequest
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+_FILE_LIMIT_BYTES = 1_000_000
+
+
+class SkillTool:
+    """A skill is the owner's own word: those of strangers are not in the catalogue."""
+
+    name: ClassVar[str] = "skill"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    # One that runs apart takes as long as its sub-agent.
+    lasts: ClassVar[bool] = True
+    output_limit_bytes: ClassVar[int] = 100_000
+    parameters: ClassVar[JsonSchema] = parameters(
+        name="string", arguments="string?", file="string?"
+    )
+
+    def __init__(self, catalog: SkillCatalog) -> None:
+        self.catalog = catalog
+
+    @property
+    def description(self) -> str:
+        return load_prompt("tools/skill")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        skills = await asyncio.to_thread(self.catalog.load, call.workspace)
+        skill = skills.get(args["name"].strip().removeprefix("/"))
+        if skill is None:
+            names = ", ".join(name for name, one in skills.items() if one.is_for_model)
+            raise ToolError(f"There is no skill {args['name'][:80]!r}; there are: {names}.")
+        if file := args.get("file"):
+            return ToolResult(await file_io.in_thread(lambda: _file(skill, file)))
+        text = await asyncio.to_thread(skill_text, skill, args.get("arguments") or "")
+        if skill.runs_apart and call.spawn is not None:
+            request = SubagentRequest(
+                title=skill.name, prompt=text, agent=skill.agent or "general", model=skill.model
+            )
+            return await call.spawn(request, call)
+        return ToolResult(text, for_user=skill.name)
+
+
+def skill_text(skill: Skill, arguments: str = "") -> str:
+    """What the model reads of a skill, with its arguments and the names of its files."""
+    body = fill_in(skill.body, arguments, skill.arguments)
+    names = files_of(skill)
+    files = render_prompt("skill_files", files=", ".join(names)) if names else ""
+    return render_prompt(
+        "skill_text", title=skill.name, folder=skill.folder, body=body, files=files
+    ).strip()
+
+
+def _file(skill: Skill, name: str) -> str:
+    """A file of the skill's folder. Raises `ToolError`."""
+    folder = skill.folder.resolve()
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder) or not path.is_file():
+        names = ", ".join(files_of(skill)) or "none"
+        raise ToolError(f"The skill {skill.name} has no file {name[:200]!r}; its files: {names}.")
+    data = path.read_bytes()[: _FILE_LIMIT_BYTES + 1]
+    if b"\0" in data[:4096]:
+        raise ToolError(f"{Path(name).name} is no text.")
+    return data[:_FILE_LIMIT_BYTES].decode("utf-8", "replace")

@@ -1,0 +1,168 @@
+"""`kore skills`: the skills of this folder, whether a file is one, and a new one to edit."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import KoreError
+from agent.i18n import t
+from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.output import clean, clean_lines, print_json, print_table
+
+if TYPE_CHECKING:
+    from agent.skills.definition import Skill
+
+_SHOWN_CHARS = 70
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the skills available in this folder")
+    show = actions.add_parser("show", help="show a skill, with its text, files and warnings")
+    show.add_argument("name", metavar="NAME")
+    validate = actions.add_parser("validate", help="check a skill's folder or SKILL.md")
+    validate.add_argument("path", type=Path, metavar="PATH")
+    for action in (listing, show, validate):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    new = actions.add_parser("new", help="create a skill to edit")
+    new.add_argument("name", metavar="NAME", help="lowercase letters, digits and -")
+    new.add_argument("--description", metavar="TEXT", help="when to use it (the model reads this)")
+    new.add_argument(
+        "--project", action="store_true", help="in ./.agents/skills instead of Kore's folder"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 1 for a skill that has warnings. Raises `KoreError`."""
+    actions = {"list": _list, "show": _show, "validate": _validate, "new": _new}
+    return actions[args.action](args)
+
+
+def _skills(args: argparse.Namespace) -> "dict[str, Skill]":
+    from gateway.turns.agents.profiles import skill_catalog
+
+    return skill_catalog(data_dir_of(args), settings_of(args)).load(Path.cwd())
+
+
+def _list(args: argparse.Namespace) -> int:
+    skills = list(_skills(args).values())
+    if args.json:
+        print_json([_facts(skill) for skill in skills])
+        return 0
+    if not skills:
+        print(t("no skills here; `kore skills new NAME` makes one"))
+        return 0
+    print_table(
+        ("name", "description", "from", "warnings"),
+        [
+            (
+                skill.name,
+                _short(skill.description),
+                str(skill.folder),
+                str(len(skill.remarks) or ""),
+            )
+            for skill in skills
+        ],
+    )
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    skill = _skills(args).get(args.name)
+    if skill is None:
+        raise KoreError(
+            t("there is no skill {name!r} here", name=args.name[:80]),
+            hint=t("`kore skills list` shows them"),
+        )
+    _print(args, skill)
+    return 0
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from agent.skills.definition import read_skill
+
+    path = args.path / "SKILL.md" if args.path.is_dir() else args.path
+    try:
+        raw = path.read_bytes()
+    except OSError as exc:
+        raise KoreError(f"{path}: {exc.strerror}") from None
+    skill = read_skill(raw, path.resolve().parent)
+    if skill is None:
+        raise KoreError(t("{path}: no description: a skill has to say what it is for", path=path))
+    if args.json:
+        print_json(_facts(skill))
+    for remark in () if args.json else skill.remarks:
+        print(f"{clean(str(path))}: {clean(remark)}")
+    if not skill.remarks and not args.json:
+        print(t("{path}: valid", path=path))
+    return 1 if skill.remarks else 0
+
+
+def _new(args: argparse.Namespace) -> int:
+    from agent.prompts import render_prompt
+    from agent.skills.definition import MOST_NAME_CHARS, NAME
+    from gateway.runtime.paths import write_private
+
+    if not NAME.fullmatch(args.name) or len(args.name) > MOST_NAME_CHARS:
+        raise KoreError(
+            t(
+                "found the name {args!r}, expected lowercase letters, digits and -",
+                args=args.name[:80],
+            )
+        )
+    top = Path.cwd() / ".agents" if args.project else data_dir_of(args).root
+    folder = top / "skills" / args.name
+    description = args.description or t("Describe what this is for, and when to use it.")
+    path = folder / "SKILL.md"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = render_prompt("new_skill", called=args.name, description=_quote(description))
+        write_private(path, f"{text}\n")
+    except FileExistsError:
+        raise KoreError(
+            t("{path} already exists", path=path), hint=t("edit it, or choose another name")
+        ) from None
+    except OSError as exc:
+        raise KoreError(f"{path}: {exc.strerror}") from None
+    print(path)
+    return 0
+
+
+def _print(args: argparse.Namespace, skill: "Skill") -> None:
+    from agent.skills.catalog import files_of
+
+    if args.json:
+        print_json({**_facts(skill), "body": skill.body})
+        return
+    print(clean(skill.name))
+    print(f"  {clean_lines(skill.description)}")
+    print(f"  {clean(str(skill.folder))}")
+    for name in files_of(skill):
+        print(f"    {clean(name)}")
+    for remark in skill.remarks:
+        print(f"  {t('warning')}: {clean(remark)}")
+    print(f"\n{clean_lines(skill.body)}")
+
+
+def _facts(skill: "Skill") -> dict[str, object]:
+    from agent.skills.catalog import files_of
+
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "folder": str(skill.folder),
+        "files": files_of(skill),
+        "for_model": skill.is_for_model,
+        "for_people": skill.is_for_people,
+        "warnings": list(skill.remarks),
+    }
+
+
+def _quote(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

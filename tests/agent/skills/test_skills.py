@@ -1,0 +1,227 @@
+"""Skills as people lay them out: read, found, shown to the model, and kept through a compaction."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from agent.context.compaction.compactor import shorten_old_result
+from agent.providers.scripted import ScriptedProvider
+from agent.security.taint.file_marks import mark_tainted
+from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
+from agent.skills.definition import read_skill
+from agent.skills.substitution import fill_in
+from agent.skills.tool import skill_text
+from agent.types import Message, Result, Text, ToolCall
+from tests.agent.props import calls
+
+
+def write(folder: Path, name: str, text: str | bytes = "", **files: str) -> Path:
+    """A skill's folder; without a text an ordinary one."""
+    place = folder / name
+    place.mkdir(parents=True)
+    text = text or f"---\nname: {name}\ndescription: How to do {name}.\n---\nFirst look, then leap."
+    data = text.encode() if isinstance(text, str) else text
+    (place / "SKILL.md").write_bytes(data)
+    for file, content in files.items():
+        (place / file.replace("__", "/")).parent.mkdir(exist_ok=True)
+        (place / file.replace("__", "/")).write_text(content)
+    return place
+
+
+def catalog(tmp_path: Path, *trusted: Path) -> SkillCatalog:
+    for name in ("user", "own", "workspace"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    return SkillCatalog(
+        SkillPaths(tmp_path / "user", tmp_path / "own", tmp_path / "workspace", trusted)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "description", "remark"),
+    [
+        ("---\nname: x\ndescription: Does it.\n---\nB", "x", "Does it.", None),
+        ("---\r\nname: x\r\ndescription: Does it.\r\n---\r\nB", "x", "Does it.", None),
+        ("\ufeff---\nname: x\ndescription: Does it.\n---\nB", "x", "Does it.", None),
+        ("---\nname: x\ndescription: Use when: a, b\n---\nB", "x", "Use when: a, b", ""),
+        ("---\nname: X Y\ndescription: d\n---\nB", "X Y", "d", "single hyphens"),
+        ("---\nname: other\ndescription: d\n---\nB", "other", "d", "not that of its folder"),
+        ("---\ndescription: d\n---\nB", "x", "d", None),
+        ("---\nname: x\ndescription: d\nwhen_to_use: at noon\n---\nB", "x", "d at noon", None),
+        ("---\nname: x\ndescription: d\nmood: good\n---\nB", "x", "d", "mood"),
+        ("---\nname: x\ndescription: d\nallowed-tools: Bash(*)\n---\nB", "x", "d", "never grants"),
+        ("---\nname: x\ndescription: " + "d" * 2000 + "\n---\nB", "x", "d" * 1023 + "…", "longer"),
+    ],
+)
+def test_what_is_published_is_read(
+    tmp_path: Path, text: str, name: str, description: str, remark: str | None
+) -> None:
+    skill = read_skill(text.encode(), tmp_path / "x")
+    assert skill is not None
+    assert (skill.name, skill.description, skill.body) == (name, description, "B")
+    if remark is None:
+        assert skill.remarks == ()
+    else:
+        assert any(remark in one for one in skill.remarks) or not remark
+
+
+@pytest.mark.parametrize("text", [b"", b"# Only a text", b"---\nname: x\n---\nB", b"\xff\x00\xfe"])
+def test_what_says_not_what_it_is_for_is_none(tmp_path: Path, text: bytes) -> None:
+    assert read_skill(text, tmp_path / "x") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "names", "text"),
+    [
+        ("Fix $0 in $1.", "a 'b c'", (), "Fix a in b c."),
+        ("Fix $ARGUMENTS[1] and $ARGUMENTS", "a b", (), "Fix b and a b"),
+        ("Fix $2", "a b", (), "Fix $2"),
+        ("Fix $file by $who", "a", ("file", "who"), "Fix a by "),
+        ("Costs \\$1 for $0", "a b", (), "Costs $1 for a"),
+        ("Say $0", "$1 b", (), "Say $1"),
+        ("No place", "a b", (), "No place\n\nARGUMENTS: a b"),
+        ("No place", "", (), "No place"),
+        ("echo $HOME", "", (), "echo $HOME"),
+        ("Open 'quote $0", "it's", (), "Open 'quote it's"),
+    ],
+)
+def test_arguments(body: str, arguments: str, names: tuple[str, ...], text: str) -> None:
+    assert fill_in(body, arguments, names) == text
+
+
+def test_the_nearest_of_a_name_wins_and_a_project_needs_trust(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    project = tmp_path / "project"
+    write(tmp_path / "user" / ".claude" / "skills", "shared", "---\ndescription: user\n---\n")
+    write(tmp_path / "workspace" / "skills", "shared", "---\ndescription: workspace\n---\n")
+    write(tmp_path / "own" / "skills", "mine")
+    write(project / ".agents" / "skills", "shared", "---\ndescription: project\n---\n")
+    (project / ".git").mkdir()
+    assert {n: s.description for n, s in skills.load(project).items()} == {
+        "mine": "How to do mine.",
+        "shared": "workspace",
+    }
+    trusting = catalog(tmp_path, project)
+    assert trusting.load(project)["shared"].description == "project"
+    assert trusting.load(tmp_path)["shared"].description == "workspace"
+
+
+def test_no_link_leads_out_and_depth_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "own" / "skills"
+    skills = catalog(tmp_path)
+    outside = write(tmp_path / "elsewhere", "outside")
+    write(folder / "a" / "b", "nested")
+    write(folder.joinpath(*"abcdefgh"), "deep")
+    (folder / "linked").symlink_to(outside)
+    (folder / "inside").symlink_to(folder / "a" / "b" / "nested")
+    assert set(skills.load()) == {"nested"}
+
+
+def test_what_strangers_may_have_written_is_not_used(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    place = write(tmp_path / "workspace" / "skills", "odd")
+    assert "odd" in skills.load()
+    mark_tainted(tmp_path / "workspace", place / "SKILL.md")
+    assert "odd" not in skills.load()
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    place = write(tmp_path / "own" / "skills", "one")
+    assert skills.load()["one"].description == "How to do one."
+    (place / "SKILL.md").write_text("---\ndescription: Another way entirely.\n---\n")
+    assert skills.load()["one"].description == "Another way entirely."
+
+
+def test_a_hundred_skills_take_little_of_the_prompt(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    assert skills.listing(tmp_path) == ""
+    for n in range(100):
+        text = f"---\nname: skill-{n:03}\ndescription: {'Does much. ' * 90}\n---\n"
+        write(tmp_path / "own" / "skills", f"skill-{n:03}", text)
+    listing = skills.listing(tmp_path)
+    assert len(skills.load()) == 100
+    assert len(listing) < 9_000
+    assert "more" in listing.splitlines()[-1]
+    assert max(map(len, listing.splitlines())) <= 300
+
+
+def skill_call(call_id: str, **arguments: str) -> ToolCall:
+    return ToolCall(call_id, "skill", arguments, json.dumps(arguments))
+
+
+async def ask(tmp_path: Path, *steps: Message | str) -> tuple[Result, ScriptedProvider]:
+    model = ScriptedProvider(list(steps))
+    agent = Agent(model, workspace=tmp_path / "workspace", skills=catalog(tmp_path))
+    async with agent:
+        return await agent.run("go"), model
+
+
+async def test_the_model_is_told_of_skills_and_reads_one(tmp_path: Path) -> None:
+    catalog(tmp_path)
+    place = write(
+        tmp_path / "own" / "skills",
+        "release",
+        "---\nname: release\ndescription: Makes a release.\n---\nTag $0.",
+        scripts__tag="#!/bin/sh\n",
+    )
+    read = calls(skill_call("c1", name="release", arguments="v1"))
+    file = calls(skill_call("c2", name="release", file="scripts/tag"))
+    away = calls(skill_call("c3", name="release", file="../../../../etc/passwd"))
+    result, model = await ask(tmp_path, read, file, away, "done")
+    assert "- release: Makes a release." in model.requests[0].system
+    assert "skill" in [tool.name for tool in model.requests[0].tools]
+    text, script, refused = (one for one in result.messages if one.role == "tool")
+    assert text.text.startswith(f"Skill release, in the folder {place}:")
+    assert "Tag v1." in text.text
+    assert "scripts/tag" in text.text
+    assert text.taint == frozenset()
+    assert script.text == "#!/bin/sh\n"
+    assert "has no file" in refused.text
+    # What it says outlasts the shortening of old results.
+    long = Message("tool", (Text(text.text + "x" * 5_000),), tool_call_id="c1")
+    assert shorten_old_result(long) == long
+
+
+async def test_without_skills_nothing_is_said(tmp_path: Path) -> None:
+    catalog(tmp_path)
+    _, model = await ask(tmp_path, "done")
+    assert "# Skills" not in model.requests[0].system
+    assert "skill" not in [tool.name for tool in model.requests[0].tools]
+
+
+async def test_one_that_is_for_people_alone_is_not_listed(tmp_path: Path) -> None:
+    catalog(tmp_path)
+    write(
+        tmp_path / "own" / "skills",
+        "secret-plan",
+        "---\ndescription: d\ndisable-model-invocation: true\n---\nB",
+    )
+    _, model = await ask(tmp_path, "done")
+    assert "secret-plan" not in model.requests[0].system
+    assert "skill" not in [tool.name for tool in model.requests[0].tools]
+
+
+async def test_one_that_forks_is_done_by_a_sub_agent(tmp_path: Path) -> None:
+    catalog(tmp_path)
+    write(
+        tmp_path / "own" / "skills",
+        "survey",
+        "---\ndescription: d\ncontext: fork\nagent: explore\n---\nCount the $0.",
+    )
+    fork = calls(skill_call("c1", name="survey", arguments="files"))
+    result, model = await ask(tmp_path, fork, "there are three", "done")
+    assert "Count the files." in model.requests[1].messages[-1].text
+    (report,) = (one for one in result.messages if one.role == "tool")
+    assert "there are three" in report.text
+
+
+def test_hidden_files_and_links_are_not_listed(tmp_path: Path) -> None:
+    place = write(tmp_path, "one", a="1", docs__b="2")
+    (place / ".env").write_text("X=1")
+    (place / "link").symlink_to("/etc/passwd")
+    skill = read_skill((place / "SKILL.md").read_bytes(), place)
+    assert skill is not None
+    assert files_of(skill) == ["a", "docs/b"]
+    assert "docs/b" in skill_text(skill)

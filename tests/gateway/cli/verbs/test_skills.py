@@ -1,0 +1,36 @@
+"""`kore skills`: made, listed, shown and checked."""
+
+import json
+from pathlib import Path
+
+from tests.gateway.cli.kore import kore
+
+
+def test_a_skill_is_made_listed_shown_and_checked(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    assert "no skills here" in kore("skills", "list", home=home).stdout
+    created = kore("skills", "new", "notes", "--description", "Writes: notes.", home=home)
+    assert created.returncode == 0, created.stderr
+    path = Path(created.stdout.strip())
+    assert path == home / "skills" / "notes" / "SKILL.md"
+    (path.parent / "example.md").write_text("x")
+    (row,) = json.loads(kore("skills", "list", "--json", home=home).stdout)
+    assert (row["name"], row["description"], row["files"]) == (
+        "notes",
+        "Writes: notes.",
+        ["example.md"],
+    )
+    shown = kore("skills", "show", "notes", home=home).stdout
+    assert "example.md" in shown
+    assert "step by step" in shown
+    assert kore("skills", "validate", path.parent, home=home).returncode == 0
+    path.write_text("---\nname: Notes\ndescription: d\n---\n")
+    checked = kore("skills", "validate", path, home=home)
+    assert checked.returncode == 1
+    assert "lowercase letters" in checked.stdout
+    path.write_text("no front matter")
+    refused = kore("skills", "validate", path, home=home)
+    assert "no description" in refused.stderr
+    again = kore("skills", "new", "notes", home=home)
+    assert "already exists" in again.stderr
+    assert "there is no skill 'nope'" in kore("skills", "show", "nope", home=home).stderr
