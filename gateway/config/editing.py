@@ -12,7 +12,7 @@ from agent.records import frozen
 from gateway.config.atomic_write import file_lock, keep_secrets, write_atomic
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import find, read, remove_value, set_value
-from gateway.config.key_catalog import catalogue, guess, leaf_types, whole_sections
+from gateway.config.key_catalog import catalogue, guess, guess_section, leaf_types, whole_sections
 from gateway.config.layers import CommandLineLayer
 from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference, read_secrets
@@ -184,7 +184,7 @@ def _object(change: ConfigEdit) -> dict[str, Any]:
 def _check_known(path: Path_) -> None:
     sections = tuple(Settings.model_fields)
     if path[0] not in sections:
-        message = t("unknown section{guess}", guess=guess(path[0], sections))
+        message = t("unknown section{guess}", guess=guess_section(path[0], sections))
         raise ConfigError(f"{printable(path[0])}: {message}")
     if path[0] in whole_sections():
         return

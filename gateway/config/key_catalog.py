@@ -49,6 +49,15 @@ def environment_names() -> tuple[str, ...]:
     return tuple(name.upper() for name in [*pairs, *whole_sections()])
 
 
+def guess_section(name: str, sections: tuple[str, ...]) -> str:
+    """Like `guess`; a key of `agent`, or of one section only, was meant without its section."""
+    owners = [one for one, keys in catalogue().items() if name in keys]
+    owners = ["agent"] if "agent" in owners else owners
+    if len(owners) == 1:
+        return t('; did you mean "{close}"?', close=f"{owners[0]}.{name}")
+    return guess(name, sections)
+
+
 def guess(name: str, names: tuple[str, ...]) -> str:
     """The end of a complaint about an unknown name: the one that was meant, or all there are."""
     from difflib import get_close_matches

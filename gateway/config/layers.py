@@ -14,6 +14,7 @@ from gateway.config.key_catalog import (
     default_of,
     environment_names,
     guess,
+    guess_section,
     leaf_types,
     whole_sections,
 )
@@ -116,7 +117,7 @@ class Layer(PydanticBaseSettingsSource):
         """Whether the schema has this section, or this key of a section with keys."""
         names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
         if loc[-1] not in names:
-            suggestion = guess(loc[-1], names)
+            suggestion = (guess if loc[1:] else guess_section)(loc[-1], names)
             message = t(
                 "unknown key{guess}" if loc[1:] else "unknown section{guess}", guess=suggestion
             )

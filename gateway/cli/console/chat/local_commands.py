@@ -15,7 +15,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.screen import Cell, Screen
 from gateway.commands.table import COMMANDS, GROUPS, find_command
 from gateway.control.service import Service
 from gateway.core.records import Excerpt, SessionInfo
@@ -108,7 +108,8 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
     for title, rows in groups:
         table.add_row(Text(t(title), "bold underline"))
         for name, summary in rows:
-            table.add_row(Text(f"  {name}", "bold"), Text(escape_invisible(t(summary)), "dim"))
+            text = Cell(Text(escape_invisible(t(summary)), "dim"))
+            table.add_row(Text(f"  {name}", "bold", no_wrap=True), text)
     return table
 
 

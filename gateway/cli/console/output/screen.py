@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.text import Text
 
 from agent.text.display_width import line_breaks
@@ -19,6 +20,7 @@ from gateway.cli.console.output.text import without_ansi
 
 _SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _MARGIN_ROWS = 2
+_NARROWEST_CELL = 12
 
 
 class Screen:
@@ -97,6 +99,20 @@ class Screen:
         widths = (cell_len(without_ansi(line)) for line in self._painted)
         rows = sum(max(1, math.ceil(width / columns)) for width in widths)
         return "\r" + (f"\x1b[{rows - 1}A" if rows > 1 else "") + "\x1b[J"
+
+
+class Cell:
+    """A text of a table, broken as `break_lines` does for the column that it gets."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield break_lines(self.text, options.max_width)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widest = Measurement.get(console, options, self.text).maximum
+        return Measurement(min(_NARROWEST_CELL, widest), widest)
 
 
 def break_lines(text: Text, columns: int) -> Text:

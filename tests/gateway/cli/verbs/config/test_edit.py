@@ -72,6 +72,7 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
         ("http.port", "many", 'http.port: found "many", expected a whole number'),
         ("agent.modl", "x", 'agent.modl: unknown key; did you mean "model"?'),
         ("agnt.model", "x", 'agnt: unknown section; did you mean "agent"?'),
+        ("language", "zh", 'language: unknown section; did you mean "agent.language"?'),
         ("agent", "x", "agent: which key? one of model, "),
         ("model_list.local.model", "x", 'model_list: no entry named "local"'),
         ("profiles.quick", "lokal", 'profiles.quick: found "lokal", expected a model_name'),

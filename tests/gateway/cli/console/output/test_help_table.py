@@ -1,0 +1,25 @@
+"""What /help shows in narrow terminals."""
+
+import io
+
+import pytest
+
+from agent.i18n import t, use_locale
+from agent.text.display_width import display_width
+from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, help_table
+from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.text import without_ansi
+
+
+@pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
+@pytest.mark.parametrize("columns", [40, 50, 80])
+def test_help_cuts_no_word_off_in_a_narrow_terminal(language: str, columns: int) -> None:
+    screen = Screen(io.StringIO())
+    screen.console.width = columns
+    with use_locale(language):
+        lines = [without_ansi(line) for line in screen.render(help_table())]
+        summaries = [t(summary) for _, summary in CHAT_COMMANDS]
+    assert max(map(display_width, lines)) < columns
+    # Below each other, without the blanks at which a line may end.
+    shown = "".join("".join(lines).split())
+    assert [one for one in summaries if "".join(one.split()) not in shown] == []
