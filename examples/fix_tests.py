@@ -38,4 +38,6 @@ async def main(folder: str) -> bool:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     sys.exit(0 if asyncio.run(main(sys.argv[1])) else 1)

@@ -61,4 +61,6 @@ async def main(question: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     asyncio.run(main(sys.argv[1]))

@@ -55,4 +55,6 @@ def open_shop() -> Shop:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     print(agent.run_sync(sys.argv[1], deps=open_shop()).text)

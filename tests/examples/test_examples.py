@@ -125,3 +125,12 @@ async def test_a_chat_goes_on_and_keeps_card_numbers(tmp_path: Path) -> None:
 def test_every_example_stands_in_the_list() -> None:
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"[{file.name}]({file.name})" in listed for file in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", ["fix_tests", "help_desk", "invoice", "shop"])
+def test_an_example_without_its_argument_says_how_it_is_run(name: str) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"python examples/{name}.py " in done.stderr
+    assert "Traceback" not in done.stderr
