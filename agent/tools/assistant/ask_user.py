@@ -5,6 +5,7 @@ other, and can be answered on every channel. An approval is something else: it a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from string import ascii_lowercase
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ class AskUser:
         "required": ["questions"],
     }
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/ask_user")
 

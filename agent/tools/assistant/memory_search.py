@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +53,7 @@ class MemorySearch:
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/memory_search")
 

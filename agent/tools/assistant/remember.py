@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,7 +45,7 @@ class Remember:
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/remember")
 

@@ -1,6 +1,7 @@
 """`schedule`: reminders, and tasks that are done at a time or again and again."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import KoreError, ToolError
@@ -29,7 +30,7 @@ class ScheduleTool:
         id="integer?",
     )
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/schedule")
 

@@ -1,6 +1,7 @@
 """`send_file`: sends files to the person in the conversation."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,7 +41,7 @@ class SendFile:
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/send_file")
 

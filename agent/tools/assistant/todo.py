@@ -5,6 +5,7 @@ is the list. It survives restarts as the conversation does; `current` finds it a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
@@ -41,7 +42,7 @@ class Todo:
         "required": ["items"],
     }
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/todo")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -49,7 +50,7 @@ class EditFile:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/edit_file")
 

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ class Glob:
         self._limit_bytes = settings.output_limit_bytes
         self._program = program
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/glob")
 

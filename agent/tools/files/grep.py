@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,7 +95,7 @@ class Grep:
         self._program = program
         self._timeout_s = timeout_s
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/grep")
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ class ListDir:
         self._scope = WorkspaceScope(settings)
         self._limit_bytes = settings.output_limit_bytes
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/list_dir")
 

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,7 +58,7 @@ class MoveFile:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/move_file")
 

@@ -6,6 +6,7 @@ It is not among the tools that models are told of; those who know it call it any
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -59,7 +60,7 @@ class ApplyPatch:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/apply_patch")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +53,7 @@ class ReadFile:
         self.views = views or FileViews()
         self.output_limit_bytes = max(settings.read_limit_bytes, settings.output_limit_bytes)
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/read_file")
 
@@ -116,7 +117,7 @@ class WriteFile:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/write_file")
 
@@ -172,7 +173,7 @@ class AppendFile:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/append_file")
 

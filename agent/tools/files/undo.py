@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +34,7 @@ class Undo:
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/undo")
 

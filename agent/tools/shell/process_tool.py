@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
@@ -38,7 +39,7 @@ class ProcessTool:
         self._limit_bytes = settings.output_limit_bytes
         self._processes = processes
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/process")
 

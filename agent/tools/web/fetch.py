@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
@@ -68,7 +69,7 @@ class WebFetch:
         self._allow = allow
         self._deadline_s = deadline_s
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/web_fetch")
 

@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
@@ -105,7 +106,7 @@ class WebSearch:
         )
         self._deadline_s = deadline_s
 
-    @property
+    @cached_property
     def description(self) -> str:
         return load_prompt("tools/web_search")
 
