@@ -186,6 +186,7 @@ class Agent(Generic[DepsT]):
         """The MCP servers, as they are configured now."""
         if not self._mcp_settings and self._mcp is None:
             return None
+        from agent.mcp.login_file import LoginOptions
         from agent.mcp.servers import McpServers
         from agent.mcp.settings import McpSettings
 
@@ -193,7 +194,8 @@ class Agent(Generic[DepsT]):
         if not isinstance(settings, McpSettings):
             settings = McpSettings(tuple(settings))
         if self._mcp is None:
-            self._mcp = McpServers(settings, self.settings.tools)
+            logins = LoginOptions(self.redactor.learn)
+            self._mcp = McpServers(settings, self.settings.tools, logins=logins)
         else:
             self._mcp.apply(settings)
         return self._mcp

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agent.errors import ToolError
+from agent.mcp import elicitation
 from agent.mcp.listing import MOST_TOOLS, McpPrompt, ServerListing, tool_definition
 from agent.mcp.settings import McpServerSettings
 from agent.text.visible import escape_line
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
 
+    from agent.mcp.elicitation import Elicit
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # A server that has said nothing to `server/discover` by then speaks an older protocol: many say
 # nothing at all to what they do not know (rust-sdk#1142).
 PROBE_S = 3.0
+# Versions before this one begin with `initialize`.
+FIRST_STATELESS = "2026-07-28"
 # Behind a failure a server is left alone for so long, twice as long each time.
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
@@ -40,7 +45,8 @@ class McpConnection:
     one task, it cannot close in another.
 
     `on_change` is called when the server says that what it offers has changed; `last_words` says
-    why it ended when it was last started, empty when that is not known.
+    why it ended when it was last started, empty when that is not known. `elicit` asks a person
+    what the server wants to know; without it, it is told that nobody can be asked.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class McpConnection:
         open_transport: OpenTransport,
         on_change: Callable[[], None],
         last_words: Callable[[], str] = str,
+        elicit: "Elicit | None" = None,
     ) -> None:
         self.server = server
         self.state: State = "idle"
@@ -56,6 +63,7 @@ class McpConnection:
         self._open_transport = open_transport
         self._on_change = on_change
         self._last_words = last_words
+        self._elicit = elicit
         self._owner: asyncio.Task[None] | None = None
         self._client: asyncio.Future[Client] | None = None
         self._closing = asyncio.Event()
@@ -89,9 +97,11 @@ class McpConnection:
         except MCPError as exc:
             if _has_expired(exc):
                 self._closing.set()
-            if self._is_lost():
+            # Of one that is reached: what a person has to do before.
+            words = self._last_words() if self.server.url is not None else ""
+            if self._is_lost() and not words:
                 raise ToolError(f"The MCP server {name} ended during {what}.") from exc
-            text = f"The MCP server {name} refused {what}: {_short(str(exc))}"
+            text = f"The MCP server {name} refused {what}: {words or _short(str(exc))}"
             raise ToolError(text) from exc
         except (OSError, RuntimeError, ValueError, ExceptionGroup) as exc:
             # What a server sends may be anything.
@@ -103,6 +113,9 @@ class McpConnection:
 
         async def ask(client: "Client") -> ServerListing:
             capabilities = client.server_capabilities
+            if _mode(self.server.protocol) == self.server.protocol:
+                # Nobody has asked what it can: it says so at each request.
+                return await _listing_by_trial(client)
             tools = await _all_tools(client) if capabilities.tools else []
             prompts = await _all_prompts(client) if capabilities.prompts else []
             return ServerListing(
@@ -206,14 +219,45 @@ class McpConnection:
             roots = [Root(uri=FileUrl(folder.as_uri()))] if folder is not None else []
             return ListRootsResult(roots=roots)
 
+        ask = self._elicit
+
+        async def on_elicit(context: Any, params: Any) -> Any:
+            assert ask is not None
+            return await elicitation.elicit(self.server.name, params, ask)
+
         client = Client(
             self._open_transport(closing.set),
             list_roots_callback=on_roots,
+            elicitation_callback=None if ask is None else on_elicit,
             client_info=Implementation(name="kore", version=VERSION),
             message_handler=on_message,
+            mode=_mode(self.server.protocol),
             cache=None,
         )
         return await stack.enter_async_context(client)
+
+
+async def _listing_by_trial(client: "Client") -> ServerListing:
+    """What a server offers that has not said what it can."""
+    from mcp import MCPError
+    from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
+
+    try:
+        tools = await _all_tools(client)
+    except MCPError as exc:
+        # One that names this version among those that it speaks takes it the second time.
+        known = exc.error.data.get("supported", ()) if isinstance(exc.error.data, dict) else ()
+        if exc.code != UNSUPPORTED_PROTOCOL_VERSION or client.protocol_version not in known:
+            raise
+        tools = await _all_tools(client)
+    prompts: list[McpPrompt] = []
+    has_resources = False
+    # What a server that does not know the request answers may be anything.
+    with suppress(MCPError, ValueError):
+        prompts = await _all_prompts(client)
+    with suppress(MCPError, ValueError):
+        has_resources = bool((await client.list_resources()).resources)
+    return ServerListing(client.protocol_version, tuple(tools), tuple(prompts), has_resources)
 
 
 async def _all_tools(client: "Client") -> list[Any]:
@@ -246,6 +290,14 @@ async def _all_prompts(client: "Client") -> list[McpPrompt]:
         if cursor is None or len(prompts) >= MOST_TOOLS:
             break
     return prompts[:MOST_TOOLS]
+
+
+def _mode(protocol: str | None) -> str:
+    """How the SDK calls the way to begin: asking first, in the old way, or at once in this
+    version."""
+    if protocol is None:
+        return "auto"
+    return "legacy" if protocol < FIRST_STATELESS else protocol
 
 
 def _has_expired(exc: Any) -> bool:

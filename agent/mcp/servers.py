@@ -23,6 +23,7 @@ from agent.i18n import t
 from agent.mcp import resources
 from agent.mcp.connection import McpConnection
 from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, write_listing
+from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.names import tool_names
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
 
+    from agent.mcp.login import ServerLogin
+
 log = logging.getLogger(__name__)
 
 # A turn waits so long for the first lists of new servers; what comes later is there the next time.
 FIRST_WAIT_S = 10.0
 _LOG_BYTES = 500_000
+_NO_LOGINS = LoginOptions()
 
 
 class McpServers:
@@ -52,9 +56,12 @@ class McpServers:
         settings: McpSettings,
         tool_settings: ToolSettings,
         reach: dict[str, Any] | None = None,
+        logins: LoginOptions = _NO_LOGINS,
     ) -> None:
         self._tool_settings = tool_settings
         self._reach = reach
+        self._sealer, self._elicit = settings.sealer, settings.elicit
+        self._logins = logins
         self._own_folder: Path | None = None
         self._folder = settings.folder
         self._servers: dict[str, _Server] = {}
@@ -140,6 +147,12 @@ class McpServers:
         plain = "".join(char if char.isalnum() and char.isascii() else "-" for char in name)[:40]
         return self._root() / f"{plain}-{digest}"
 
+    def login_file(self, name: str) -> LoginFile:
+        """Where the tokens of a server are kept."""
+        server = self._servers[name].settings
+        path = self.folder_of(name) / "login"
+        return LoginFile(path, server.url or "", self._sealer, self._logins.learn)
+
     def _root(self) -> Path:
         if self._folder is not None:
             return self._folder
@@ -153,12 +166,15 @@ class McpServers:
             self._begin(self._servers[server.name])
 
         log_file = _ServerLog(partial(self.folder_of, server.name))
+        login: ServerLogin | None = None
 
         def open_transport(on_end: Any) -> AbstractAsyncContextManager["TransportStreams"]:
+            nonlocal login
             if server.url is not None:
                 from agent.mcp.http import open_http
 
-                return open_http(server, on_end)
+                login = self._login(server)
+                return open_http(server, on_end, login)
             from agent.mcp.stdio import ServerProcess
 
             log_file.begin()
@@ -168,11 +184,22 @@ class McpServers:
             )
             return process.open(on_end)
 
-        connection = McpConnection(server, open_transport, on_change, log_file.last_words)
+        def last_words() -> str:
+            return log_file.last_words() if login is None else login.failure
+
+        connection = McpConnection(server, open_transport, on_change, last_words, self._elicit)
         listing = None
         if self._folder is not None:
             listing = read_listing(self._listing_path(server), server.digest)
         self._servers[server.name] = _Server(server, connection, listing)
+
+    def _login(self, server: McpServerSettings) -> "ServerLogin | None":
+        """What adds tokens to requests, unless a header that is configured does."""
+        if any(name.lower() == "authorization" for name in server.headers):
+            return None
+        from agent.mcp.login import ServerLogin
+
+        return ServerLogin(server, self.login_file(server.name), self._logins)
 
     def _listing_path(self, server: McpServerSettings) -> Path:
         return self.folder_of(server.name) / "listing.json"

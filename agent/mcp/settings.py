@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.records import frozen
+
+if TYPE_CHECKING:
+    from agent.mcp.elicitation import Elicit
+    from agent.mcp.login_file import Sealer
 
 # Public hosts, whichever; never addresses of this machine or of a private network.
 ANY_HOST = ("*",)
@@ -24,7 +29,8 @@ class McpServerSettings:
     `tools` and `without_tools` choose by patterns which of its tools there are; those of `allow`
     run without a question. `is_private` says whether its results count as private, None: if it has
     a folder, variables or headers of its own. `timeout_s` bounds one call, `start_timeout_s` the
-    way to its list of tools.
+    way to its list of tools. `protocol` is the version of the protocol to speak, such as
+    "2025-11-25"; None finds it out.
     """
 
     name: str
@@ -43,6 +49,7 @@ class McpServerSettings:
     is_private: bool | None = None
     timeout_s: float = 120.0
     start_timeout_s: float = 30.0
+    protocol: str | None = None
 
     def offers(self, tool: str) -> bool:
         """Whether a tool, by the server's name for it, is there for models."""
@@ -98,11 +105,14 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
 
 @frozen
 class McpSettings:
-    """All servers, and the folder that holds what is known of them, their homes and logs; without
-    one that lasts as long as the agent does."""
+    """All servers, and the folder that holds what is known of them, their homes, logs and logins;
+    without one that lasts as long as the agent does. `sealer` seals the logins; `elicit` asks a
+    person what servers want to know."""
 
     servers: tuple[McpServerSettings, ...] = ()
     folder: Path | None = None
+    sealer: "Sealer | None" = field(default=None, repr=False)
+    elicit: "Elicit | None" = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.servers)

@@ -9,13 +9,25 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from gateway.config.sections import McpServer
 
 if TYPE_CHECKING:
+    from agent.mcp.login_file import Sealer
     from gateway.config.schema import Settings
 
 
-def mcp_settings(settings: "Settings", folder: Path) -> McpSettings:
-    """The servers that are not switched off; `folder` holds what is known of them."""
-    servers = (server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled)
-    return McpSettings(tuple(servers), folder)
+def mcp_settings(settings: "Settings", folder: Path, sealer: "Sealer | None" = None) -> McpSettings:
+    """The servers that are not switched off; `folder` holds what is known of them, `sealer` seals
+    the logins there."""
+    servers = tuple(
+        server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled
+    )
+    return McpSettings(servers, folder, sealer)
+
+
+def login_key_variable(settings: "Settings") -> str | None:
+    """The variable with the key that seals logins, as it does the store's texts; None when there
+    is none, or no server to log in to."""
+    if not any(each.url and each.enabled for each in settings.mcp_servers.values()):
+        return None
+    return settings.store.encryption_key_env
 
 
 def server_of(name: str, server: McpServer) -> McpServerSettings:
@@ -42,4 +54,5 @@ def server_of(name: str, server: McpServer) -> McpServerSettings:
         is_private=server.private,
         timeout_s=server.timeout_s,
         start_timeout_s=server.start_timeout_s,
+        protocol=server.protocol,
     )

@@ -291,3 +291,4 @@ class McpServer(Section):
     private: Flag | None = None
     timeout_s: Annotated[Number, Field(gt=0)] = 120
     start_timeout_s: Annotated[Number, Field(gt=0)] = 30
+    protocol: Literal["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] | None = None

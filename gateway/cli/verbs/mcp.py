@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -71,12 +72,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
     serve("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
     serve("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    logging_in = actions.add_parser("login", help="log in to a server with OAuth")
+    login = logging_in.add_argument
+    login("--no-browser", action="store_true", help="only print the link")
+    login("--port", type=int, default=0, metavar="N", help="where the page leads back to")
+    login("--client-id", metavar="ID", help="what Kore is registered as, where that is needed")
+    login("--client-secret-env", metavar="NAME", help="the variable with the secret for that")
+    logging_out = actions.add_parser("logout", help="forget the login")
     logs = actions.add_parser("logs", help="show the log of a server")
     logs.add_argument("-n", "--lines", type=int, default=_LOG_LINES, metavar="N")
-    for part in (testing, removing, allowing, logs):
+    for part in (testing, removing, allowing, logging_in, logging_out, logs):
         part.add_argument("name", metavar="NAME")
     allowing.add_argument("tool", metavar="TOOL", help='the tool\'s own name; "*" means all tools')
-    for part in (listing, adding, testing, removing, allowing):
+    for part in (listing, adding, testing, removing, allowing, logging_out):
         part.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -88,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
         "test": _test,
         "remove": _remove,
         "allow": _allow,
+        "login": _login,
+        "logout": _logout,
         "logs": _logs,
         "serve": _serve,
     }
@@ -95,9 +105,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None) -> "McpServers":
+    from agent.mcp.login_file import LoginOptions
     from agent.mcp.servers import McpServers
     from agent.settings import ToolSettings
-    from gateway.config.mcp_servers import mcp_settings
+    from gateway.config.mcp_servers import login_key_variable, mcp_settings
+    from gateway.store.cipher import cipher_of
 
     home = data_dir_of(args)
     tools = ToolSettings(
@@ -105,7 +117,9 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
         blocked_paths=settings.security.blocked_paths,
         off_limits=(*home.protected_paths, *settings.files, *settings.store.files),
     )
-    return McpServers(mcp_settings(settings, home.mcp), tools)
+    logins = LoginOptions(args.crash.redactor.learn)
+    sealer = cipher_of(login_key_variable(settings), os.environ)
+    return McpServers(mcp_settings(settings, home.mcp, sealer), tools, logins=logins)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -251,6 +265,22 @@ def _allow(args: argparse.Namespace) -> int:
     else:
         print(t("{tool} of {name} runs without asking", tool=args.tool, name=args.name))
     return 0
+
+
+def _login(args: argparse.Namespace) -> int:
+    from gateway.cli.verbs.mcp_login import login
+
+    settings = settings_of(args)
+    _configured(settings, args.name)
+    return login(args, settings)
+
+
+def _logout(args: argparse.Namespace) -> int:
+    from gateway.cli.verbs.mcp_login import logout
+
+    settings = settings_of(args)
+    _configured(settings, args.name)
+    return logout(args, settings)
 
 
 def _logs(args: argparse.Namespace) -> int:

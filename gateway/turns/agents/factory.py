@@ -36,7 +36,8 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
-    from gateway.config.mcp_servers import mcp_settings
+    from gateway.config.mcp_servers import login_key_variable, mcp_settings
+    from gateway.store.cipher import cipher_of
     from gateway.turns.agents.profiles import (
         catalogue_of,
         limits_of,
@@ -63,11 +64,12 @@ async def build_agent(
         limits=command_limits(settings),
         temporary_folder=home.temporary,
     )
+    sealer = cipher_of(login_key_variable(settings), os.environ)
     return Agent(
         models,
         subagents=catalogue_of(home, settings),
         approve=approve,
-        mcp_servers=mcp_settings(settings, home.mcp) if settings.mcp_servers else (),
+        mcp_servers=mcp_settings(settings, home.mcp, sealer) if settings.mcp_servers else (),
         skills=skill_catalog(home, settings),
         workspace=settings.agent.workspace,
         settings=AgentSettings(

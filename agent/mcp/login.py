@@ -1,0 +1,204 @@
+"""Logging in to an MCP server over HTTP with OAuth: the SDK's flow, which asks a person only when
+one is there, and goes on after a restart with the tokens that are stored."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, ValidationError
+
+from agent.mcp.login_file import LoginFile, LoginOptions
+from agent.mcp.settings import McpServerSettings
+
+# The SDK writes a traceback for every login that is needed; what fails is reported by its caller.
+logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ServerLogin(OAuthClientProvider):
+    """What adds a token to each request. With a dialog it begins a new login, without one nobody
+    is asked: `failure` then says what a person has to do."""
+
+    def __init__(self, server: McpServerSettings, file: LoginFile, options: LoginOptions) -> None:
+        assert server.url is not None
+        self.failure = ""
+        self._server = server
+        self._file = file
+        self._dialog = dialog = options.dialog
+        self._stamp: int | None = None
+        redirect_uri = dialog.redirect_uri if dialog is not None else "http://127.0.0.1/callback"
+        self._given: OAuthClientInformationFull | None = None
+        is_document = options.client_id.startswith("https://")
+        if options.client_id and not is_document:
+            secret = options.client_secret
+            self._given = OAuthClientInformationFull(
+                client_id=options.client_id,
+                client_secret=secret or None,
+                redirect_uris=[AnyUrl(redirect_uri)],
+                token_endpoint_auth_method="client_secret_basic" if secret else "none",
+            )
+        super().__init__(
+            server.url,
+            OAuthClientMetadata(
+                client_name="Kore",
+                redirect_uris=[AnyUrl(redirect_uri)],
+                grant_types=["authorization_code", "refresh_token"],
+                response_types=["code"],
+            ),
+            _Storage(self),
+            self._ask,
+            self._answer,
+            client_metadata_url=options.client_id if is_document else None,
+        )
+
+    async def _initialize(self) -> None:
+        """Take what is stored: with it also where tokens are renewed, and until when one holds."""
+        self._stamp = self._file.stamp()
+        record = self._file.read()
+        context = self.context
+        try:
+            context.client_info = _model(OAuthClientInformationFull, record.get("client"))
+            context.current_tokens = _model(OAuthToken, record.get("tokens"))
+            context.oauth_metadata = _model(OAuthMetadata, record.get("metadata"))
+            resource = _model(ProtectedResourceMetadata, record.get("resource"))
+        except ValidationError:
+            # Of another version of the SDK: as if nobody had logged in.
+            context.client_info = context.current_tokens = context.oauth_metadata = None
+            resource = None
+        context.protected_resource_metadata = resource
+        context.auth_server_url = record.get("issuer")
+        context.token_expiry_time = record.get("expires_at_s")
+        if self._dialog is not None:
+            context.clear_tokens()
+            uris = [] if context.client_info is None else context.client_info.redirect_uris or []
+            if self._dialog.redirect_uri not in map(str, uris):
+                # It was registered for another way back.
+                context.client_info = None
+        if self._given is not None:
+            context.client_info = self._given
+        self._initialized = True
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if self._stamp != self._file.stamp():
+            # Somebody has logged in or out, or another process has renewed the token.
+            self._initialized = False
+        if not self._initialized:
+            await self._initialize()
+        if self._dialog is None and self.context.current_tokens is None:
+            response = yield request
+            if response.status_code == 401:
+                self._refuse()
+            return
+        # The second time a token that the server no longer takes is renewed.
+        for is_last in (False, True):
+            async with aclosing(super()._auth_flow(request)) as flow:
+                with suppress(StopAsyncIteration):
+                    step = await anext(flow)
+                    while True:
+                        self._check(str(step.url))
+                        response = yield step
+                        is_refused = step is request and response.status_code == 401
+                        if is_refused and not is_last and self._can_renew():
+                            break
+                        step = await flow.asend(response)
+                    continue
+            self.failure = ""
+            return
+
+    def _check(self, address: str) -> None:
+        """A server elsewhere must not send Kore, with what it knows, to this machine or in the
+        clear."""
+        own = urlsplit(self._server.url or "")
+        url = urlsplit(address)
+        is_near = own.hostname == url.hostname or own.hostname in _LOOPBACK
+        if url.scheme == "https" and (is_near or url.hostname not in _LOOPBACK):
+            return
+        if url.scheme != "http" or own.scheme != "http" or not is_near:
+            self.failure = f"Its login leads to {url.scheme}://{url.hostname}."
+            raise OAuthFlowError(self.failure)
+
+    def _can_renew(self) -> bool:
+        """Whether there is another way than a new login; the token then counts as expired."""
+        if self._dialog is not None or not self.context.can_refresh_token():
+            return False
+        self.context.token_expiry_time = 1.0
+        return True
+
+    async def _ask(self, url: str) -> None:
+        if self._dialog is None:
+            self._refuse()
+            return
+        self._check(url)
+        await self._dialog.show(url)
+
+    async def _answer(self) -> AuthorizationCodeResult:
+        assert self._dialog is not None
+        query = parse_qs(urlsplit(await self._dialog.answer()).query)
+        values = {name: each[0] for name, each in query.items()}
+        if "code" not in values:
+            reason = values.get("error_description") or values.get("error") or "no code came back"
+            raise OAuthFlowError(f"the login was refused: {reason}")
+        return AuthorizationCodeResult(
+            code=values["code"], state=values.get("state"), iss=values.get("iss")
+        )
+
+    def _refuse(self) -> None:
+        name = self._server.name
+        self.failure = f"It wants a login: `kore mcp login {name}`."
+        raise OAuthFlowError(self.failure)
+
+    def _keep(self) -> None:
+        context = self.context
+        record: dict[str, Any] = {
+            "client": _plain(context.client_info),
+            "tokens": _plain(context.current_tokens),
+            "metadata": _plain(context.oauth_metadata),
+            "resource": _plain(context.protected_resource_metadata),
+            "issuer": context.auth_server_url,
+            "expires_at_s": context.token_expiry_time,
+        }
+        self._file.write(record)
+        self._stamp = self._file.stamp()
+
+
+class _Storage:
+    """The SDK's port: everything is kept together, whenever a part of it changes."""
+
+    def __init__(self, login: ServerLogin) -> None:
+        self._login = login
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._login.context.current_tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._login.context.current_tokens = tokens
+        self._login._keep()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._login.context.client_info
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._login.context.client_info = client_info
+        self._login._keep()
+
+
+def _plain(model: Any) -> Any:
+    return None if model is None else model.model_dump(mode="json", exclude_none=True)
+
+
+def _model(kind: Any, value: Any) -> Any:
+    return None if value is None else kind.model_validate(value)

@@ -1,0 +1,138 @@
+"""The tokens and the registration of one MCP server, in a file that its owner alone can read."""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent.errors import ToolError
+from agent.records import frozen
+
+log = logging.getLogger(__name__)
+_SECRET_KEYS = ("access_token", "refresh_token", "id_token", "client_secret")
+_MOST_BYTES = 1_000_000
+
+
+class Sealer(Protocol):
+    """Makes bytes unreadable for whoever has no key; `place` says what they are for."""
+
+    def shut(self, data: bytes, place: str) -> bytes: ...
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        """Raises `ValueError`."""
+
+
+class LoginDialog(Protocol):
+    """A person who opens a link and comes back with another one."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the login page leads back to."""
+
+    async def show(self, url: str) -> None:
+        """Show the link of the login page."""
+
+    async def answer(self) -> str:
+        """The address that the login page has led to."""
+
+
+def _forget(values: Iterable[str]) -> None:
+    """For those who write nothing down."""
+
+
+@frozen
+class LoginOptions:
+    """`learn` is told the secrets of logins, before anything else is. Without a `dialog` nobody can
+    log in. `client_id` and its secret were registered with the server beforehand; one that is an
+    address is that of a document about Kore."""
+
+    learn: Callable[[Iterable[str]], None] = _forget
+    dialog: LoginDialog | None = None
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+
+
+class LoginFile:
+    """Sealed where there is a `sealer`. `learn` is told each secret."""
+
+    def __init__(
+        self,
+        path: Path,
+        url: str,
+        sealer: Sealer | None = None,
+        learn: Callable[[Iterable[str]], None] = _forget,
+    ) -> None:
+        self._path = path
+        self._url = url
+        self._sealer = sealer
+        self._learn = learn
+
+    def stamp(self) -> int | None:
+        """Another one for each change; None without a file."""
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return None
+
+    def read(self) -> dict[str, Any]:
+        """What is stored for this address; empty when that is nothing, or cannot be read."""
+        try:
+            data = self._path.read_bytes()[:_MOST_BYTES]
+        except OSError:
+            return {}
+        try:
+            if self._sealer is not None and not data.startswith(b"{"):
+                data = self._sealer.open(data, self._place)
+            record = json.loads(data)
+            if record["url"] != self._url:
+                return {}
+            login = dict(record["login"])
+        except (ValueError, KeyError, TypeError):
+            log.warning("%s cannot be read: log in again", self._path)
+            return {}
+        self._learn(_secrets(login))
+        return login
+
+    def write(self, login: Mapping[str, Any]) -> None:
+        """Raises `ToolError` when that is not possible."""
+        self._learn(_secrets(login))
+        data = json.dumps({"url": self._url, "login": login}).encode()
+        if self._sealer is not None:
+            data = self._sealer.shut(data, self._place)
+        part = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+        except OSError as exc:
+            with suppress(OSError):
+                part.unlink()
+            raise ToolError(f"{self._path} cannot be written: {exc.strerror}") from exc
+
+    def remove(self) -> bool:
+        """Whether there was one."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @property
+    def _place(self) -> str:
+        return f"mcp login {self._url}"
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key in _SECRET_KEYS and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _secrets(inner)

@@ -1,0 +1,192 @@
+"""`kore mcp login` and `logout`: a page in the browser, and the way back from it."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from agent.errors import KoreError, ToolError
+from agent.i18n import t
+from gateway.cli.context import data_dir_of
+from gateway.cli.output import clean, print_json
+from gateway.config.mcp_servers import login_key_variable, server_of
+
+if TYPE_CHECKING:
+    from agent.mcp.login_file import LoginFile
+    from gateway.config import Settings
+
+# A person has so long for the page.
+_LOGIN_S = 600.0
+_PATH = "/callback"
+_MOST_REQUEST_BYTES = 32_000
+
+
+class LoopbackDialog:
+    """Shows the link of a login page, and waits for what it leads back to: a request to this
+    machine, or its address pasted into the terminal. One without the right `state` belongs to
+    another login, and is not taken."""
+
+    def __init__(self, port: int, *, opens_browser: bool) -> None:
+        self.redirect_uri = f"http://127.0.0.1:{port}{_PATH}"
+        self._opens_browser = opens_browser
+        self._state = ""
+        self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def show(self, url: str) -> None:
+        self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+        print(t("Open this page to log in:"), clean(url), sep="\n", flush=True)
+        if self._opens_browser:
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, url)
+        else:
+            print(t("Is the browser on another machine? Paste the address it ends up at here."))
+        sys.stdout.flush()
+
+    async def answer(self) -> str:
+        loop = asyncio.get_running_loop()
+        # What is no terminal and no pipe cannot be waited for.
+        with suppress(OSError, ValueError):
+            loop.add_reader(sys.stdin.fileno(), self._read_line)
+        try:
+            return await self._address
+        finally:
+            with suppress(OSError, ValueError):
+                loop.remove_reader(sys.stdin.fileno())
+
+    def take(self, address: str) -> bool:
+        """Whether an address is the end of this login."""
+        query = parse_qs(urlsplit(address).query)
+        if not self._state or query.get("state") != [self._state]:
+            return False
+        if not self._address.done():
+            self._address.set_result(address)
+        return True
+
+    def _read_line(self) -> None:
+        data = os.read(sys.stdin.fileno(), _MOST_REQUEST_BYTES)
+        if not data:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        elif (line := data.decode("utf-8", "replace").strip()) and not self.take(line):
+            print(t("this address does not belong to this login"), file=sys.stderr)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request of a browser."""
+        try:
+            async with asyncio.timeout(10):
+                request = (await reader.readline()).decode("latin-1").split()
+                while (await reader.readline()).strip():
+                    pass
+        except (TimeoutError, ValueError, ConnectionError):
+            writer.close()
+            return
+        target = request[1] if len(request) == 3 and request[0] == "GET" else ""
+        if urlsplit(target).path == _PATH and self.take(target):
+            status, text = "200 OK", t("You are logged in. You can close this page.")
+        else:
+            status, text = "400 Bad Request", t("this address does not belong to this login")
+        body = text.encode()
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        with suppress(ConnectionError):
+            writer.write(head.encode() + body)
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def _listening(port: int, *, opens_browser: bool) -> AsyncIterator[LoopbackDialog]:
+    """A dialog at this port of 127.0.0.1, or at any when something else has that one."""
+    dialogs: list[LoopbackDialog] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await dialogs[0].serve(reader, writer)
+
+    try:
+        server = await asyncio.start_server(serve, "127.0.0.1", port, limit=_MOST_REQUEST_BYTES)
+    except OSError:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_MOST_REQUEST_BYTES)
+    async with server:
+        bound = server.sockets[0].getsockname()[1]
+        dialogs.append(LoopbackDialog(bound, opens_browser=opens_browser))
+        yield dialogs[0]
+
+
+def login(args: argparse.Namespace, settings: "Settings") -> int:
+    """Raises `KoreError` when the login does not succeed."""
+    if settings.mcp_servers[args.name].url is None:
+        raise KoreError(t("{name} is a command: it needs no login", name=args.name))
+    return asyncio.run(_login(args, settings))
+
+
+async def _login(args: argparse.Namespace, settings: "Settings") -> int:
+    from agent.mcp.login_file import LoginOptions
+    from agent.mcp.servers import McpServers
+    from agent.mcp.settings import McpSettings
+    from agent.settings import ToolSettings
+    from gateway.store.cipher import cipher_of
+
+    server = server_of(args.name, settings.mcp_servers[args.name])
+    server = replace(server, start_timeout_s=_LOGIN_S)
+    folder = data_dir_of(args).mcp
+    sealer = cipher_of(login_key_variable(settings), os.environ)
+    configured = McpSettings((server,), folder, sealer)
+    secret = os.environ.get(args.client_secret_env, "") if args.client_secret_env else ""
+    if args.client_secret_env and not secret:
+        raise KoreError(t("{name} is not set", name=args.client_secret_env))
+    learn = args.crash.redactor.learn
+    learn([secret])
+    known = McpServers(configured, ToolSettings(), logins=LoginOptions(learn))
+    port = args.port or _port_of(known.login_file(args.name))
+    has_screen = sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    opens_browser = has_screen and not args.no_browser
+    async with _listening(port, opens_browser=opens_browser) as dialog:
+        logins = LoginOptions(learn, dialog, args.client_id or "", secret)
+        servers = McpServers(configured, ToolSettings(), logins=logins)
+        try:
+            listing = await servers.refresh(args.name)
+            stored = servers.login_file(args.name).read()
+        except ToolError as exc:
+            raise KoreError(args.crash.redactor.clean(str(exc))) from None
+        finally:
+            await servers.aclose()
+    if not stored.get("tokens"):
+        print(t("{name} needs no login", name=args.name))
+        return 0
+    print(t("logged in to {name}: {count} tools", name=args.name, count=len(listing.tools)))
+    return 0
+
+
+def _port_of(file: "LoginFile") -> int:
+    """The port that the registration with this server leads back to; 0 without one."""
+    client: Any = file.read().get("client") or {}
+    uris = client.get("redirect_uris") or ["http://127.0.0.1:0/"]
+    with suppress(ValueError):
+        return urlsplit(uris[0]).port or 0
+    return 0
+
+
+def logout(args: argparse.Namespace, settings: "Settings") -> int:
+    """Forget the tokens and the registration."""
+    from agent.mcp.servers import McpServers
+    from agent.settings import ToolSettings
+    from gateway.config.mcp_servers import mcp_settings
+
+    servers = McpServers(mcp_settings(settings, data_dir_of(args).mcp), ToolSettings())
+    had_login = args.name in servers.names and servers.login_file(args.name).remove()
+    if args.json:
+        print_json({"name": args.name, "had_login": had_login})
+    elif had_login:
+        print(t("logged out of {name}", name=args.name))
+    else:
+        print(t("{name} had no login", name=args.name))
+    return 0

@@ -1,0 +1,188 @@
+"""Logging in to an MCP server over HTTP: tokens that are kept, renewed, and never shown."""
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.mcp.login_file import LoginDialog, LoginOptions
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.security.redaction import Redactor
+from agent.settings import ToolSettings
+from gateway.store.cipher import Cipher
+from tests.agent.props import call
+from tests.fakes.oauth_mcp import OauthMcpServer, open_page
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+
+
+class Browser:
+    """A login dialog whose person agrees; `change` is what happens to the address on the way."""
+
+    def __init__(self, port: int = 41999, change: tuple[str, str] = ("", "")) -> None:
+        self.redirect_uri = f"http://127.0.0.1:{port}/callback"
+        self.urls: list[str] = []
+        self._change = change
+        self._address = ""
+
+    async def show(self, url: str) -> None:
+        self.urls.append(url)
+        self._address = (await open_page(url)).replace(*self._change)
+
+    async def answer(self) -> str:
+        return self._address
+
+
+@asynccontextmanager
+async def servers(
+    server: OauthMcpServer,
+    folder: Path,
+    dialog: LoginDialog | None = None,
+    sealer: Any = None,
+    redactor: Redactor | None = None,
+    host: str = "127.0.0.1",
+) -> AsyncIterator[McpServers]:
+    each = McpServerSettings("g", url=f"http://{host}:{server.port}/mcp")
+    learn = Redactor().learn if redactor is None else redactor.learn
+    options = LoginOptions(learn, dialog)
+    running = McpServers(McpSettings((each,), folder, sealer), ToolSettings(), logins=options)
+    try:
+        yield running
+    finally:
+        await running.aclose()
+
+
+async def log_in(server: OauthMcpServer, folder: Path, sealer: Any = None) -> None:
+    async with servers(server, folder, Browser(), sealer) as running:
+        await running.refresh("g")
+
+
+async def whoami(running: McpServers) -> str:
+    (tool,) = running.mcp_tools()
+    result = await tool.run({}, call(tool.name))
+    return result.for_model
+
+
+async def test_without_a_login_a_sentence_says_what_to_do(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server, servers(server, tmp_path) as running:
+        with pytest.raises(ToolError, match="wants a login: `kore mcp login g`"):
+            await running.refresh("g")
+        assert server.registrations == []
+
+
+async def test_a_login_is_for_later_starts_too(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path)
+        async with servers(server, tmp_path) as running:
+            assert (await whoami(running)).startswith("you")
+        assert server.grants == ["authorization_code"]
+        assert len(server.registrations) == 1
+
+
+async def test_an_expired_token_is_renewed_after_a_restart(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        server.expires_in = -10
+        await log_in(server, tmp_path)
+        server.access.clear()
+        server.expires_in = 3600
+        async with servers(server, tmp_path) as running:
+            assert (await whoami(running)).startswith("you")
+        assert server.grants[-1] == "refresh_token"
+
+
+async def test_a_token_that_was_revoked_is_renewed_for_the_next_call(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path)
+        async with servers(server, tmp_path) as running:
+            await whoami(running)
+            server.access.clear()
+            assert (await whoami(running)).startswith("you")
+        assert server.grants[-1] == "refresh_token"
+
+
+async def test_a_login_that_cannot_be_renewed_asks_for_another(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        server.issues_refresh = False
+        await log_in(server, tmp_path)
+        async with servers(server, tmp_path) as running:
+            await whoami(running)
+            server.access.clear()
+            with pytest.raises(ToolError, match="kore mcp login g"):
+                await whoami(running)
+
+
+async def test_a_login_elsewhere_counts_in_what_runs(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path)
+        async with servers(server, tmp_path) as running:
+            await whoami(running)
+            await log_in(server, tmp_path)
+            assert (await whoami(running)).endswith("2")
+
+
+async def test_a_registration_is_used_again_for_the_same_way_back(tmp_path: Path) -> None:
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path)
+        await log_in(server, tmp_path)
+        assert len(server.registrations) == 1
+        async with servers(server, tmp_path, Browser(port=42000)) as running:
+            await running.refresh("g")
+        assert len(server.registrations) == 2
+
+
+@pytest.mark.parametrize("change", [("state=", "state=x"), ("iss=http", "iss=https")])
+async def test_the_end_of_another_login_is_not_taken(
+    tmp_path: Path, change: tuple[str, str]
+) -> None:
+    async with (
+        OauthMcpServer() as server,
+        servers(server, tmp_path, Browser(change=change)) as running,
+    ):
+        with pytest.raises(ToolError):
+            await running.refresh("g")
+        assert server.grants == []
+
+
+async def test_a_server_elsewhere_leads_nobody_to_this_machine(tmp_path: Path) -> None:
+    dialog = Browser()
+    async with (
+        OauthMcpServer() as server,
+        # The same machine, by a name that does not say so.
+        servers(server, tmp_path, dialog, host="0.0.0.0") as running,
+    ):
+        with pytest.raises(ToolError, match=r"Its login leads to http://127\.0\.0\.1"):
+            await running.refresh("g")
+        assert (dialog.urls, server.registrations) == ([], [])
+
+
+async def test_tokens_are_known_to_the_redactor_and_in_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path)
+        redactor = Redactor()
+        async with servers(server, tmp_path, redactor=redactor) as running:
+            assert redactor.clean(await whoami(running)) == "you, with ***"
+        secrets = server.secrets
+    assert not [text for text in secrets if text in caplog.text]
+
+
+async def test_a_login_is_sealed_and_only_its_owners(tmp_path: Path) -> None:
+    sealer = Cipher(os.urandom(32), "KEY")
+    async with OauthMcpServer() as server:
+        await log_in(server, tmp_path, sealer)
+        (file,) = tmp_path.glob("*/login")
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert b"access" not in file.read_bytes()
+        async with servers(server, tmp_path, sealer=sealer) as running:
+            assert (await whoami(running)).startswith("you")
+        async with servers(server, tmp_path, sealer=Cipher(os.urandom(32), "KEY")) as running:
+            with pytest.raises(ToolError, match="kore mcp login g"):
+                await running.refresh("g")

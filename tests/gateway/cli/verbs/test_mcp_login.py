@@ -1,0 +1,100 @@
+"""`kore mcp login` and `logout`, with a browser that comes back, or an address that is pasted."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.fakes.oauth_mcp import OauthMcpServer, open_page
+from tests.gateway.cli.kore import kore
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+PROGRAM = Path(sys.executable).with_name("kore")
+
+
+@asynccontextmanager
+async def logging_in(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """`kore mcp login g`, and the link that it shows."""
+    process = await asyncio.create_subprocess_exec(
+        *(str(PROGRAM), "mcp", "login", "g", "--no-browser"),
+        env={**os.environ, "KORE_HOME": str(home), "LANG": "C.UTF-8"},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            while not (line := (await process.stdout.readline()).decode()).startswith("http"):
+                assert line, (await process.stderr.read()).decode() if process.stderr else ""
+        yield process, line.strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def configured(home: Path) -> AsyncIterator[OauthMcpServer]:
+    async with OauthMcpServer() as server:
+        servers = {"g": {"url": f"{server.url}/mcp"}}
+        (home / "config.json").write_text(json.dumps({"mcp_servers": servers}))
+        yield server
+
+
+async def ends(process: asyncio.subprocess.Process) -> str:
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return (out + err).decode()
+
+
+async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
+    async with configured(tmp_path) as server:
+        failed = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
+        assert "wants a login: `kore mcp login g`" in failed.stderr
+        async with logging_in(tmp_path) as (process, link):
+            address = await open_page(link)
+            async with aiohttp.ClientSession() as browser:
+                wrong = address.replace("state=", "state=x")
+                async with browser.get(wrong) as response:
+                    assert response.status == 400
+                async with browser.get(address) as response:
+                    assert (response.status, "logged in" in await response.text()) == (200, True)
+            words = await ends(process)
+        assert "logged in to g: 1 tools" in words
+        tested = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
+        assert "whoami" in tested.stdout, tested.stderr
+        said = words + tested.stdout + tested.stderr
+        assert not [secret for secret in server.secrets if secret in said]
+        out = await asyncio.to_thread(kore, "mcp", "logout", "g", home=tmp_path)
+        assert "logged out of g" in out.stdout
+        again = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
+        assert "wants a login" in again.stderr
+
+
+async def test_an_address_can_be_pasted(tmp_path: Path) -> None:
+    async with configured(tmp_path), logging_in(tmp_path) as (process, link):
+        address = await open_page(link)
+        assert process.stdin is not None
+        process.stdin.write(b"http://127.0.0.1/callback?code=1&state=2\n")
+        await process.stdin.drain()
+        assert process.stderr is not None
+        async with asyncio.timeout(20):
+            line = (await process.stderr.readline()).decode()
+        assert "does not belong to this login" in line
+        process.stdin.write(f"{address}\n".encode())
+        await process.stdin.drain()
+        assert "logged in to g" in await ends(process)
+
+
+def test_a_command_needs_no_login(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"mcp_servers": {"g": {"command": "true"}}}')
+    failed = kore("mcp", "login", "g", home=tmp_path)
+    assert (failed.returncode, "needs no login" in failed.stderr) == (1, True)
