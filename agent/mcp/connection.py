@@ -246,8 +246,8 @@ async def _listing_by_trial(client: "Client") -> ServerListing:
         tools = await _all_tools(client)
     except MCPError as exc:
         # One that names this version among those that it speaks takes it the second time.
-        known = exc.error.data.get("supported", ()) if isinstance(exc.error.data, dict) else ()
-        if exc.code != UNSUPPORTED_PROTOCOL_VERSION or client.protocol_version not in known:
+        versions = exc.error.data.get("supported", ()) if isinstance(exc.error.data, dict) else ()
+        if exc.code != UNSUPPORTED_PROTOCOL_VERSION or client.protocol_version not in versions:
             raise
         tools = await _all_tools(client)
     prompts: list[McpPrompt] = []

@@ -76,6 +76,6 @@ async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "El
     answer = await ask(question)
     if answer.action != "accept" or question.url is not None:
         return ElicitResult(action=answer.action)
-    known = {each.name for each in question.fields}
-    given = {name: value for name, value in answer.content.items() if name in known}
-    return ElicitResult(action="accept", content=question.defaults() | given)
+    names = {each.name for each in question.fields}
+    content = {name: value for name, value in answer.content.items() if name in names}
+    return ElicitResult(action="accept", content=question.defaults() | content)

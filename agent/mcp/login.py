@@ -39,11 +39,11 @@ class ServerLogin(OAuthClientProvider):
         self._dialog = dialog = options.dialog
         self._stamp: int | None = None
         redirect_uri = dialog.redirect_uri if dialog is not None else "http://127.0.0.1/callback"
-        self._given: OAuthClientInformationFull | None = None
+        self._registration: OAuthClientInformationFull | None = None
         is_document = options.client_id.startswith("https://")
         if options.client_id and not is_document:
             secret = options.client_secret
-            self._given = OAuthClientInformationFull(
+            self._registration = OAuthClientInformationFull(
                 client_id=options.client_id,
                 client_secret=secret or None,
                 redirect_uris=[AnyUrl(redirect_uri)],
@@ -86,8 +86,8 @@ class ServerLogin(OAuthClientProvider):
             if self._dialog.redirect_uri not in map(str, uris):
                 # It was registered for another way back.
                 context.client_info = None
-        if self._given is not None:
-            context.client_info = self._given
+        if self._registration is not None:
+            context.client_info = self._registration
         self._initialized = True
 
     async def _auth_flow(

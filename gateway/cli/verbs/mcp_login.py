@@ -143,8 +143,8 @@ async def _login(args: argparse.Namespace, settings: "Settings") -> int:
         raise KoreError(t("{name} is not set", name=args.client_secret_env))
     learn = args.crash.redactor.learn
     learn([secret])
-    known = McpServers(configured, ToolSettings(), logins=LoginOptions(learn))
-    port = args.port or _port_of(known.login_file(args.name))
+    silent = McpServers(configured, ToolSettings(), logins=LoginOptions(learn))
+    port = args.port or _port_of(silent.login_file(args.name))
     has_screen = sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
