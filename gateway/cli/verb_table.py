@@ -31,7 +31,12 @@ class Verb(NamedTuple):
 
 
 # Verbs whose module is not in gateway/cli/verbs/.
-_ELSEWHERE = {"agent": "chat.agent", "completion": "completion", "config": "verbs.config.verb"}
+_ELSEWHERE = {
+    "agent": "chat.agent",
+    "completion": "completion",
+    "config": "verbs.config.verb",
+    "mcp": "verbs.mcp.verb",
+}
 # Verbs that share a module.
 _SHARED = {
     "agents": "verbs.agents",

@@ -268,7 +268,7 @@ def _allow(args: argparse.Namespace) -> int:
 
 
 def _login(args: argparse.Namespace) -> int:
-    from gateway.cli.verbs.mcp_login import login
+    from gateway.cli.verbs.mcp.login import login
 
     settings = settings_of(args)
     _configured(settings, args.name)
@@ -276,7 +276,7 @@ def _login(args: argparse.Namespace) -> int:
 
 
 def _logout(args: argparse.Namespace) -> int:
-    from gateway.cli.verbs.mcp_login import logout
+    from gateway.cli.verbs.mcp.login import logout
 
     settings = settings_of(args)
     _configured(settings, args.name)

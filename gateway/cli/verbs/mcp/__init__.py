@@ -1,0 +1,1 @@
+"""`kore mcp`: what it does, and its logins."""
