@@ -1,0 +1,166 @@
+"""MCP servers that we did not write: three of npm (the older protocol), two of PyPI (the newer).
+
+What is not installed is skipped. `npm install @modelcontextprotocol/server-everything
+@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory`, `pip install
+mcp-server-time mcp-server-git` in an environment of their own, and both on PATH.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.mcp.elicitation import Elicitation, ElicitationAnswer
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.types import ToolCall, ToolResult
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+
+
+def program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+class Calls:
+    """Calls of one server's tools by its own names; `output` is what it reports meanwhile."""
+
+    def __init__(self, servers: McpServers, folder: Path) -> None:
+        self.servers = servers
+        self.output: list[str] = []
+        self._folder = folder
+
+    async def __call__(self, tool: str, **args: Any) -> ToolResult:
+        (each,) = (one for one in self.servers.mcp_tools() if one.definition.name == tool)
+        call = ToolCall("1", each.name, args, json.dumps(args))
+        environment = ToolEnvironment("s", self._folder, self._folder / "M.md", owner=True)
+        context = CallContext(call, environment, lambda text, stream: self.output.append(text))
+        return await each.run(args, context)
+
+
+@asynccontextmanager
+async def calling(
+    folder: Path, server: McpServerSettings, elicit: Any = None
+) -> AsyncIterator[Calls]:
+    settings = McpSettings((server,), folder / "mcp", elicit=elicit)
+    servers = McpServers(settings, ToolSettings())
+    try:
+        assert await servers.load() == []
+        yield Calls(servers, folder)
+    finally:
+        await servers.aclose()
+
+
+@asynccontextmanager
+async def everything(
+    folder: Path, transport: str, port: int, elicit: Any = None
+) -> AsyncIterator[Calls]:
+    """The server with everything, over stdio or HTTP."""
+    path = program("mcp-server-everything")
+    if transport == "stdio":
+        async with calling(folder, McpServerSettings("e", path), elicit) as call:
+            yield call
+        return
+    process = await asyncio.create_subprocess_exec(
+        *(path, "streamableHttp"),
+        env={**os.environ, "PORT": str(port)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            while b"listening" not in (line := await process.stdout.readline()):
+                assert line, "the server ended by itself"
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with calling(folder, McpServerSettings("e", url=url), elicit) as call:
+            yield call
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) -> None:
+    asked: list[Elicitation] = []
+
+    async def answer(question: Elicitation) -> ElicitationAnswer:
+        asked.append(question)
+        return ElicitationAnswer("accept", {"name": "Ada"})
+
+    async with everything(tmp_path, transport, unused_tcp_port, answer) as call:
+        listing = call.servers.listing("e")
+        assert listing is not None
+        assert (listing.protocol, listing.has_resources) == ("2025-11-25", True)
+        assert "args-prompt" in [prompt.name for prompt in listing.prompts]
+        assert (await call("get-sum", a=2, b=3)).for_model == "The sum of 2 and 3 is 5."
+        assert (await call("get-sum", a="two", b=3)).is_error
+        assert len((await call("get-tiny-image")).images) == 1
+        assert "temperature" in (await call("get-structured-content", location="Chicago")).for_model
+        await call("trigger-long-running-operation", duration=0.2, steps=2)
+        assert call.output == ["1/2\n", "2/2\n"]
+        resources = (await call("read_resource")).for_model.splitlines()
+        text = (await call("read_resource", uri=resources[0].split(": ")[0])).for_model
+        assert text
+        # It asks a person only those whose client can.
+        await call("trigger-elicitation-request")
+        assert next(field.name for field in asked[0].fields) == "name"
+
+
+async def test_filesystem(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    server = McpServerSettings("f", program("mcp-server-filesystem"), (str(folder),))
+    async with calling(tmp_path, server) as call:
+        await call("write_file", path=str(folder / "a.txt"), content="one\ntwo\n")
+        assert (folder / "a.txt").read_text() == "one\ntwo\n"
+        result = await call("read_text_file", path=str(folder / "a.txt"), head=1)
+        assert result.for_model == "one"
+        outside = await call("read_text_file", path="/etc/hostname")
+        assert (outside.is_error, "denied" in outside.for_model) == (True, True)
+
+
+async def test_memory(tmp_path: Path) -> None:
+    env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
+    server = McpServerSettings("m", program("mcp-server-memory"), env=env)
+    ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
+    async with calling(tmp_path, server) as call:
+        await call("create_entities", entities=[ada])
+    async with calling(tmp_path, server) as call:
+        assert "writes programs" in (await call("search_nodes", query="Ada")).for_model
+
+
+async def test_time(tmp_path: Path) -> None:
+    async with calling(tmp_path, McpServerSettings("t", program("mcp-server-time"))) as call:
+        listing = call.servers.listing("t")
+        assert listing is not None
+        assert listing.protocol == "2026-07-28"
+        result = await call(
+            "convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"
+        )
+        assert "+9.0h" in result.for_model
+        assert (await call("get_current_time", timezone="Nowhere/City")).is_error
+
+
+async def test_git(tmp_path: Path) -> None:
+    path = program("mcp-server-git")
+    folder = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / "new.txt").write_text("hello\n")
+    server = McpServerSettings("g", path, ("--repository", str(folder)))
+    async with calling(tmp_path, server) as call:
+        status = await call("git_status", repo_path=str(folder))
+        assert "new.txt" in status.for_model
