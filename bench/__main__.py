@@ -35,6 +35,7 @@ PARTS = (
     "agents",
     "sandbox",
     "undo",
+    "mcp",
 )
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
