@@ -128,6 +128,8 @@ async def open_app(
         await database.transact(set_queues, {"telegram": settings.telegram.queue})
         await database.transact(recover, ownership.one_shot_lanes)
         redactor = redactor_of(settings, os.environ)
+        # Tokens of MCP servers are known only once they are read.
+        agent.redactor.teach(redactor)
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
         access = access_control(settings, running, places)

@@ -23,6 +23,7 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(value for value in values if len(value) >= SHORTEST)
+        self._others: list[Redactor] = []
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values)} values)"
@@ -30,8 +31,15 @@ class Redactor:
     def __bool__(self) -> bool:
         return bool(self._values)
 
+    def teach(self, other: "Redactor") -> None:
+        """Have another one learn whatever this one learns from now on."""
+        self._others.append(other)
+
     def learn(self, values: Iterable[str]) -> None:
         """Replace these too from now on, wherever this one is in use."""
+        values = tuple(values)
+        for other in self._others:
+            other.learn(values)
         more = self._values.union(value for value in values if len(value) >= SHORTEST)
         if more == self._values:
             return

@@ -72,7 +72,8 @@ class ToolRunner:
         limit_bytes: int = 10_000,
     ) -> None:
         self.exposure = exposure or TaintState()
-        self.redactor = redactor or Redactor()
+        # One that knows nothing yet may learn.
+        self.redactor = Redactor() if redactor is None else redactor
         self.toolbox = toolbox
         self._permissions = permissions
         approver = permissions.approver

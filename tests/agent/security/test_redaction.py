@@ -123,3 +123,11 @@ def test_a_text_full_of_near_misses_is_searched_to_its_end() -> None:
     assert redactor.clean(f"{near}007{near}") == f"{near[:-60]}{STARS}{near}"
     stream = redactor.stream()
     assert stream.feed(near) + stream.end() == near
+
+
+def test_what_one_learns_it_teaches() -> None:
+    first, second = Redactor(), Redactor(["older-secret"])
+    first.teach(second)
+    first.learn(["newer-secret"])
+    assert second.clean("newer-secret, older-secret") == "***, ***"
+    assert first.clean("newer-secret, older-secret") == "***, older-secret"

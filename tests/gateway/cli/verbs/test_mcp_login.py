@@ -11,6 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import reply_with_call
 from tests.fakes.oauth_mcp import OauthMcpServer, open_page
 from tests.gateway.cli.kore import kore
 
@@ -92,6 +94,41 @@ async def test_an_address_can_be_pasted(tmp_path: Path) -> None:
         process.stdin.write(f"{address}\n".encode())
         await process.stdin.drain()
         assert "logged in to g" in await ends(process)
+
+
+async def test_an_agent_uses_the_login_and_keeps_its_secrets(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    async with configured(home) as server:
+        config = json.loads((home / "config.json").read_text())
+        config["mcp_servers"]["g"]["allow"] = ["*"]
+        entry = {"model_name": "m", "model": "openai/m", "api_base": model_server.base_url}
+        config |= {
+            "model_list": [{**entry, "api_key": "k"}],
+            "agent": {"model": "m"},
+            "security": {"sandbox": "none"},
+            "logging": {"level": "debug"},
+        }
+        (home / "config.json").write_text(json.dumps(config))
+        async with logging_in(home) as (process, link):
+            async with aiohttp.ClientSession() as browser, browser.get(link) as response:
+                assert response.status == 200
+            await ends(process)
+        model_server.script(reply_with_call("mcp__g__whoami"), "done")
+        run = await asyncio.to_thread(kore, "agent", "-m", "who am I?", home=home)
+        assert run.returncode == 0, run.stderr
+        result = model_server.requests[-1].body["messages"][-1]
+        assert "you, with ***" in json.dumps(result)
+        assert server.grants == ["authorization_code"]
+        said = (run.stdout + run.stderr).encode()
+        files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+        (login,) = home.glob("mcp/*/login")
+        assert files.pop(login)
+        for secret in (text.encode() for text in server.secrets):
+            assert secret not in said
+            assert not [path for path, data in files.items() if secret in data]
 
 
 def test_a_command_needs_no_login(tmp_path: Path) -> None:
