@@ -4,6 +4,7 @@ project."""
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -22,6 +23,7 @@ FILE = "SKILL.md"
 _DEPTH = 6
 _MOST_FOLDERS = 2_000
 _MOST_FILES = 40
+_MOST_ROOTS = 100
 # What one skill and all of them may take of a system prompt: about 75 and 2,000 tokens.
 _LINE_CHARS = 300
 _LISTING_CHARS = 8_000
@@ -61,25 +63,39 @@ class SkillCatalog:
     def __init__(self, paths: SkillPaths) -> None:
         self._paths = paths
         self._cache: dict[Path, tuple[_Mark, Skill | None]] = {}
+        self._folders: dict[Path | None, list[tuple[str, Path]]] = {}
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Skill]:
         """Skills by name; `root` is the folder of the conversation. Touches the disk."""
         by_name: dict[str, Skill] = {}
         cache: dict[Path, tuple[_Mark, Skill | None]] = {}
-        for folder in self._paths.folders(root):
+        # Each turn asks, mostly for folders that are not there: one system call for each of those.
+        for name, folder in self._folders_of(root):
+            if not os.access(name, os.R_OK):
+                continue
             for path, mark in _files(folder):
                 cached = self._cache.get(path)
                 if cached is None or cached[0] != mark:
                     cached = mark, _read(path)
                 cache[path] = cached
                 skill = cached[1]
+                if skill is not None and folder in self._paths.further:
+                    skill = replace(skill, is_own=False)
                 if skill is not None and self._is_own(path):
                     by_name.pop(skill.name, None)
                     by_name[skill.name] = skill
         # Never changed in place: loads may overlap in threads.
         self._cache = {**self._cache, **cache} if len(self._cache) < _MOST_FOLDERS else cache
         return by_name
+
+    def _folders_of(self, root: Path | None) -> list[tuple[str, Path]]:
+        """The folders of a root, which is asked for again and again."""
+        folders = self._folders.get(root)
+        if folders is None:
+            folders = [(str(folder), folder) for folder in self._paths.folders(root)]
+            self._folders = {**dict([*self._folders.items()][-_MOST_ROOTS:]), root: folders}
+        return folders
 
     def listing(self, root: Path) -> str:
         """What the system prompt says of them: a line each; empty without any."""

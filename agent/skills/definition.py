@@ -29,6 +29,7 @@ class Skill:
     """`body` is what the model reads, `folder` where its files are. `is_for_model` and
     `is_for_people` say who may call for it; `runs_apart` as a sub-agent, `agent` by which.
     `arguments` are the names that stand for its arguments, in order. `remarks` say what was odd.
+    One that is not `is_own` came with a plugin: its words are a stranger's.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Skill:
     argument_hint: str = ""
     arguments: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_own: bool = True
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:

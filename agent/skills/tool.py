@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
-from agent.security.taint.taint import NOTHING
+from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.catalog import SkillCatalog, files_of
 from agent.skills.definition import Skill
 from agent.skills.substitution import fill_in
@@ -20,7 +20,8 @@ _FILE_LIMIT_BYTES = 1_000_000
 
 
 class SkillTool:
-    """A skill is the owner's own word: those of strangers are not in the catalogue."""
+    """A skill is the owner's own word, unless it came with a plugin; those of strangers are not in
+    the catalogue."""
 
     name: ClassVar[str] = "skill"
     effect: ClassVar[Effect] = "read"
@@ -45,15 +46,16 @@ class SkillTool:
         if skill is None:
             names = ", ".join(name for name, one in skills.items() if one.is_for_model)
             raise ToolError(f"There is no skill {args['name'][:80]!r}; there are: {names}.")
+        taint = NOTHING if skill.is_own else UNTRUSTED
         if file := args.get("file"):
-            return ToolResult(await file_io.in_thread(lambda: _file(skill, file)))
+            return ToolResult(await file_io.in_thread(lambda: _file(skill, file)), taint=taint)
         text = await asyncio.to_thread(skill_text, skill, args.get("arguments") or "")
         if skill.runs_apart and call.spawn is not None:
             request = SubagentRequest(
                 title=skill.name, prompt=text, agent=skill.agent or "general", model=skill.model
             )
             return await call.spawn(request, call)
-        return ToolResult(text, for_user=skill.name)
+        return ToolResult(text, for_user=skill.name, taint=taint)
 
 
 def skill_text(skill: Skill, arguments: str = "") -> str:

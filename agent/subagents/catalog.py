@@ -47,17 +47,20 @@ class Source:
 @frozen
 class CatalogPaths:
     """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
-    `trusted` folders is the person's own as well."""
+    `trusted` folders is the person's own as well. `further` folders came with plugins: what they
+    hold is a stranger's."""
 
     user: Path
     own: Path
     trusted: tuple[Path, ...] = ()
+    further: tuple[Path, ...] = ()
 
     def sources(self, root: Path | None) -> list[Source]:
         """Later ones win: the owner's folders, then the project's around `root`, the nearest
         last."""
         homes = [self.user / program for program in PROGRAMS[:2]]
-        sources = [Source(folder / "agents") for folder in (*homes, self.own)]
+        sources = [Source(folder, trusted=False) for folder in self.further]
+        sources += [Source(folder / "agents") for folder in (*homes, self.own)]
         folders = {source.folder for source in sources}
         for folder in reversed(project_folders(root, self.user)) if root is not None else ():
             trusted = is_in(folder, self.trusted)

@@ -32,6 +32,7 @@ class Verb(NamedTuple):
 
 # Verbs whose module is not in gateway/cli/verbs/.
 _ELSEWHERE = {
+    **{name: f"verbs.extensions.{name}" for name in ("market", "plugin", "skills")},
     "agent": "chat.agent",
     "completion": "completion",
     "config": "verbs.config.verb",
@@ -123,6 +124,20 @@ VERBS = (
             "kore agents show explore",
             "kore agents new critic --tools Read,Grep",
         ),
+    ),
+    Verb(
+        "plugin",
+        "manage plugins: install, list, update, remove, audit",
+        (
+            "kore plugin install ./my-plugin",
+            "kore plugin install owner/repository --ref v1.2",
+            "kore plugin audit",
+        ),
+    ),
+    Verb(
+        "market",
+        "manage markets of plugins: add, list, search, update",
+        ("kore market add owner/repository", "kore market search release notes"),
     ),
     Verb(
         "skills",

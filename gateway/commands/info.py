@@ -176,7 +176,7 @@ _NO_EXIT = mark_for_translation(
     "There is nothing to exit in a chat. /new starts a new conversation."
 )
 _NO_PLUGINS = mark_for_translation(
-    "This version of Kore has no plugins. /tools lists what I can do."
+    "`kore plugin list` shows the plugins on Kore's machine. /tools lists what I can do."
 )
 _ELSEWHERE = {
     "exit": _NO_EXIT,

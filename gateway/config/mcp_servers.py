@@ -1,5 +1,7 @@
 """The MCP servers that the settings name."""
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +12,24 @@ from gateway.config.sections import McpServer
 
 if TYPE_CHECKING:
     from agent.mcp.login_file import Sealer
+    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.schema import Settings
 
+log = logging.getLogger(__name__)
+# What a plugin may say of its server; who may do what is the owner's to say.
+_PLUGIN_KEYS = frozenset({"command", "args", "env", "url", "headers", "type"})
 
-def mcp_settings(settings: "Settings", folder: Path, sealer: "Sealer | None" = None) -> McpSettings:
-    """The servers that are not switched off; `folder` holds what is known of them, `sealer` seals
-    the logins there."""
-    servers = tuple(
-        server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled
-    )
-    return McpSettings(servers, folder, sealer)
+
+def mcp_settings(
+    settings: "Settings",
+    folder: Path,
+    sealer: "Sealer | None" = None,
+    plugins: "InstalledPlugins | None" = None,
+) -> McpSettings:
+    """The servers that are not switched off, and those of plugins; `folder` holds what is known of
+    them, `sealer` seals the logins there."""
+    servers = [server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled]
+    return McpSettings((*servers, *_of_plugins(plugins)), folder, sealer)
 
 
 def login_key_variable(settings: "Settings") -> str | None:
@@ -28,6 +38,20 @@ def login_key_variable(settings: "Settings") -> str | None:
     if not any(each.url and each.enabled for each in settings.mcp_servers.values()):
         return None
     return settings.store.encryption_key_env
+
+
+def _of_plugins(plugins: "InstalledPlugins | None") -> Iterator[McpServerSettings]:
+    """The servers that plugins bring; one that is described wrongly is left out, and logged."""
+    from pydantic import ValidationError
+
+    for name, described in (plugins.servers() if plugins is not None else {}).items():
+        values = {key: value for key, value in described.items() if key in _PLUGIN_KEYS}
+        if values.get("type") in ("streamable-http", "streamableHttp"):
+            values["type"] = "http"
+        try:
+            yield server_of(name, McpServer.model_validate(values))
+        except (ConfigError, ValidationError) as exc:
+            log.warning("the MCP server %s cannot be used: %s", name, exc)
 
 
 def server_of(name: str, server: McpServer) -> McpServerSettings:

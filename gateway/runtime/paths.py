@@ -119,6 +119,11 @@ class DataDir:
         return self.root / "mcp"
 
     @property
+    def plugins(self) -> Path:
+        """Installed plugins, and the markets that they may come from."""
+        return self.root / "plugins"
+
+    @property
     def protected_paths(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (

@@ -49,6 +49,7 @@ def place_of(
     from agent.security.taint.origin import is_in
     from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
+    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.runtime.paths import DataDir
     from gateway.turns.agents.profiles import origin_of, skill_catalog
 
@@ -89,6 +90,10 @@ def place_of(
     command_folders = [CommandFolder(one, False, True) for one in own]
     command_folders += [
         CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
+    ]
+    plugins = InstalledPlugins(DataDir(home).plugins)
+    command_folders += [
+        CommandFolder(folder, False, False, plugin) for plugin, folder in plugins.places("commands")
     ]
     skills = skill_catalog(DataDir(home), settings)
     return ConsoleWorkdir(

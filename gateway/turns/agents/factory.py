@@ -36,6 +36,7 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
+    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.mcp_servers import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
     from gateway.turns.agents.profiles import (
@@ -69,7 +70,7 @@ async def build_agent(
         models,
         subagents=catalogue_of(home, settings),
         approve=approve,
-        mcp_servers=mcp_settings(settings, home.mcp, sealer) if settings.mcp_servers else (),
+        mcp_servers=mcp_settings(settings, home.mcp, sealer, InstalledPlugins(home.plugins)),
         skills=skill_catalog(home, settings),
         workspace=settings.agent.workspace,
         settings=AgentSettings(

@@ -13,6 +13,7 @@ from agent.settings import SubagentLimits
 from agent.skills.catalog import SkillCatalog, SkillPaths
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
+from gateway.config.installed_plugins import InstalledPlugins
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.runtime.paths import DataDir
 
@@ -35,19 +36,31 @@ PURPOSES = (
 
 
 def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
-    return SubagentCatalog(CatalogPaths(Path.home(), home.root, trusted_folders(settings)))
+    plugins = InstalledPlugins(home.plugins).places("agents")
+    further = tuple(folder for _, folder in plugins)
+    return SubagentCatalog(CatalogPaths(Path.home(), home.root, trusted_folders(settings), further))
 
 
 def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
     """The skills of this installation; projects' are found with their folders."""
     workspace = settings.agent.workspace.resolve()
-    return SkillCatalog(SkillPaths(Path.home(), home.root, workspace, trusted_folders(settings)))
+    plugins = InstalledPlugins(home.plugins).places("skills")
+    return SkillCatalog(
+        SkillPaths(
+            Path.home(),
+            home.root,
+            workspace,
+            trusted_folders(settings),
+            tuple(folder for _, folder in plugins),
+        )
+    )
 
 
 def own_skill_folders(home: DataDir) -> tuple[Path, ...]:
-    """The folders of the person's own skills, as far as they are there."""
+    """The folders of the person's own skills and of plugins, as far as they are there."""
     folders = (Path.home() / ".claude", Path.home() / ".agents", home.root)
-    return tuple(path for folder in folders if (path := folder / "skills").is_dir())
+    own = [path for folder in folders if (path := folder / "skills").is_dir()]
+    return (*own, *(folder for _, folder in InstalledPlugins(home.plugins).places("skills")))
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:

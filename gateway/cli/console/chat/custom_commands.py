@@ -33,11 +33,13 @@ class CustomCommand:
 
 @frozen
 class CommandFolder:
-    """A folder of such files; `project`: it is in the working folder."""
+    """A folder of such files; `project`: it is in the working folder. Of a `plugin` the names begin
+    with its own."""
 
     folder: Path
     project: bool
     is_trusted: bool
+    plugin: str = ""
 
 
 class CustomCommands:
@@ -86,7 +88,8 @@ def _of_skill(skill: Skill) -> CustomCommand:
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
     """Names and files: `git/commit.md` is called `git:commit`."""
-    return islice(_walk(source.folder, (), source), _MOST)
+    above = (source.plugin,) if source.plugin else ()
+    return islice(_walk(source.folder, above, source), _MOST)
 
 
 def _walk(

@@ -1,0 +1,1 @@
+"""Verbs for what others make: MCP servers, skills, plugins and markets."""

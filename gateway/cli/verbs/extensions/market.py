@@ -1,0 +1,163 @@
+"""`kore market`: lists of plugins: added, searched, updated, and made from a folder."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import KoreError
+from agent.i18n import plural, t
+from gateway.cli.context import data_dir_of
+from gateway.cli.output import clean, print_json, print_table
+
+if TYPE_CHECKING:
+    from gateway.plugins.market import Market, MarketEntry, Markets
+
+_SHOWN_CHARS = 60
+_MOST_ROWS = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    adding = actions.add_parser("add", help="add a market: a folder, git or an archive")
+    adding.add_argument("source", metavar="SOURCE", help="a folder, owner/repository, git, archive")
+    adding.add_argument("--ref", metavar="REF", help="commit, tag or branch")
+    listing = actions.add_parser("list", help="list the markets")
+    searching = actions.add_parser("search", help="search the plugins of all markets")
+    searching.add_argument("words", nargs="*", metavar="WORD", help="(default: all plugins)")
+    updating = actions.add_parser("update", help="fetch the markets again")
+    updating.add_argument("name", nargs="?", metavar="NAME", help="(default: all markets)")
+    removing = actions.add_parser("remove", help="forget a market; its plugins stay")
+    removing.add_argument("name", metavar="NAME")
+    index = actions.add_parser("index", help="make the index of a folder of plugins")
+    index.add_argument("folder", type=Path, metavar="FOLDER")
+    index.add_argument("--name", required=True, metavar="NAME", help="of the market")
+    for part in (adding, listing, searching):
+        part.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0. Raises `KoreError`."""
+    from gateway.plugins.market import Markets
+
+    markets = Markets(data_dir_of(args).plugins)
+    actions = {
+        "add": _add,
+        "list": _list,
+        "search": _search,
+        "update": _update,
+        "remove": _remove,
+        "index": _index,
+    }
+    return actions[args.action](args, markets)
+
+
+def _add(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.sources import source_of
+
+    market = markets.add(source_of(args.source, args.ref))
+    if args.json:
+        print_json(_facts(market))
+    else:
+        _say_added(market)
+    return 0
+
+
+def _say_added(market: "Market") -> None:
+    print(
+        plural(
+            len(market.entries),
+            "{name}: {n:,} plugin",
+            "{name}: {n:,} plugins",
+            name=clean(market.name),
+        )
+    )
+
+
+def _list(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.sources import describe
+
+    loaded = markets.load()
+    if args.json:
+        print_json([_facts(one) for one in loaded])
+    elif not loaded:
+        print(t("no markets; `kore market add SOURCE` adds one"))
+    else:
+        rows = [(one.name, str(len(one.entries)), describe(one.source)) for one in loaded]
+        print_table(("name", "plugins", "from"), rows)
+    return 0
+
+
+def _facts(market: "Market") -> dict[str, object]:
+    from gateway.plugins.sources import describe
+
+    problems = {one.name: one.problem for one in market.entries if one.problem}
+    return {
+        "name": market.name,
+        "plugins": len(market.entries),
+        "from": describe(market.source),
+        "problems": problems,
+    }
+
+
+def _search(args: argparse.Namespace, markets: "Markets") -> int:
+    entries = markets.search(" ".join(args.words))
+    if args.json:
+        print_json([_entry_facts(one) for one in entries])
+        return 0
+    if not entries:
+        raise KoreError(
+            t("no market has a plugin like that"), hint=t("`kore market list` shows the markets")
+        )
+    print_table(
+        ("name", "market", "pinned", "description"),
+        [
+            (
+                one.name,
+                one.market,
+                one.problem or _pinned(one),
+                one.description[:_SHOWN_CHARS],
+            )
+            for one in entries[:_MOST_ROWS]
+        ],
+    )
+    if (more := len(entries) - _MOST_ROWS) > 0:
+        print(plural(more, "and {n:,} more", "and {n:,} more"))
+    return 0
+
+
+def _pinned(entry: "MarketEntry") -> str:
+    from gateway.plugins.sources import is_pinned
+
+    is_local = entry.source.get("source") == "relative"
+    return t("yes") if is_local or is_pinned(entry.source) else t("no")
+
+
+def _entry_facts(entry: "MarketEntry") -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "market": entry.market,
+        "description": entry.description,
+        "version": entry.version,
+        "source": dict(entry.source),
+        "problem": entry.problem,
+    }
+
+
+def _update(args: argparse.Namespace, markets: "Markets") -> int:
+    names = [args.name] if args.name else [one.name for one in markets.load()]
+    for name in names:
+        _say_added(markets.update(name))
+    return 0
+
+
+def _remove(args: argparse.Namespace, markets: "Markets") -> int:
+    markets.remove(args.name)
+    print(t("removed: {name}", name=args.name))
+    return 0
+
+
+def _index(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.market import make_index
+
+    print(make_index(args.folder, args.name))
+    return 0

@@ -1,0 +1,287 @@
+"""`kore plugin`: shown before it is installed, switched on and off, updated, audited, removed."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import KoreError
+from agent.i18n import plural, t
+from gateway.cli.context import data_dir_of
+from gateway.cli.output import clean, clean_lines, print_json, print_table
+
+if TYPE_CHECKING:
+    from gateway.plugins.installation import PluginInstaller, PluginReview
+
+_SHOWN = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="show a plugin, and install it once you agree")
+    install.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="NAME[@MARKET], a folder, owner/repository, a git address, an archive or npm:NAME",
+    )
+    install.add_argument("--ref", metavar="REF", help="commit, tag or branch")
+    listing = actions.add_parser("list", help="list the installed plugins")
+    show = actions.add_parser("show", help="show an installed plugin")
+    enable = actions.add_parser("enable", help="use a plugin again")
+    disable = actions.add_parser("disable", help="keep a plugin without using it")
+    update = actions.add_parser("update", help="look for a new version, and install it")
+    pin = actions.add_parser("pin", help="leave a plugin as it is when others are updated")
+    pin.add_argument("--revoke", action="store_true", help="update it again")
+    remove = actions.add_parser("remove", help="remove a plugin")
+    validate = actions.add_parser("validate", help="check a plugin's folder")
+    validate.add_argument("folder", type=Path, metavar="FOLDER")
+    audit = actions.add_parser("audit", help="compare what runs with what was approved")
+    for part in (show, enable, disable, pin, remove):
+        part.add_argument("name", metavar="NAME")
+    update.add_argument(
+        "name", nargs="?", metavar="NAME", help="(default: all that are not pinned)"
+    )
+    for part in (install, update):
+        part.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    for part in (install, listing, show, update, validate, audit):
+        part.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 1 when an audit finds a difference. Raises `KoreError`."""
+    from gateway.plugins.installation import PluginInstaller
+
+    installer = PluginInstaller(data_dir_of(args).plugins)
+    actions = {
+        "install": _install,
+        "list": _list,
+        "show": _show,
+        "enable": _enable,
+        "disable": _enable,
+        "update": _update,
+        "pin": _pin,
+        "remove": _remove,
+        "validate": _validate,
+        "audit": _audit,
+    }
+    return actions[args.action](args, installer)
+
+
+def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    source, more = _source_of(args)
+    with installer.fetched(source, **more) as review:
+        return _decide(args, installer, review)
+
+
+def _source_of(args: argparse.Namespace) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Where the named plugin comes from; a market's name before anything else."""
+    from gateway.plugins.manifest import PluginError
+    from gateway.plugins.market import Markets
+    from gateway.plugins.sources import source_of
+
+    text = args.source
+    if "/" in text or ":" in text or Path(text).exists():
+        return source_of(text, args.ref), {}
+    entry, folder = Markets(data_dir_of(args).plugins).find(text)
+    if entry.problem:
+        raise PluginError(f"{entry.name}: {entry.problem}")
+    return entry.source, {"base": folder, "entry": entry.raw, "market": entry.market}
+
+
+def _decide(args: argparse.Namespace, installer: "PluginInstaller", review: "PluginReview") -> int:
+    """Show what a plugin brings, ask, and install it."""
+    if not args.json:
+        _print_review(review)
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise KoreError(t("nothing was installed"), hint=t("use --yes to skip the question"))
+        print(t("Install it? Type yes: "), end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip() != "yes":
+            raise KoreError(t("nothing was installed"))
+    plugin = installer.install(review)
+    if args.json:
+        print_json({"name": plugin.name, "version": plugin.version, "digest": plugin.digest})
+    else:
+        print(t("installed {name} {version}", name=plugin.name, version=plugin.version).strip())
+    return 0
+
+
+def _print_review(review: "PluginReview") -> None:
+    from gateway.plugins.sources import describe, is_pinned
+
+    manifest = review.manifest
+    print(clean(f"{manifest.name} {manifest.version}".strip()))
+    if manifest.description:
+        print(f"  {clean_lines(manifest.description)}")
+    pinned = t("pinned") if is_pinned(review.source) else t("not pinned")
+    rows = [
+        (t("from"), f"{describe(review.source)} ({pinned})"),
+        (t("hash"), review.digest),
+        (
+            t("files"),
+            plural(
+                len(review.files),
+                "{n:,} file, {size:,} bytes",
+                "{n:,} files, {size:,} bytes",
+                size=review.size_bytes,
+            ),
+        ),
+    ]
+    parts = (
+        (t("skills"), manifest.skills),
+        (t("commands"), manifest.commands),
+        (t("agents"), manifest.agents),
+        (t("MCP servers"), [_server(name, one) for name, one in manifest.servers.items()]),
+        (t("hooks (not used)"), manifest.hooks),
+        (t("not used"), manifest.not_used),
+        (t("links that lead out, left out"), review.dropped),
+        (t("new files"), review.added),
+        (t("changed files"), review.changed),
+        (t("removed files"), review.removed),
+    )
+    rows += [(title, _several(names)) for title, names in parts if names]
+    for title, value in rows:
+        print(f"  {title}: {clean(value)}")
+
+
+def _server(name: str, server: Mapping[str, Any]) -> str:
+    words = [str(server.get("url") or server.get("command") or "")]
+    if isinstance(args := server.get("args"), list):
+        words += map(str, args)
+    return f"{name} = {' '.join(words)}"
+
+
+def _several(names: Sequence[str]) -> str:
+    first = ", ".join(names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return first if more <= 0 else f"{first}, … (+{more})"
+
+
+def _list(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    plugins = list(installer.installed.load().values())
+    if args.json:
+        print_json([_facts(one) for one in plugins])
+        return 0
+    if not plugins:
+        print(t("no plugins; `kore plugin install SOURCE` installs one"))
+        return 0
+    print_table(
+        ("name", "version", "state", "description"),
+        [(one.name, one.version, _state(one), one.description[:60]) for one in plugins],
+    )
+    return 0
+
+
+def _state(plugin: Any) -> str:
+    if not plugin.is_enabled:
+        return t("disabled")
+    return t("pinned") if plugin.is_pinned else t("enabled")
+
+
+def _facts(plugin: Any) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "version": plugin.version,
+        "description": plugin.description,
+        "source": dict(plugin.source),
+        "market": plugin.market,
+        "digest": plugin.digest,
+        "enabled": plugin.is_enabled,
+        "pinned": plugin.is_pinned,
+        "skills": list(plugin.skills),
+        "commands": list(plugin.commands),
+        "agents": list(plugin.agents),
+        "servers": list(plugin.servers),
+    }
+
+
+def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    from gateway.plugins.sources import describe
+
+    plugin = installer.find(args.name)
+    if args.json:
+        print_json(_facts(plugin))
+        return 0
+    print(clean(f"{plugin.name} {plugin.version}".strip()))
+    rows = [
+        (t("state"), _state(plugin)),
+        (t("from"), describe(plugin.source)),
+        (t("hash"), plugin.digest),
+        (t("skills"), _several(plugin.skills)),
+        (t("commands"), _several(plugin.commands)),
+        (t("agents"), _several(plugin.agents)),
+        (t("MCP servers"), _several([_server(n, one) for n, one in plugin.servers.items()])),
+    ]
+    for title, value in rows:
+        if value:
+            print(f"  {title}: {clean(value)}")
+    return 0
+
+
+def _enable(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    is_enabled = args.action == "enable"
+    installer.change(args.name, is_enabled=is_enabled)
+    print(t("{name} is used" if is_enabled else "{name} is not used", name=args.name))
+    return 0
+
+
+def _pin(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    installer.change(args.name, is_pinned=not args.revoke)
+    if args.revoke:
+        print(t("{name} is updated with the others", name=args.name))
+    else:
+        print(t("{name} stays as it is", name=args.name))
+    return 0
+
+
+def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    from gateway.plugins.market import Markets
+
+    plugins = installer.installed.load()
+    names = [args.name] if args.name else [n for n, one in plugins.items() if not one.is_pinned]
+    for name in names:
+        plugin = installer.find(name)
+        source: Mapping[str, Any] = plugin.source
+        more: dict[str, Any] = {"market": plugin.market}
+        if plugin.market:
+            entry, folder = Markets(data_dir_of(args).plugins).find(f"{name}@{plugin.market}")
+            source, more = entry.source, {**more, "base": folder, "entry": entry.raw}
+        with installer.fetched(source, **more) as review:
+            if review.digest == plugin.digest:
+                print(t("{name} is up to date", name=name))
+            else:
+                _decide(args, installer, review)
+    return 0
+
+
+def _remove(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    installer.remove(args.name)
+    print(t("removed: {name}", name=args.name))
+    return 0
+
+
+def _validate(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    with installer.fetched({"source": "folder", "path": str(args.folder)}) as review:
+        if args.json:
+            manifest = review.manifest
+            print_json(
+                {
+                    "name": manifest.name,
+                    "files": len(review.files),
+                    "not_used": list(manifest.not_used),
+                }
+            )
+        else:
+            _print_review(review)
+    return 0
+
+
+def _audit(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+    findings = installer.audit()
+    if args.json:
+        print_json(findings)
+    else:
+        for name, finding in findings.items():
+            print(f"{clean(name)}: {finding or t('as it was approved')}")
+    return 1 if any(findings.values()) else 0

@@ -1,0 +1,107 @@
+"""Which plugins are installed, and what of each is used: read at every start, so it is one file."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field, fields
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+from gateway.config.atomic_write import write_atomic
+
+log = logging.getLogger(__name__)
+FILE = "installed.json"
+
+
+@frozen
+class InstalledPlugin:
+    """A plugin as it was approved. `folder` is its copy, from Kore's `plugins` folder on, named by
+    `digest`, a hash of all that it holds; `source` is where it came from, `market` by which market.
+    `skills`, `commands` and `agents` are paths in the copy, `servers` MCP servers as `.mcp.json`
+    has them. `is_pinned`: updates leave it as it is."""
+
+    name: str
+    version: str
+    description: str
+    source: Mapping[str, Any]
+    digest: str
+    folder: str
+    market: str = ""
+    is_enabled: bool = True
+    is_pinned: bool = False
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict)
+
+
+class InstalledPlugins:
+    """The list in a folder; nothing is kept in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self) -> dict[str, InstalledPlugin]:
+        """By name; a list that cannot be read counts as empty, and is told in the log."""
+        try:
+            data = json.loads((self.folder / FILE).read_bytes())
+            names = {one.name for one in fields(InstalledPlugin)}
+            plugins = {}
+            for one in data["plugins"]:
+                values: dict[str, Any] = {
+                    key: tuple(value) if isinstance(value, list) else value
+                    for key, value in one.items()
+                    if key in names
+                }
+                plugins[str(one["name"])] = InstalledPlugin(**values)
+            return plugins
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            log.warning("%s cannot be read (%s): no plugin is used", self.folder / FILE, exc)
+            return {}
+
+    def enabled(self) -> list[InstalledPlugin]:
+        return [one for one in self.load().values() if one.is_enabled]
+
+    def save(self, plugins: Mapping[str, InstalledPlugin]) -> None:
+        """Raises `ConfigError`."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        rows = [asdict(plugins[name]) for name in sorted(plugins)]
+        text = json.dumps({"version": 1, "plugins": rows}, indent=1, ensure_ascii=False)
+        write_atomic(self.folder / FILE, f"{text}\n")
+
+    def places(self, kind: str) -> list[tuple[str, Path]]:
+        """The folders of a kind (skills, commands, agents) of all enabled plugins, each with its
+        plugin's name."""
+        return [
+            (one.name, self.folder / one.folder / place)
+            for one in self.enabled()
+            for place in getattr(one, kind)
+        ]
+
+    def servers(self) -> dict[str, Mapping[str, Any]]:
+        """The MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`."""
+        servers: dict[str, Mapping[str, Any]] = {}
+        for one in self.enabled():
+            roots = {
+                "${CLAUDE_PLUGIN_ROOT}": str(self.folder / one.folder),
+                "${CLAUDE_PLUGIN_DATA}": str(self.folder / "data" / one.name),
+            }
+            for name, server in one.servers.items():
+                servers[f"plugin_{one.name}_{name}"] = _filled(server, roots)
+        return servers
+
+
+def _filled(value: Any, roots: Mapping[str, str]) -> Any:
+    """A value in which the plugin's own folders stand where it names them."""
+    if isinstance(value, str):
+        for name, folder in roots.items():
+            value = value.replace(name, folder)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _filled(one, roots) for key, one in value.items()}
+    if isinstance(value, Sequence):
+        return [_filled(one, roots) for one in value]
+    return value

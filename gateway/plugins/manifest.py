@@ -1,0 +1,152 @@
+"""What a plugin's folder says of itself: `.claude-plugin/plugin.json` and where things lie."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import escape_line
+
+MANIFEST = Path(".claude-plugin", "plugin.json")
+_LIMIT_BYTES = 1_000_000
+
+
+class PluginError(KoreError):
+    """A plugin or a market cannot be used; the text says why."""
+
+    code = "plugin"
+
+
+@frozen
+class PluginManifest:
+    """`skills`, `commands` and `agents` are folders or files, from the plugin's own folder on;
+    `servers` are MCP servers as `.mcp.json` describes them, `hooks` the commands that it would run
+    at events. `not_used` names what Kore does not use of it."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    hooks: tuple[str, ...] = ()
+    not_used: tuple[str, ...] = ()
+
+
+def read_manifest(folder: Path, entry: Mapping[str, Any] | None = None) -> PluginManifest:
+    """The plugin in a folder; `entry` is what its market says of it, which is all there is when it
+    is not `strict`. Raises `PluginError`."""
+    entry = entry or {}
+    own = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    data = {**own, **entry} if entry.get("strict") is False else {**entry, **own}
+    name = _text(data, "name") or folder.name
+    if not name or name in (".", "..") or any(char in name for char in "/\\\0\n"):
+        raise PluginError(
+            t("found the plugin name {name!r}, expected a plain word", name=name[:80])
+        )
+    hooks, has_hooks = _hooks(folder, data.get("hooks"))
+    not_used = ["hooks"] if has_hooks else []
+    if data.get("lspServers") or (folder / ".lsp.json").is_file():
+        not_used.append("language servers")
+    if data.get("outputStyles") or (folder / "output-styles").is_dir():
+        not_used.append("output styles")
+    return PluginManifest(
+        name=escape_line(name),
+        version=escape_line(_text(data, "version")),
+        description=escape_line(" ".join(_text(data, "description").split())),
+        skills=_places(folder, "skills", data.get("skills"), adds=True),
+        commands=_places(folder, "commands", data.get("commands")),
+        agents=_places(folder, "agents", data.get("agents")),
+        servers=_servers(folder, data.get("mcpServers")),
+        hooks=hooks,
+        not_used=tuple(not_used),
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds. Raises `PluginError`."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LIMIT_BYTES + 1)
+        if len(raw) > _LIMIT_BYTES:
+            raise PluginError(t("{path} is too large", path=path))
+        data = json.loads(raw)
+    except OSError as exc:
+        raise PluginError(f"{path}: {exc.strerror}") from None
+    except (ValueError, RecursionError) as exc:
+        raise PluginError(t("{path}: not valid JSON: {reason}", path=path, reason=exc)) from None
+    if not isinstance(data, dict):
+        raise PluginError(t("{path}: expected an object", path=path))
+    return data
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise PluginError(t("{key}: expected a text", key=key))
+    return value
+
+
+def _places(folder: Path, kind: str, value: Any, *, adds: bool = False) -> tuple[str, ...]:
+    """The folders and files of a kind; what is named takes the place of the usual folder, or is
+    added to it. A path that leaves the plugin is an error."""
+    usual = [kind] if (folder / kind).is_dir() else []
+    if value is None:
+        return tuple(usual)
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PluginError(t("{key}: expected a path or a list of paths", key=kind))
+    places = [_inside(folder, name, kind) for name in names]
+    return tuple(dict.fromkeys([*(usual if adds else ()), *filter(None, places)]))
+
+
+def _inside(folder: Path, name: str, kind: str) -> str:
+    """A path as it stands below the folder; empty when nothing is there."""
+    root = folder.resolve()
+    path = (root / name).resolve()
+    if name.startswith("/") or not path.is_relative_to(root):
+        raise PluginError(t("{key}: {name} leaves the plugin's folder", key=kind, name=name[:200]))
+    return str(path.relative_to(root)) if path.exists() else ""
+
+
+def _servers(folder: Path, value: Any) -> dict[str, Any]:
+    if value is None:
+        path = folder / ".mcp.json"
+        value = read_object(path) if path.is_file() else {}
+    elif isinstance(value, str):
+        value = read_object(folder / (_inside(folder, value, "mcpServers") or value))
+    if not isinstance(value, dict):
+        raise PluginError(t("{key}: expected an object", key="mcpServers"))
+    servers = value.get("mcpServers", value)
+    if not isinstance(servers, dict):
+        raise PluginError(t("{key}: expected an object", key="mcpServers"))
+    return {str(name): one for name, one in servers.items() if isinstance(one, dict)}
+
+
+def _hooks(folder: Path, value: Any) -> tuple[tuple[str, ...], bool]:
+    """The commands of the hooks, for whoever decides about the plugin; and whether it has any."""
+    if value is None:
+        path = folder / "hooks" / "hooks.json"
+        value = read_object(path) if path.is_file() else None
+    elif isinstance(value, str):
+        value = read_object(folder / (_inside(folder, value, "hooks") or value))
+    commands = list(_commands_in(value, 0)) if value is not None else []
+    return tuple(dict.fromkeys(commands)), value is not None
+
+
+def _commands_in(value: Any, depth: int) -> Sequence[str]:
+    if depth > 12:
+        return []
+    if isinstance(value, list):
+        return [command for one in value for command in _commands_in(one, depth + 1)]
+    if not isinstance(value, dict):
+        return []
+    own = [escape_line(value["command"])] if isinstance(value.get("command"), str) else []
+    return [*own, *(c for one in value.values() for c in _commands_in(one, depth + 1))]

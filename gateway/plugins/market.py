@@ -1,0 +1,217 @@
+"""Markets: lists of plugins, as `.claude-plugin/marketplace.json` of a folder or a source has."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text import ranking
+from agent.text.visible import escape_line
+from gateway.config.atomic_write import write_atomic
+from gateway.plugins.manifest import PluginError, read_manifest, read_object
+from gateway.plugins.sources import Source, fetch
+
+INDEX = Path(".claude-plugin", "marketplace.json")
+_FILE = "markets.json"
+
+
+@frozen
+class MarketEntry:
+    """A plugin as its market names it; `raw` is the whole entry. `problem` says why it cannot be
+    installed."""
+
+    market: str
+    name: str
+    description: str
+    version: str
+    source: Source
+    raw: Mapping[str, Any]
+    problem: str = ""
+
+
+@frozen
+class Market:
+    """Its name, where it came from, and the folder with its copy."""
+
+    name: str
+    source: Source
+    folder: Path
+    entries: tuple[MarketEntry, ...]
+
+
+class Markets:
+    """The markets of one Kore; `folder` is its `plugins` folder. They work without a network."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, source: Source) -> Market:
+        """Fetch a market and keep it. Raises `PluginError`."""
+        scratch = self._folder / "markets" / ".new"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            place = fetch(source, scratch)
+            market = read_market(place, source)
+            target = place
+            if source.get("source") != "folder":
+                target = self._folder / "markets" / market.name
+                shutil.rmtree(target, ignore_errors=True)
+                place.rename(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        rows = self._rows()
+        rows[market.name] = {"source": dict(source), "folder": str(target)}
+        self._save(rows)
+        return read_market(target, source)
+
+    def update(self, name: str) -> Market:
+        """Fetch a market again. Raises `PluginError`."""
+        rows = self._rows()
+        if name not in rows:
+            raise PluginError(
+                t("there is no market {name!r}", name=name[:80]),
+                hint=t("`kore market list` shows them"),
+            )
+        return self.add(rows[name]["source"])
+
+    def remove(self, name: str) -> None:
+        """Forget a market. Raises `PluginError`."""
+        rows = self._rows()
+        if name not in rows:
+            raise PluginError(t("there is no market {name!r}", name=name[:80]))
+        row = rows.pop(name)
+        self._save(rows)
+        copy = Path(row["folder"])
+        if copy.is_relative_to(self._folder):
+            shutil.rmtree(copy, ignore_errors=True)
+
+    def load(self) -> list[Market]:
+        """All markets that can be read; one that cannot is left out."""
+        markets = []
+        for row in self._rows().values():
+            try:
+                markets.append(read_market(Path(row["folder"]), row["source"]))
+            except PluginError:
+                continue
+        return markets
+
+    def search(self, words: str) -> list[MarketEntry]:
+        """The plugins of all markets that answer these words, the best first; all for none."""
+        entries = [entry for market in self.load() for entry in market.entries]
+        terms = ranking.query_terms(words)
+        if not terms:
+            return entries
+        scores = ranking.scores(terms, [_searchable(entry) for entry in entries])
+        ranked = sorted(zip(scores, entries, strict=True), key=lambda pair: -pair[0])
+        return [entry for score, entry in ranked if score > 0]
+
+    def find(self, name: str) -> tuple[MarketEntry, Path]:
+        """A plugin by NAME or NAME@MARKET, and its market's folder. Raises `PluginError`."""
+        plugin, _, market = name.partition("@")
+        matches = [
+            (entry, one.folder)
+            for one in self.load()
+            for entry in one.entries
+            if entry.name == plugin and market in ("", one.name)
+        ]
+        if not matches:
+            raise PluginError(
+                t("no market has a plugin {name!r}", name=name[:80]),
+                hint=t("`kore market search WORDS` finds plugins"),
+            )
+        if len(matches) > 1:
+            names = ", ".join(f"{plugin}@{entry.market}" for entry, _ in matches)
+            raise PluginError(t("several markets have it: {names}", names=names))
+        return matches[0]
+
+    def _rows(self) -> dict[str, Any]:
+        path = self._folder / _FILE
+        return read_object(path) if path.is_file() else {}
+
+    def _save(self, rows: Mapping[str, Any]) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self._folder / _FILE, json.dumps(rows, indent=1) + "\n")
+
+
+def read_market(folder: Path, source: Source) -> Market:
+    """The market in a folder. Raises `PluginError`."""
+    data = read_object(folder / INDEX)
+    name, plugins = data.get("name"), data.get("plugins")
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+        raise PluginError(t("{path}: the market has no name", path=folder / INDEX))
+    if not isinstance(plugins, list):
+        raise PluginError(t("{path}: expected a list of plugins", path=folder / INDEX))
+    metadata = data.get("metadata")
+    top = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
+    entries = (_entry(name, one, str(top)) for one in plugins if isinstance(one, dict))
+    return Market(name, source, folder, tuple(entries))
+
+
+def make_index(folder: Path, name: str) -> Path:
+    """Write the index of a folder whose folders are plugins. Raises `PluginError`."""
+    plugins = []
+    for place in sorted(folder.iterdir()):
+        if place.is_dir() and not place.name.startswith("."):
+            manifest = read_manifest(place)
+            if any((manifest.skills, manifest.commands, manifest.agents, manifest.servers)):
+                plugins.append(
+                    {
+                        "name": manifest.name,
+                        "source": f"./{place.name}",
+                        "description": manifest.description,
+                        **({"version": manifest.version} if manifest.version else {}),
+                    }
+                )
+    if not plugins:
+        raise PluginError(t("{folder}: there are no plugins in it", folder=folder))
+    path = folder / INDEX
+    path.parent.mkdir(exist_ok=True)
+    content = {"name": name, "owner": {"name": name}, "plugins": plugins}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _entry(market: str, raw: Mapping[str, Any], top: str) -> MarketEntry:
+    name = escape_line(str(raw.get("name") or ""))
+    problem = "" if name else t("an entry without a name")
+    source: Source = {}
+    try:
+        source = _source(raw.get("source"), top)
+    except PluginError as exc:
+        problem = problem or str(exc)
+    return MarketEntry(
+        market=market,
+        name=name,
+        description=escape_line(" ".join(str(raw.get("description") or "").split())),
+        version=escape_line(str(raw.get("version") or "")),
+        source=source,
+        raw=raw,
+        problem=problem,
+    )
+
+
+def _source(value: Any, top: str) -> Source:
+    """A text is a path from the market's own folder on; an object names its kind."""
+    if isinstance(value, str):
+        path = value if value.startswith("./") or not top else f"{top}/{value}"
+        if ".." in Path(path).parts or path.startswith("/"):
+            raise PluginError(t("{path} leaves its market", path=value[:200]))
+        return {"source": "relative", "path": path}
+    if isinstance(value, dict) and isinstance(value.get("source"), str):
+        kind = value["source"]
+        if kind in ("github", "url", "git", "git-subdir", "npm", "archive"):
+            return value
+        raise PluginError(t("sources of the kind {kind!r} are not supported", kind=kind[:80]))
+    raise PluginError(t("an entry without a source"))
+
+
+def _searchable(entry: MarketEntry) -> str:
+    words = [entry.name.replace("-", " "), entry.description, str(entry.raw.get("category") or "")]
+    for key in ("keywords", "tags"):
+        value = entry.raw.get(key)
+        words += [str(one) for one in value] if isinstance(value, list) else []
+    return " ".join(words)

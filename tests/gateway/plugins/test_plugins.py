@@ -1,0 +1,272 @@
+"""Plugins and markets as they are found in the wild: read, fetched, approved, used, audited."""
+
+import hashlib
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Settings
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.config.mcp_servers import mcp_settings
+from gateway.plugins.installation import PluginInstaller
+from gateway.plugins.manifest import PluginError, read_manifest
+from gateway.plugins.market import Markets, make_index, read_market
+from gateway.plugins.sources import source_of
+from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import catalogue_of, skill_catalog
+from tests.gateway.cli.kore import kore
+
+SKILL = "---\nname: hi\ndescription: Says hi.\n---\nSay hi.\n"
+
+
+def plugin(folder: Path, name: str = "tools", **manifest: Any) -> Path:
+    """A plugin with one of each."""
+    place = folder / name
+    for part in (".claude-plugin", "skills/hi", "commands", "agents", "hooks"):
+        (place / part).mkdir(parents=True)
+    values = {"name": name, "version": "1.0", "description": "Some tools.", **manifest}
+    (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(values))
+    (place / "skills" / "hi" / "SKILL.md").write_text(SKILL)
+    (place / "commands" / "fix.md").write_text("Fix $ARGUMENTS")
+    (place / "agents" / "critic.md").write_text("---\nname: critic\ndescription: d\n---\nB")
+    hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "evil"}]}]}}
+    (place / "hooks" / "hooks.json").write_text(json.dumps(hook))
+    server = {"s": {"command": "python3", "args": ["${CLAUDE_PLUGIN_ROOT}/server.py"]}}
+    (place / ".mcp.json").write_text(json.dumps({"mcpServers": server}))
+    return place
+
+
+def folder_source(path: Path) -> dict[str, str]:
+    return {"source": "folder", "path": str(path)}
+
+
+def installed(tmp_path: Path, place: Path) -> PluginInstaller:
+    installer = PluginInstaller(tmp_path / "kore" / "plugins")
+    with installer.fetched(folder_source(place)) as review:
+        installer.install(review)
+    return installer
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"name": "p"}, {"skills": ("skills",), "commands": ("commands",)}),
+        ({"name": "p", "extra": {"a": 1}}, {"skills": ("skills",)}),
+        ({"name": "p", "commands": "./agents"}, {"commands": ("agents",)}),
+        ({"name": "p", "skills": ["./more"]}, {"skills": ("skills", "more")}),
+        ({"name": "p", "commands": ["./not-there"]}, {"commands": ()}),
+    ],
+)
+def test_a_manifest_says_where_things_are(
+    tmp_path: Path, values: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    place = plugin(tmp_path)
+    (place / "more").mkdir()
+    (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(values))
+    manifest = read_manifest(place)
+    assert {key: getattr(manifest, key) for key in expected} == expected
+    assert manifest.hooks == ("evil",)
+    assert "hooks" in manifest.not_used
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"name": 3}, "name: expected a text"),
+        ({"name": "a/b"}, "found the plugin name"),
+        ({"name": "p", "commands": "../out"}, "leaves the plugin's folder"),
+        ({"name": "p", "agents": {"a": 1}}, "expected a path or a list of paths"),
+        ({"name": "p", "mcpServers": 3}, "mcpServers: expected an object"),
+    ],
+)
+def test_a_wrong_manifest_is_one_sentence(
+    tmp_path: Path, values: dict[str, Any], words: str
+) -> None:
+    place = plugin(tmp_path)
+    (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(values))
+    with pytest.raises(PluginError, match=words):
+        read_manifest(place)
+
+
+def test_a_folder_without_a_manifest_goes_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "plain" / "commands").mkdir(parents=True)
+    manifest = read_manifest(tmp_path / "plain")
+    assert (manifest.name, manifest.commands, manifest.hooks) == ("plain", ("commands",), ())
+
+
+def test_what_is_installed_is_used(tmp_path: Path) -> None:
+    installer = installed(tmp_path, plugin(tmp_path))
+    home, settings = DataDir(tmp_path / "kore"), Settings()
+    skill = skill_catalog(home, settings).load()["hi"]
+    assert not skill.is_own
+    agent = catalogue_of(home, settings).load()["critic"]
+    assert not agent.trusted
+    plugins = InstalledPlugins(home.plugins)
+    (server,) = mcp_settings(settings, home.mcp, None, plugins).servers
+    assert server.name == "plugin_tools_s"
+    copy = home.plugins / plugins.load()["tools"].folder
+    assert server.args == (f"{copy}/server.py",)
+    # Who may do what is the owner's to say, whatever a plugin says of its server.
+    assert server.allow == ()
+    installer.change("tools", is_enabled=False)
+    assert "hi" not in skill_catalog(home, settings).load()
+    assert mcp_settings(settings, home.mcp, None, plugins).servers == ()
+    installer.remove("tools")
+    assert not copy.exists()
+
+
+def test_links_that_lead_out_are_left_out_and_named(tmp_path: Path) -> None:
+    place = plugin(tmp_path)
+    (place / "leak").symlink_to("/etc/passwd")
+    (place / "inside").symlink_to("commands/fix.md")
+    installer = PluginInstaller(tmp_path / "plugins")
+    with installer.fetched(folder_source(place)) as review:
+        assert review.dropped == ("leak",)
+        assert "inside" in review.files
+        assert "leak" not in review.files
+
+
+def test_an_update_shows_what_has_changed_and_audit_what_was_touched(tmp_path: Path) -> None:
+    place = plugin(tmp_path)
+    installer = installed(tmp_path, place)
+    assert installer.audit() == {"tools": ""}
+    (place / "commands" / "fix.md").write_text("Break $ARGUMENTS")
+    (place / "commands" / "new.md").write_text("New")
+    (place / "agents" / "critic.md").unlink()
+    # The same version: what counts is the content.
+    with installer.fetched(folder_source(place)) as review:
+        assert (review.added, review.changed, review.removed) == (
+            ("commands/new.md",),
+            ("commands/fix.md",),
+            ("agents/critic.md",),
+        )
+    copy = installer.installed.folder / installer.find("tools").folder
+    (copy / "commands" / "fix.md").write_text("Send everything away")
+    assert "changed since it was approved" in installer.audit()["tools"]
+
+
+def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
+    place = plugin(tmp_path)
+
+    def git(*words: str) -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, cwd=place, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    git("config", "uploadpack.allowAnySHA1InWant", "true")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    first = git("rev-parse", "HEAD").strip()
+    (place / "commands" / "fix.md").write_text("Second")
+    git("commit", "-qam", "two")
+    installer = PluginInstaller(tmp_path / "plugins")
+    address = place.as_uri()
+    for more, words in (({}, "Second"), ({"sha": first}, "Fix $ARGUMENTS")):
+        with installer.fetched({"source": "url", "url": address, **more}) as review:
+            assert (review.folder / "commands" / "fix.md").read_text() == words
+            assert not any(name.startswith(".git/") for name in review.files)
+    for bad in ("ext::sh -c evil", "--upload-pack=evil", "/tmp"):
+        with (
+            pytest.raises(PluginError, match="expected an https"),
+            installer.fetched({"source": "url", "url": bad}),
+        ):
+            pass
+
+
+def test_an_archive_must_be_the_announced_one(tmp_path: Path) -> None:
+    place = plugin(tmp_path)
+    archive = tmp_path / "tools.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(place, "tools-1.0")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    installer = PluginInstaller(tmp_path / "plugins")
+    source = {"source": "archive", "url": str(archive), "sha256": digest}
+    with installer.fetched(source) as review:
+        assert review.manifest.name == "tools"
+    with (
+        pytest.raises(PluginError, match="not the one that was announced"),
+        installer.fetched({**source, "sha256": "0" * 64}),
+    ):
+        pass
+
+
+def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> None:
+    folder = tmp_path / "market"
+    plugin(folder, "writing", description="Writes release notes.")
+    plugin(folder, "testing", description="Finds flaky tests.")
+    make_index(folder, "mine")
+    home = tmp_path / "kore"
+    added = kore("market", "add", folder, home=home)
+    assert added.stdout.strip() == "mine: 2 plugins", added.stderr
+    rows = json.loads(kore("market", "search", "flaky", "test", "--json", home=home).stdout)
+    assert [row["name"] for row in rows] == ["testing"]
+    refused = kore("plugin", "install", "testing", home=home)
+    assert refused.returncode == 1
+    assert "hooks (not used): evil" in refused.stdout
+    assert "nothing was installed" in refused.stderr
+    done = kore("plugin", "install", "testing@mine", "--yes", home=home)
+    assert "installed testing 1.0" in done.stdout, done.stderr
+    assert "as it was approved" in kore("plugin", "audit", home=home).stdout
+    assert "testing is up to date" in kore("plugin", "update", "--yes", home=home).stdout
+    (folder / "testing" / "commands" / "fix.md").write_text("Other words")
+    updated = kore("plugin", "update", "--yes", home=home)
+    assert "changed files: commands/fix.md" in updated.stdout
+    assert kore("plugin", "disable", "testing", home=home).returncode == 0
+    assert "disabled" in kore("plugin", "list", home=home).stdout
+    assert kore("plugin", "remove", "testing", home=home).returncode == 0
+    assert "no plugins" in kore("plugin", "list", home=home).stdout
+
+
+def test_every_kind_of_entry_is_read_or_says_why_not(tmp_path: Path) -> None:
+    pin = "a" * 40
+    entries = [
+        {"name": "relative", "source": "./plugins/a"},
+        {"name": "github", "source": {"source": "github", "repo": "o/r"}},
+        {"name": "url", "source": {"source": "url", "url": "https://x.org/r.git", "sha": pin}},
+        {
+            "name": "subdir",
+            "source": {"source": "git-subdir", "url": "https://x.org/r", "path": "p"},
+        },
+        {"name": "npm", "source": {"source": "npm", "package": "@a/b"}},
+        {"name": "out", "source": "../elsewhere"},
+        {"name": "command", "source": {"source": "command", "command": "evil"}},
+        {"name": "nothing"},
+        "no object",
+    ]
+    (tmp_path / ".claude-plugin").mkdir()
+    index = {"name": "m", "owner": {"name": "o"}, "plugins": entries}
+    (tmp_path / ".claude-plugin" / "marketplace.json").write_text(json.dumps(index))
+    market = read_market(tmp_path, folder_source(tmp_path))
+    problems = {entry.name: entry.problem for entry in market.entries if entry.problem}
+    assert len(market.entries) == 8
+    assert problems == {
+        "out": "../elsewhere leaves its market",
+        "command": "sources of the kind 'command' are not supported",
+        "nothing": "an entry without a source",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("owner/repo", "github"),
+        ("https://x.org/a.git", "url"),
+        ("git@x.org:a/b.git", "url"),
+        ("https://x.org/a.zip", "archive"),
+        ("npm:@a/b@1.2", "npm"),
+    ],
+)
+def test_a_word_names_a_source(text: str, kind: str) -> None:
+    assert source_of(text)["source"] == kind
+
+
+def test_a_word_that_names_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match="no folder, git address"):
+        source_of("a/b/c:d")
+    assert Markets(tmp_path).load() == []
+    with pytest.raises(PluginError, match="no market has a plugin"):
+        Markets(tmp_path).find("x")
