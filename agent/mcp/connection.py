@@ -141,10 +141,21 @@ class McpConnection:
     def _is_lost(self) -> bool:
         return self._owner is None or self._owner.done() or self._closing.is_set()
 
+    def _ending(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+        """What still closes a client of this loop."""
+        owner = self._owner
+        if owner is None or owner.done() or owner.get_loop() is not loop:
+            return None
+        return owner if self._closing.is_set() else None
+
     async def _opened(self) -> "Client":
         """The client, which is opened if it is not; several calls wait for one."""
-        owner = self._owner
         loop = asyncio.get_running_loop()
+        while (ending := self._ending(loop)) is not None:
+            # One that was lost is closed before the next is opened.
+            await asyncio.wait({ending}, timeout=_CLOSE_S)
+            ending.cancel()
+        owner = self._owner
         if owner is None or owner.done() or owner.get_loop() is not loop:
             if (wait_s := self._pause_until_s - time.monotonic()) > 0:
                 raise ToolError(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agent.mcp.elicitation import Elicit
     from agent.mcp.login_file import Sealer
 
+# A longer message is not taken: what a server floods with must not fill the memory.
+MOST_MESSAGE_BYTES = 16_000_000
 # Public hosts, whichever; never addresses of this machine or of a private network.
 ANY_HOST = ("*",)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.mcp.program_folders import program_folders
-from agent.mcp.settings import McpServerSettings
+from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A message that is longer ends the server: what it floods with must not fill the memory.
-MOST_MESSAGE_BYTES = 16_000_000
 # So many messages wait for the client; a server that sends more at once is ended.
 _MOST_WAITING = 1_000
 _GRACE_S = 1.0

@@ -1,0 +1,99 @@
+"""MCP servers over HTTP that do what they should not."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from agent.errors import ToolError
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings, McpSettings
+from agent.settings import ToolSettings
+from tests.agent.props import call
+from tests.fakes.loopback import LoopbackServer
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+
+
+class WildServer(LoopbackServer):
+    """Has one tool for each way to misbehave; `large` answers with that many bytes."""
+
+    tools = ("large", "packed", "elsewhere", "broken", "no_answer")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[str] = []
+        self.app.router.add_post("/mcp", self._mcp)
+
+    async def _mcp(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        if "id" not in body:
+            return web.Response(status=202)
+        answer = {"jsonrpc": "2.0", "id": body["id"]}
+        match body["method"]:
+            case "initialize":
+                answer["result"] = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "wild", "version": "1"},
+                }
+            case "tools/list":
+                tools = [{"name": one, "inputSchema": {"type": "object"}} for one in self.tools]
+                answer["result"] = {"tools": tools}
+            case "tools/call":
+                return await self._misbehave(request, body["params"]["name"], answer)
+            case _:
+                answer["error"] = {"code": -32601, "message": "no such method"}
+        return web.json_response(answer)
+
+    async def _misbehave(
+        self, request: web.Request, tool: str, answer: dict[str, object]
+    ) -> web.StreamResponse:
+        self.requests.append(tool)
+        text = "x" * (MOST_MESSAGE_BYTES + 1)
+        answer["result"] = {"content": [{"type": "text", "text": text}]}
+        data = json.dumps(answer).encode()
+        headers = {"Content-Type": "application/json"}
+        match tool:
+            case "large":
+                return web.Response(body=data, headers=headers)
+            case "packed":
+                headers["Content-Encoding"] = "gzip"
+                return web.Response(body=gzip.compress(data), headers=headers)
+            case "elsewhere":
+                raise web.HTTPTemporaryRedirect("http://127.0.0.1:9/secrets")
+            case "broken":
+                return web.Response(text="<html>oops", content_type="text/html")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b": nothing\n\n")
+        return response
+
+
+@asynccontextmanager
+async def wild(folder: Path) -> AsyncIterator[tuple[WildServer, McpServers]]:
+    async with WildServer() as server:
+        each = McpServerSettings("w", url=f"{server.url}/mcp", timeout_s=20.0)
+        servers = McpServers(McpSettings((each,), folder), ToolSettings())
+        try:
+            assert await servers.load() == []
+            yield server, servers
+        finally:
+            await servers.aclose()
+
+
+@pytest.mark.parametrize("tool", WildServer.tools)
+async def test_a_wild_answer_is_one_sentence(tmp_path: Path, tool: str) -> None:
+    async with wild(tmp_path) as (server, servers):
+        (each,) = (one for one in servers.mcp_tools() if one.definition.name == tool)
+        with pytest.raises(ToolError, match="MCP server w") as failure:
+            await each.run({}, call(each.name))
+        assert server.requests == [tool]
+        assert len(str(failure.value)) < 500
+        assert ("more than Kore takes" in str(failure.value)) == (tool in ("large", "packed"))
+        # The server is there for the next call.
+        assert len((await servers.refresh("w")).tools) == len(server.tools)
