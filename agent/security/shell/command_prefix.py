@@ -75,6 +75,9 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
             return False
         if name in table.remote and (":" in word or _is_repository(word, place)):
             return False
+        # A branch that replaces another one, as with --force.
+        if name == "git push" and word[:1] == "+":
+            return False
         if before in text and not ended and _is_text(word, source, place):
             # What stands behind it is an argument again, whatever this text looks like.
             before = ""

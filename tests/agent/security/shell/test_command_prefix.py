@@ -64,6 +64,9 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         # Options before the sub-command, and options that run something.
         "git -c core.pager=./evil commit", "git -c core.editor=./evil commit",
         "git --exec-path=. commit", "git -C /elsewhere commit", "git --git-dir=x commit",
+        "git push --force", "git push -f origin main", "git push --force-with-lease=main",
+        "git push origin +main", "git push -uf origin main", "git push origin --delete main",
+        "git push --mirr backup", "git push -d origin main",
         "git push --receive-pack=./evil", "git push --receive-p=./evil", "git push --exec ./evil",
         "git fetch --upload-pack ./evil .", "git pull --upload-pack=./evil",
         "git diff --ext-diff", "git diff --no-index a /etc/passwd", "git log --output=x",
