@@ -1,4 +1,5 @@
-"""What values refer to: `${NAME}` to the environment, else to secrets.json; `~` to a folder."""
+"""What values refer to: `${NAME}` to the environment, else to secrets.json, `${NAME:-TEXT}` with a
+text for neither; `~` to a folder."""
 
 import re
 from collections.abc import Mapping
@@ -82,7 +83,8 @@ class References:
 
     def _text(self, text: str, loc: Loc, place: ValueOrigin) -> str:
         def fill(match: re.Match[str]) -> str:
-            name = match[1]
+            # As in a shell: what stands behind `:-` is for a variable that is not set or empty.
+            name, default_mark, default = match[1].partition(":-")
             if not _NAME.fullmatch(name):
                 self.complaints.append(
                     t(
@@ -99,6 +101,8 @@ class References:
             elif value:
                 path = self.home / "secrets.json"
                 self.sources[loc] = t("{key} in {place}", key=name, place=path)
+            if not value and default_mark:
+                return default
             if not value:
                 self.missing.append(lack := MissingVariable(loc, name, place))
                 if loc[0] not in _DEFERRED and not self.is_partial:

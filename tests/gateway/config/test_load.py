@@ -362,3 +362,13 @@ def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) ->
     assert "agent.modle: 未知的键；你是想写“model”吗？" in said
     assert "agent.max_iterations：实际值：0；应为：不小于 1 的数" in said
     assert "model_list[0]：缺少键“model”" in said
+
+
+def test_a_reference_may_have_a_text_for_a_variable_that_is_not_there(tmp_path: Path) -> None:
+    servers = {"s": {"command": "${PROGRAM:-python3}", "args": ["${A:-}", "${B:-x:-y}", "${C:-z}"]}}
+    user = {"mcp_servers": servers, "http": {"host": "${HOST:-127.0.0.1}"}}
+    settings = load(tmp_path, user, environ={"C": "c", "A": ""})
+    server = settings.mcp_servers["s"]
+    assert (server.command, server.args) == ("python3", ("", "x:-y", "c"))
+    assert settings.http.host == "127.0.0.1"
+    assert settings.missing == ()
