@@ -20,7 +20,8 @@ from agent.errors import (
 )
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
-from agent.mcp.settings import McpServerSettings
+from agent.mcp.elicitation import Elicitation, ElicitationAnswer
+from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.parallel import ParallelResults
 from agent.prompt_content import ImageUrl
 from agent.providers.base import ModelRequest, Provider
@@ -60,6 +61,8 @@ __all__ = [
     "ConfigError",
     "Decision",
     "Definition",
+    "Elicitation",
+    "ElicitationAnswer",
     "Event",
     "GuardrailTripped",
     "Handoff",
@@ -73,6 +76,7 @@ __all__ = [
     "JsonlHistory",
     "KoreError",
     "McpServerSettings",
+    "McpSettings",
     "MemoryHistory",
     "Message",
     "ModelConfig",
