@@ -236,8 +236,9 @@ class SessionCommands:
         between = preview.info.messages - len(first) - len(last)
         return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
 
-    async def recall(self, session: str) -> None:
-        """The last words of a session, so that one knows where one is."""
+    async def recall(self, session: str, *, answer_follows: bool = False) -> None:
+        """The last words of a session, so that one knows where one is. When the last answer is yet
+        to be delivered, it is not among them: it would be shown twice."""
         preview = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
             Text(
@@ -250,7 +251,10 @@ class SessionCommands:
                 "dim",
             )
         )
-        for n, excerpt in enumerate(preview.end):
+        excerpts = list(preview.end)
+        while answer_follows and excerpts and excerpts[-1].role != "user":
+            excerpts.pop()
+        for n, excerpt in enumerate(excerpts):
             if excerpt.role == "user":
                 if n:
                     self._screen.print()

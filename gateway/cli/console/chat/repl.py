@@ -171,7 +171,7 @@ class Repl:
         self._screen.print(Text(t("/help lists the commands, /exit quits."), "dim"))
         self._screen.print()
         if self.session is not None:
-            await self._sessions.recall(self.session)
+            await self._sessions.recall(self.session, answer_follows=bool(self._lease.unfinished))
 
     async def _talk(self) -> None:
         warned = False
