@@ -83,7 +83,7 @@ def _of_skill(skill: Skill) -> CustomCommand:
 
     summary = f"{skill.description} {skill.argument_hint}".strip()[:_SUMMARY_CHARS]
     body = skill_text(skill)
-    return CustomCommand(skill.name, summary, body, skill.folder, True, skill.arguments)
+    return CustomCommand(skill.name, summary, body, skill.folder, skill.is_own, skill.arguments)
 
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:

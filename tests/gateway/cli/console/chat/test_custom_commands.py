@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.security.taint.file_marks import mark_tainted
+from agent.skills.definition import Skill
 from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommand, CustomCommands
 
 
@@ -82,3 +83,18 @@ def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_pat
     mark_tainted(mine.folder / "asked.md", tmp_path)
     assert [(one.name, one.is_trusted) for one in customs.all()] == [("asked", False)]
     assert customs.find("planted") is None
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
+    tmp_path: Path, is_own: bool
+) -> None:
+    skill = Skill("tidy", "Tidies.", "Tidy $0.", tmp_path, is_own=is_own)
+    hidden = Skill("hidden", "Hides.", "B", tmp_path, is_for_people=False)
+    commands = CustomCommands((), lambda: [skill, hidden])
+    assert [one.name for one in commands.all()] == ["tidy"]
+    assert commands.find("hidden") is None
+    command = commands.find("tidy")
+    assert command is not None
+    assert command.is_trusted is is_own
+    assert "Tidy up." in command.fill("up")
