@@ -152,7 +152,7 @@ class Agent(Generic[DepsT]):
         self.handoff_description = handoff_description
         # May be added to before the first run: two agents can hand over to each other.
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
-        self._hooks = tuple(hooks)
+        self.hooks = tuple(hooks)
         self.tracing = tracing
         self.skills = skills
         self._mcp_settings = mcp_servers
@@ -234,6 +234,7 @@ class Agent(Generic[DepsT]):
             self.settings, self.subagents = other.settings, other.subagents
             self.workspace = other.workspace
             self._mcp_settings, self.skills = other._mcp_settings, other.skills
+            self.hooks = other.hooks
             self.redactor.learn(other.settings.secrets | other.models.keys())
             self._toolbox = None
         return old
@@ -384,7 +385,7 @@ class Agent(Generic[DepsT]):
             permissions=permissions_of(self._approve, self._mode, full_access=self._full_access),
             model=options.get("model"),
             model_settings=self._settings_of(options),
-            hooks=self._hooks,
+            hooks=self.hooks,
             **{"tracing": self.tracing, **values},
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,

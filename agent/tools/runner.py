@@ -131,6 +131,9 @@ class ToolRunner:
         result = await self.interceptor.before_tool(context)
         if result is None:
             result = await self._run(context, on_start)
+        elif result.is_error and (tool := self.toolbox.find(context.call.name)) is not None:
+            reason = self.redactor.clean(result.for_model)
+            await self._record_refusal(tool, context.call.arguments or {}, context, reason)
         changed = await self.interceptor.after_tool(context, result)
         # Other words may still quote what the tool has seen.
         return replace(changed, taint=changed.taint | result.taint)

@@ -1,16 +1,17 @@
 """Hooks: a program's own code before and after each model call and each tool call."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 from agent.errors import PolicyDenied, ToolError
 from agent.providers.base import ModelRequest
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, Tool
 from agent.tools.run_context import DepsT, RunContext
 from agent.types import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from agent.tools.base import ToolEnvironment
+    from agent.tools.registry import ToolRegistry
 
 
 class Hooks(Generic[DepsT]):
@@ -43,11 +44,28 @@ class Hooks(Generic[DepsT]):
         return None
 
 
+@runtime_checkable
+class SeesTools(Protocol):
+    """Optional ability of hooks: to be told of the call's environment, and of the tool that is
+    meant, whatever the model calls it."""
+
+    async def before_call(self, context: CallContext, tool: Tool) -> ToolResult | None: ...
+    async def after_call(
+        self, context: CallContext, tool: Tool, result: ToolResult
+    ) -> ToolResult: ...
+
+
 class HookChain:
     """The hooks of one turn: in their order before a call, in reverse after it."""
 
-    def __init__(self, hooks: Sequence[Hooks[Any]], environment: "ToolEnvironment") -> None:
+    def __init__(
+        self,
+        hooks: Sequence[Hooks[Any]],
+        environment: "ToolEnvironment",
+        toolbox: "ToolRegistry",
+    ) -> None:
         self._hooks = hooks
+        self._toolbox = toolbox
         self._run: RunContext[Any] = RunContext.of(environment)
 
     async def before_model(self, request: ModelRequest) -> ModelRequest | Message:
@@ -66,7 +84,13 @@ class HookChain:
     async def before_tool(self, context: CallContext) -> ToolResult | None:
         try:
             for hook in self._hooks:
-                if (result := await hook.before_tool(self._run, context.call)) is not None:
+                if isinstance(hook, SeesTools):
+                    tool = self._toolbox.find(context.call.name)
+                    # Of a tool that there is not, the model reads so without a hook.
+                    result = await hook.before_call(context, tool) if tool else None
+                else:
+                    result = await hook.before_tool(self._run, context.call)
+                if result is not None:
                     return result
         except (PolicyDenied, ToolError) as exc:
             return ToolResult(str(exc), is_error=True)
@@ -75,7 +99,11 @@ class HookChain:
     async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult:
         try:
             for hook in reversed(self._hooks):
-                result = await hook.after_tool(self._run, context.call, result) or result
+                if isinstance(hook, SeesTools):
+                    if (tool := self._toolbox.find(context.call.name)) is not None:
+                        result = await hook.after_call(context, tool, result)
+                else:
+                    result = await hook.after_tool(self._run, context.call, result) or result
         except (PolicyDenied, ToolError) as exc:
             return ToolResult(str(exc), is_error=True)
         return result

@@ -179,7 +179,7 @@ class AgentTurn:
         if task.hooks:
             from agent.turn.hooks import HookChain
 
-            hooks = HookChain(task.hooks, here)
+            hooks = HookChain(task.hooks, here, toolbox)
         call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,

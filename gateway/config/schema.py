@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -13,6 +14,7 @@ from gateway.config.sections import (
     AgentFlags,
     AgentSection,
     ContextSection,
+    HookMatcher,
     HttpSection,
     LimitsSection,
     LoggingSection,
@@ -69,6 +71,9 @@ class Settings(BaseSettings):
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
     logging: LoggingSection = LoggingSection()
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    hooks: dict[Literal["PreToolUse", "PostToolUse"], tuple[HookMatcher, ...]] = Field(
+        default_factory=dict
+    )
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())

@@ -23,6 +23,7 @@ from gateway.config.value_types import (
     Hours,
     Names,
     Number,
+    Pattern,
     Principal,
     RoleName,
     SenderId,
@@ -292,3 +293,18 @@ class McpServer(Section):
     timeout_s: Annotated[Number, Field(gt=0)] = 120
     start_timeout_s: Annotated[Number, Field(gt=0)] = 30
     protocol: Literal["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] | None = None
+
+
+class HookCommand(Section):
+    """A shell command that gets the event as JSON on its standard input."""
+
+    type: Literal["command"] = "command"
+    command: Word
+    timeout: Annotated[Number, Field(gt=0, le=600)] = 60
+
+
+class HookMatcher(Section):
+    """The commands for the tools that `matcher` names: see docs/hooks.md."""
+
+    matcher: Pattern = ""
+    hooks: tuple[HookCommand, ...]

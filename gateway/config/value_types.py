@@ -71,6 +71,16 @@ def _hours(text: str) -> str:
     return text
 
 
+def _pattern(text: str) -> str:
+    import re
+
+    try:
+        re.compile("" if text == "*" else text)
+    except re.error as exc:
+        raise ValueError(t('a regular expression, such as "Edit|Write"')) from exc
+    return text
+
+
 Flag = Annotated[bool, Strict()]
 
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
@@ -83,6 +93,8 @@ Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
+
+Pattern = Annotated[str, Field(max_length=4096), AfterValidator(_pattern)]
 
 Url = Annotated[str, AfterValidator(_url)]
 

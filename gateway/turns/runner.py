@@ -277,6 +277,7 @@ class TurnRunner:
                 claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
             ),
             stop=stop,
+            hooks=self._agent.hooks,
         )
 
     async def _memory_text(self, claim: TurnClaim, memory: Path) -> str | None:

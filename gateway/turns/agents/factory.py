@@ -1,6 +1,7 @@
 """The agent as the settings describe it."""
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
 from agent.providers.local_discovery import ollama_models
@@ -14,6 +15,9 @@ from gateway.config.model_entries import chosen_model, fallbacks, model_list, pr
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
+
+if TYPE_CHECKING:
+    from agent.turn.hooks import Hooks
 
 
 async def build_agent(
@@ -72,6 +76,7 @@ async def build_agent(
         approve=approve,
         mcp_servers=mcp_settings(settings, home.mcp, sealer, InstalledPlugins(home.plugins)),
         skills=skill_catalog(home, settings),
+        hooks=_hooks(settings, tools.with_full_access() if full_access else tools),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,
@@ -84,6 +89,21 @@ async def build_agent(
             trusted_folders=trusted_folders(settings),
         ),
     )
+
+
+def _hooks(settings: Settings, tools: ToolSettings) -> "tuple[Hooks[Any], ...]":
+    """The commands of `hooks`; nothing is imported for none."""
+    if not settings.hooks:
+        return ()
+    from agent.turn.command_hooks import CommandHook, CommandHooks
+
+    hooks = [
+        CommandHook(event, one.command, matcher.matcher, one.timeout)
+        for event, matchers in settings.hooks.items()
+        for matcher in matchers
+        for one in matcher.hooks
+    ]
+    return (CommandHooks(hooks, tools),)
 
 
 async def _default_model(settings: Settings) -> str:

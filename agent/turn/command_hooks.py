@@ -1,0 +1,238 @@
+"""Hooks that are shell commands: JSON on their standard input, exit code 2 blocks the call.
+
+In the sandbox of `exec`, with a workspace that they cannot change and without a network. A hook can
+refuse a call or comment on it; it never allows one that the policy does not allow.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from agent.errors import ToolError
+from agent.events import Notice
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.taint.taint import PRIVATE
+from agent.settings import ToolSettings
+from agent.tools.aliases import canonical
+from agent.tools.base import CallContext, Tool
+from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
+from agent.tools.shell.session_space import SessionSpaces
+from agent.turn.hooks import Hooks
+from agent.types import Taint, ToolResult
+
+OUTPUT_LIMIT_BYTES = 10_000
+HookEvent = Literal["PreToolUse", "PostToolUse"]
+
+# What Claude Code calls the tools and their parameters, whose hooks people have.
+_FOREIGN_NAMES = {
+    "exec": ("Bash",),
+    "read_file": ("Read",),
+    "write_file": ("Write",),
+    "append_file": ("Write",),
+    "edit_file": ("Edit", "MultiEdit"),
+    "apply_patch": ("Edit", "MultiEdit", "Write"),
+    "list_dir": ("LS",),
+    "glob": ("Glob",),
+    "grep": ("Grep",),
+    "web_fetch": ("WebFetch",),
+    "web_search": ("WebSearch",),
+    "task": ("Task", "Agent"),
+    "todo": ("TodoWrite",),
+    "ask_user": ("AskUserQuestion",),
+}
+_FOREIGN_ARGUMENTS = {
+    tool: {"path": "file_path"}
+    for tool in ("read_file", "write_file", "append_file", "edit_file", "move_file")
+}
+# Both streams come as one: what is behind the mark is what went to standard error.
+_SCRIPT = """errors=$(mktemp) || exit 1
+( {command}
+) 2>"$errors"
+code=$?
+printf '%s' {mark}
+head -c {limit} "$errors"
+rm -f "$errors"
+exit $code"""
+
+
+@frozen
+class CommandHook:
+    """One command; `matcher` names the tools (a regular expression), '' and '*' all of them."""
+
+    event: HookEvent
+    command: str
+    matcher: str = ""
+    timeout_s: float = 60
+
+    def matches(self, tool: str) -> bool:
+        if self.matcher in ("", "*"):
+            return True
+        return any(
+            re.fullmatch(self.matcher, name) is not None
+            for name in (tool, *_FOREIGN_NAMES.get(tool, ()))
+        )
+
+
+@frozen
+class HookAnswer:
+    """What a hook says: the reason for a refusal or None, and the taint of its words."""
+
+    blocked: str | None
+    taint: frozenset[Taint]
+
+
+class CommandHooks(Hooks[Any]):
+    """Runs the commands, one after the other. One that fails by itself costs a notice only."""
+
+    def __init__(self, hooks: Sequence[CommandHook], settings: ToolSettings) -> None:
+        self._hooks = tuple(hooks)
+        self._settings = settings
+
+    async def before_call(self, context: CallContext, tool: Tool) -> ToolResult | None:
+        """A refusal, or None."""
+        for hook in self._of("PreToolUse", tool):
+            answer = await self._ask(hook, context, _described(context, tool))
+            if answer is not None and answer.blocked is not None:
+                text = f"A hook blocked this call: {answer.blocked}"
+                return ToolResult(text, is_error=True, taint=answer.taint)
+        return None
+
+    async def after_call(self, context: CallContext, tool: Tool, result: ToolResult) -> ToolResult:
+        """The result, with what hooks say of it."""
+        for hook in self._of("PostToolUse", tool):
+            payload = _described(context, tool)
+            payload["tool_response"] = {"content": result.for_model, "is_error": result.is_error}
+            answer = await self._ask(hook, context, payload)
+            if answer is not None and answer.blocked is not None:
+                result = _commented(result, answer.blocked, answer.taint)
+        return result
+
+    def _of(self, event: HookEvent, tool: Tool) -> list[CommandHook]:
+        return [hook for hook in self._hooks if hook.event == event and hook.matches(tool.name)]
+
+    async def _ask(
+        self, hook: CommandHook, context: CallContext, payload: Mapping[str, Any]
+    ) -> HookAnswer | None:
+        """What the hook says; None for one that failed, of which the person reads."""
+        workspace = context.workspace.resolve()
+        payload = {
+            "session_id": context.session,
+            "cwd": str(workspace),
+            "hook_event_name": hook.event,
+            **payload,
+        }
+        mark = secrets.token_hex(16)
+        script = _SCRIPT.format(
+            command=hook.command, mark=shlex.quote(mark), limit=OUTPUT_LIMIT_BYTES
+        )
+        output = _BoundedOutput(mark.encode())
+        # Not the conversation's /tmp: what commands of the model leave there is not to disturb it.
+        spaces = SessionSpaces()
+        commands = SandboxedCommands(self._settings, processes=ProcessRegistry(spaces))
+        stdin = os.memfd_create("hook")
+        try:
+            os.write(stdin, json.dumps(payload).encode())
+            os.lseek(stdin, 0, os.SEEK_SET)
+            line = CommandLine(script, workspace, context, stdin=stdin, read_only=True)
+            ended = (await commands.run(line, hook.timeout_s, output.take)).exit
+        except ToolError as exc:
+            await _notify(hook, context, str(exc))
+            return None
+        finally:
+            os.close(stdin)
+            await asyncio.to_thread(spaces.close)
+        out, errors = output.streams()
+        taint = PRIVATE | commands.taint(line)
+        if ended.code == 2:
+            return HookAnswer(errors.strip() or t("the hook gave no reason"), taint)
+        if ended.code == 0:
+            return HookAnswer(_refusal_in(out), taint)
+        if ended.reason:
+            why = ended.reason
+        elif ended.code is None:
+            why = t("it took longer than {seconds} s", seconds=f"{hook.timeout_s:g}")
+        else:
+            why = t("exit code {code}", code=ended.code)
+            why = f"{why}: {errors.strip()[:200]}".removesuffix(": ")
+        await _notify(hook, context, why)
+        return None
+
+
+class _BoundedOutput:
+    """The beginning of what a hook writes to standard output, and all behind the mark."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark, self._head, self._tail = mark, b"", b""
+
+    def take(self, data: bytes) -> None:
+        room = OUTPUT_LIMIT_BYTES - len(self._head)
+        self._head += data[:room]
+        # The mark and what may stand behind it are the last that is written.
+        self._tail = (self._tail + data)[-(OUTPUT_LIMIT_BYTES + len(self._mark)) :]
+
+    def streams(self) -> tuple[str, str]:
+        """Standard output and standard error."""
+        _, _, errors = self._tail.partition(self._mark)
+        out, _, _ = self._head.partition(self._mark)
+        return out.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def _described(context: CallContext, tool: Tool) -> dict[str, Any]:
+    """The call under both names of the tool and of its parameters."""
+    args = context.call.arguments or {}
+    args = canonical(tool, args)
+    foreign = _FOREIGN_ARGUMENTS.get(tool.name, {})
+    both = {**{foreign[name]: value for name, value in args.items() if name in foreign}, **args}
+    names = _FOREIGN_NAMES.get(tool.name, (tool.name,))
+    return {"tool_name": names[0], "kore_tool_name": tool.name, "tool_input": both}
+
+
+def _refusal_in(out: str) -> str | None:
+    """The reason, if the hook answers in JSON that it refuses. Nothing in it allows a call."""
+    try:
+        answer = json.loads(out)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, dict):
+        return None
+    specific = answer.get("hookSpecificOutput")
+    specific = specific if isinstance(specific, dict) else {}
+    refuses = (
+        answer.get("decision") in ("block", "deny")
+        or answer.get("continue") is False
+        # It wants a person asked: what is refused is at least not done unasked.
+        or specific.get("permissionDecision") in ("deny", "ask")
+    )
+    if not refuses:
+        return None
+    reasons = (
+        specific.get("permissionDecisionReason"),
+        answer.get("reason"),
+        answer.get("stopReason"),
+    )
+    return next(
+        (one for one in reasons if isinstance(one, str) and one), t("the hook gave no reason")
+    )
+
+
+def _commented(result: ToolResult, text: str, taint: frozenset[Taint]) -> ToolResult:
+    for_user = result.for_model if result.for_user is None else result.for_user
+    return replace(
+        result,
+        for_model=f"{result.for_model}\n\n[A hook says: {text}]",
+        for_user=for_user,
+        taint=result.taint | taint,
+    )
+
+
+async def _notify(hook: CommandHook, context: CallContext, why: str) -> None:
+    text = t("The hook {command} failed: {why}", command=hook.command[:100], why=why)
+    await context.tell(Notice("warning", context.redactor.clean(text)))

@@ -1,0 +1,146 @@
+"""Hooks that are commands, as real processes through whole turns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kore
+from agent.providers.scripted import ScriptedProvider
+from agent.security.audit import AuditEntry
+from agent.security.policy.engine import DefaultPolicy
+from agent.settings import ToolSettings
+from agent.tools.runner import Permissions
+from agent.turn.command_hooks import CommandHook, CommandHooks
+from tests.agent.props import call, calls
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+
+
+async def run(
+    folder: Path,
+    hook: CommandHook,
+    name: str = "read_file",
+    settings: ToolSettings | None = None,
+    **args: Any,
+) -> tuple[str, list[str]]:
+    """What the model reads of one call, and the notices to the person."""
+    (folder / "a.txt").write_text("the file\n")
+    model = ScriptedProvider([calls(call(name, **(args or {"path": "a.txt"}))), "done"])
+    agent = kore.Agent(
+        model, workspace=folder, hooks=[CommandHooks([hook], settings or ToolSettings())]
+    )
+    notices: list[str] = []
+    async for event in agent.stream("?"):
+        if isinstance(event, kore.events.Notice):
+            notices.append(event.text)
+    [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
+    return result.text, notices
+
+
+async def test_exit_code_2_blocks_and_the_model_reads_why(tmp_path: Path) -> None:
+    hook = CommandHook("PreToolUse", "echo not this; echo no files today >&2; exit 2", "Read")
+    text, _ = await run(tmp_path, hook)
+    assert "no files today" in text
+    assert "the file" not in text
+    assert "not this" not in text
+
+
+async def test_another_spelling_of_the_tool_is_no_way_round(tmp_path: Path) -> None:
+    hook = CommandHook("PreToolUse", "exit 2", "read_file")
+    text, _ = await run(tmp_path, hook, "Read", file_path="a.txt")
+    assert "the file" not in text
+
+
+async def test_other_tools_are_not_its_business(tmp_path: Path) -> None:
+    text, _ = await run(tmp_path, CommandHook("PreToolUse", "exit 2", "Bash|Edit"))
+    assert "the file" in text
+
+
+async def test_a_decision_in_json_blocks(tmp_path: Path) -> None:
+    answer = json.dumps({"decision": "block", "reason": "ask the team"})
+    text, _ = await run(tmp_path, CommandHook("PreToolUse", f"echo '{answer}'"))
+    assert "ask the team" in text
+    assert "the file" not in text
+
+
+async def test_an_approval_allows_nothing(tmp_path: Path) -> None:
+    approve = {
+        "decision": "approve",
+        "hookSpecificOutput": {"permissionDecision": "allow"},
+    }
+    hook = CommandHook("PreToolUse", f"echo '{json.dumps(approve)}'")
+    await run(tmp_path, hook, "exec", command="echo x > made")
+    assert not (tmp_path / "made").exists()
+
+
+async def test_it_reads_the_call_as_json(tmp_path: Path) -> None:
+    text, _ = await run(tmp_path, CommandHook("PreToolUse", "cat >&2; exit 2"))
+    told = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert (told["hook_event_name"], told["tool_name"]) == ("PreToolUse", "Read")
+    assert told["kore_tool_name"] == "read_file"
+    assert told["tool_input"] == {"file_path": "a.txt", "path": "a.txt"}
+    assert told["cwd"] == str(tmp_path.resolve())
+
+
+async def test_what_it_says_afterwards_stands_with_the_result(tmp_path: Path) -> None:
+    hook = CommandHook("PostToolUse", "grep -q 'the file' && echo check the style >&2; exit 2")
+    text, _ = await run(tmp_path, hook)
+    assert "the file" in text
+    assert "check the style" in text
+
+
+async def test_one_that_hangs_costs_its_time_only(tmp_path: Path) -> None:
+    hook = CommandHook("PreToolUse", "sleep 600", timeout_s=0.3)
+    text, notices = await run(tmp_path, hook)
+    assert "the file" in text
+    assert any("sleep 600" in one for one in notices)
+
+
+async def test_one_that_crashes_is_a_notice(tmp_path: Path) -> None:
+    text, notices = await run(tmp_path, CommandHook("PreToolUse", "echo oh dear >&2; exit 7"))
+    assert "the file" in text
+    assert any("oh dear" in one for one in notices)
+
+
+async def test_a_flood_is_bounded_and_still_blocks(tmp_path: Path) -> None:
+    flood = "head -c 30000000 /dev/zero | tr '\\0' x"
+    hook = CommandHook("PreToolUse", f"{flood}; {flood} >&2; exit 2", timeout_s=60)
+    text, _ = await run(tmp_path, hook)
+    assert "the file" not in text
+    assert len(text) < 30_000
+
+
+async def test_in_the_sandbox_it_changes_nothing_of_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    hook = CommandHook(
+        "PreToolUse", "cat a.txt >&2; echo x > a.txt; echo x > new; echo x > /tmp/x && exit 2"
+    )
+    text, notices = await run(
+        tmp_path / "work", hook, settings=ToolSettings(sandbox=installed_bubblewrap())
+    )
+    assert notices == []
+    assert "A hook blocked this call: the file" in text
+    assert (tmp_path / "work" / "a.txt").read_text() == "the file\n"
+    assert not (tmp_path / "work" / "new").exists()
+
+
+async def test_a_blocked_call_is_on_record(tmp_path: Path) -> None:
+    class Log:
+        def __init__(self) -> None:
+            self.entries: list[AuditEntry] = []
+
+        async def record(self, entry: AuditEntry) -> None:
+            self.entries.append(entry)
+
+    log = Log()
+    hook = CommandHook("PreToolUse", "echo not today >&2; exit 2")
+    (tmp_path / "a.txt").write_text("the file\n")
+    agent = kore.Agent(
+        ScriptedProvider([calls(call("read_file", path="a.txt")), "done"]),
+        workspace=tmp_path,
+        approve=Permissions(DefaultPolicy(), audit=log),
+        hooks=[CommandHooks([hook], ToolSettings())],
+    )
+    await agent.run("?")
+    [entry] = log.entries
+    assert (entry.tool, entry.allowed) == ("read_file", False)
+    assert "not today" in entry.reason
