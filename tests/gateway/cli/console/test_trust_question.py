@@ -19,7 +19,7 @@ async def test_a_person_is_asked_once_whether_a_project_is_trusted(
     (project / ".git").mkdir(parents=True)
     here = {"KORE_AGENT_START_IN": "project"}
     async with kore_agent(home, environ=here, cwd=project) as terminal:
-        await terminal.see("New project: ")
+        await terminal.see("New project:")
         await terminal.see("[y/N]")
         meaning = terminal.text[terminal.text.index("If you trust it") :].splitlines()
         assert len(meaning) > 2
