@@ -66,6 +66,8 @@ class HookChain:
     ) -> None:
         self._hooks = hooks
         self._toolbox = toolbox
+        # Calls, by their id, whose tool did not run.
+        self._replaced: set[str] = set()
         self._run: RunContext[Any] = RunContext.of(environment)
 
     async def before_model(self, request: ModelRequest) -> ModelRequest | Message:
@@ -91,16 +93,20 @@ class HookChain:
                 else:
                     result = await hook.before_tool(self._run, context.call)
                 if result is not None:
+                    self._replaced.add(context.call.id)
                     return result
         except (PolicyDenied, ToolError) as exc:
+            self._replaced.add(context.call.id)
             return ToolResult(str(exc), is_error=True)
         return None
 
     async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult:
+        has_run = context.call.id not in self._replaced
+        self._replaced.discard(context.call.id)
         try:
             for hook in reversed(self._hooks):
                 if isinstance(hook, SeesTools):
-                    if (tool := self._toolbox.find(context.call.name)) is not None:
+                    if has_run and (tool := self._toolbox.find(context.call.name)) is not None:
                         result = await hook.after_call(context, tool, result)
                 else:
                     result = await hook.after_tool(self._run, context.call, result) or result

@@ -144,3 +144,19 @@ async def test_a_blocked_call_is_on_record(tmp_path: Path) -> None:
     [entry] = log.entries
     assert (entry.tool, entry.allowed) == ("read_file", False)
     assert "not today" in entry.reason
+
+
+async def test_after_a_blocked_call_nothing_is_said_of_its_result(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the file\n")
+    model = ScriptedProvider([calls(call("read_file", path="a.txt")), "done"])
+    hooks = CommandHooks(
+        [
+            CommandHook("PreToolUse", "echo not today >&2; exit 2"),
+            CommandHook("PostToolUse", "echo well read >&2; exit 2"),
+        ],
+        ToolSettings(),
+    )
+    await kore.Agent(model, workspace=tmp_path, hooks=[hooks]).run("?")
+    [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
+    assert "not today" in result.text
+    assert "well read" not in result.text
