@@ -3,6 +3,7 @@ project."""
 
 import logging
 import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ _DEPTH = 6
 _MOST_FOLDERS = 2_000
 _MOST_FILES = 40
 _MOST_ROOTS = 100
+_SKIPPED = frozenset({".git", "node_modules"})
 # What one skill and all of them may take of a system prompt: about 75 and 2,000 tokens.
 _LINE_CHARS = 300
 _LISTING_CHARS = 8_000
@@ -139,31 +141,31 @@ def files_of(skill: Skill) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, _Mark]]:
-    """The SKILL.md files below a folder, none through a link that leaves it."""
-    budget = [_MOST_FOLDERS]
-    yield from _walk(folder, _DEPTH, budget, Path(os.path.realpath(folder)))
-
-
-def _walk(folder: Path, depth: int, budget: list[int], top: Path) -> Iterator[tuple[Path, _Mark]]:
-    budget[0] -= 1
-    if budget[0] < 0:
-        return
-    try:
-        with os.scandir(folder) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in listed:
-        if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(top):
-            continue
+    """The SKILL.md files below a folder, none through a link that leaves it; the nearest first, so
+    that one large folder does not keep others from being found."""
+    top = Path(os.path.realpath(folder))
+    waiting = deque([(folder, _DEPTH)])
+    for _ in range(_MOST_FOLDERS):
+        if not waiting:
+            return
+        place, depth = waiting.popleft()
         try:
-            info = entry.stat()
+            with os.scandir(place) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             continue
-        if entry.name == FILE and S_ISREG(info.st_mode):
-            yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
-        elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in (".git", "node_modules"):
-            yield from _walk(Path(entry.path), depth - 1, budget, top)
+        for entry in listed:
+            if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(top):
+                continue
+            try:
+                info = entry.stat()
+            except OSError:
+                continue
+            if entry.name == FILE and S_ISREG(info.st_mode):
+                yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
+            elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in _SKIPPED:
+                waiting.append((Path(entry.path), depth - 1))
+    log.warning("%s: more than %s folders; not all were searched for skills", folder, _MOST_FOLDERS)
 
 
 def _read(path: Path) -> Skill | None:

@@ -15,12 +15,11 @@ MOST_NAME_CHARS = 64
 MOST_DESCRIPTION_CHARS = 1024
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
-# What the specification and Claude Code know; anything else has no effect.
+# What has an effect, or says something to people.
 _FIELDS = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
     | {"when_to_use", "argument-hint", "arguments", "disable-model-invocation", "user-invocable"}
-    | {"disallowed-tools", "model", "effort", "context", "agent", "background", "hooks", "paths"}
-    | {"shell", "version"}
+    | {"model", "context", "agent", "version"}
 )
 
 

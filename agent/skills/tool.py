@@ -43,7 +43,7 @@ class SkillTool:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         skills = await asyncio.to_thread(self.catalog.load, call.workspace)
         skill = skills.get(args["name"].strip().removeprefix("/"))
-        if skill is None:
+        if skill is None or not skill.is_for_model:
             names = ", ".join(name for name, one in skills.items() if one.is_for_model)
             raise ToolError(f"There is no skill {args['name'][:80]!r}; there are: {names}.")
         taint = NOTHING if skill.is_own else UNTRUSTED

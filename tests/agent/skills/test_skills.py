@@ -198,7 +198,8 @@ async def test_one_that_is_for_people_alone_is_not_listed(tmp_path: Path) -> Non
         "secret-plan",
         "---\ndescription: d\ndisable-model-invocation: true\n---\nB",
     )
-    _, model = await ask(tmp_path, "done")
+    result, model = await ask(tmp_path, calls(skill_call("c1", name="secret-plan")), "done")
+    assert "There is no skill" in next(one.text for one in result.messages if one.role == "tool")
     assert "secret-plan" not in model.requests[0].system
     assert "skill" not in [tool.name for tool in model.requests[0].tools]
 
@@ -225,3 +226,11 @@ def test_hidden_files_and_links_are_not_listed(tmp_path: Path) -> None:
     assert skill is not None
     assert files_of(skill) == ["a", "docs/b"]
     assert "docs/b" in skill_text(skill)
+
+
+def test_a_large_folder_hides_no_other_skill(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    for n in range(2_100):
+        (tmp_path / "own" / "skills" / "large" / str(n)).mkdir(parents=True)
+    write(tmp_path / "own" / "skills", "zebra")
+    assert set(skills.load()) == {"zebra"}

@@ -17,7 +17,8 @@ _SUMMARY_CHARS = 100
 @frozen
 class CustomCommand:
     """`name` is without its slash; `body` may hold what `fill_in` knows, and `{args}`; `arguments`
-    are the names of its arguments. One that is not `is_trusted` came with a folder."""
+    are the names of its arguments. One that is not `is_trusted` came with a folder. With a `skill`
+    that is sent."""
 
     name: str
     summary: str
@@ -25,9 +26,14 @@ class CustomCommand:
     path: Path
     is_trusted: bool
     arguments: tuple[str, ...] = ()
+    skill: Skill | None = None
 
     def fill(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
+        if self.skill is not None:
+            from agent.skills.tool import skill_text
+
+            return skill_text(self.skill, arguments)
         return fill_in(self.body.replace("{args}", "$ARGUMENTS"), arguments, self.arguments)
 
 
@@ -79,11 +85,10 @@ class CustomCommands:
 
 def _of_skill(skill: Skill) -> CustomCommand:
     """A skill is sent whole, with the names of its files."""
-    from agent.skills.tool import skill_text
-
     summary = f"{skill.description} {skill.argument_hint}".strip()[:_SUMMARY_CHARS]
-    body = skill_text(skill)
-    return CustomCommand(skill.name, summary, body, skill.folder, skill.is_own, skill.arguments)
+    return CustomCommand(
+        skill.name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
+    )
 
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
@@ -134,4 +139,8 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
         f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
     )
     trusted = source.is_trusted and not is_marked(path)
-    return CustomCommand(name, summary[:_SUMMARY_CHARS], document.body, path, trusted)
+    names = document.fields.get("arguments") or ""
+    words = names if isinstance(names, list) else str(names).replace(",", " ").split()
+    return CustomCommand(
+        name, summary[:_SUMMARY_CHARS], document.body, path, trusted, tuple(map(str, words))
+    )

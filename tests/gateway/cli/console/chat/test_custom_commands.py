@@ -89,7 +89,8 @@ def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_pat
 def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
     tmp_path: Path, is_own: bool
 ) -> None:
-    skill = Skill("tidy", "Tidies.", "Tidy $0.", tmp_path, is_own=is_own)
+    body = "Tidy $ARGUMENTS with $tool, for \\$1."
+    skill = Skill("tidy", "Tidies.", body, tmp_path, is_own=is_own, arguments=("what", "tool"))
     hidden = Skill("hidden", "Hides.", "B", tmp_path, is_for_people=False)
     commands = CustomCommands((), lambda: [skill, hidden])
     assert [one.name for one in commands.all()] == ["tidy"]
@@ -97,4 +98,12 @@ def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
     command = commands.find("tidy")
     assert command is not None
     assert command.is_trusted is is_own
-    assert "Tidy up." in command.fill("up")
+    assert "Tidy up care with care, for $1." in command.fill("up care")
+
+
+def test_a_command_names_its_arguments(tmp_path: Path) -> None:
+    mine = shelf(tmp_path, "mine", project=False, trusted=True)
+    (mine.folder / "fix.md").write_text("---\narguments: [what, why]\n---\nFix $what: $why.")
+    command = CustomCommands([mine]).find("fix")
+    assert command is not None
+    assert command.fill("it 'as soon'") == "Fix it: as soon."
