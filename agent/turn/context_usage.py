@@ -28,7 +28,7 @@ def environment_of(
 ) -> str:
     """What the system prompt says of the place, to an agent that runs commands, and of skills."""
     texts = []
-    if any(spec.name == "exec" for spec in toolbox.specs()):
+    if toolbox.find("exec") is not None:
         is_project = agent.workspace.is_project(root)
         texts.append(
             describe_environment(

@@ -30,9 +30,7 @@ def memory_reminder(
     try:
         if tokens < agent.models.open(speaking.model).context_tokens * _SURELY_ROOM:
             return None
-        if "untrusted" in taint or not any(
-            spec.name == "remember" for spec in agent.toolbox.specs()
-        ):
+        if "untrusted" in taint or agent.toolbox.find("remember") is None:
             return None
         if tokens < measure_context(agent, speaking).full_at_tokens * _SHARE:
             return None
