@@ -59,6 +59,8 @@ class McpConnection:
     ) -> None:
         self.server = server
         self.state: State = "idle"
+        # Whether it has said what it offers since it was last started.
+        self.is_listed = False
         self.failure = ""
         self._open_transport = open_transport
         self._on_change = on_change
@@ -103,29 +105,34 @@ class McpConnection:
                 raise ToolError(f"The MCP server {name} ended during {what}.") from exc
             text = f"The MCP server {name} refused {what}: {words or _short(str(exc))}"
             raise ToolError(text) from exc
-        except (OSError, RuntimeError, ValueError, ExceptionGroup) as exc:
+        except _transport_failures() as exc:
             # What a server sends may be anything.
             text = f"{what} of the MCP server {name} failed: {_reason(exc)}"
             raise ToolError(text) from exc
 
     async def list(self) -> ServerListing:
         """What the server offers now. Raises `ToolError`."""
+        return await self.request(
+            self.ask_listing, self.server.start_timeout_s, what="its list of tools"
+        )
 
-        async def ask(client: "Client") -> ServerListing:
-            capabilities = client.server_capabilities
-            if _mode(self.server.protocol) == self.server.protocol:
-                # Nobody has asked what it can: it says so at each request.
-                return await _listing_by_trial(client)
+    async def ask_listing(self, client: "Client") -> ServerListing:
+        """What the server offers now; for the work of a `request`."""
+        capabilities = client.server_capabilities
+        if _mode(self.server.protocol) == self.server.protocol:
+            # Nobody has asked what it can: it says so at each request.
+            listing = await _listing_by_trial(client)
+        else:
             tools = await _all_tools(client) if capabilities.tools else []
             prompts = await _all_prompts(client) if capabilities.prompts else []
-            return ServerListing(
+            listing = ServerListing(
                 client.protocol_version,
                 tuple(tools),
                 tuple(prompts),
                 capabilities.resources is not None,
             )
-
-        return await self.request(ask, self.server.start_timeout_s, what="its list of tools")
+        self.is_listed = True
+        return listing
 
     async def aclose(self) -> None:
         """End the server, and wait for that."""
@@ -166,7 +173,7 @@ class McpConnection:
             self._client = loop.create_future()
             # No caller may be waiting when it fails.
             self._client.add_done_callback(_retrieve)
-            self.state = "starting"
+            self.state, self.is_listed = "starting", False
             self._owner = asyncio.create_task(
                 self._own(self._client, self._closing), name=f"mcp {self.server.name}"
             )
@@ -185,7 +192,7 @@ class McpConnection:
         except asyncio.CancelledError:
             _fail(opened, ToolError(f"The MCP server {self.server.name} was stopped."))
             raise
-        except BaseException as exc:  # noqa: BLE001 - task groups wrap whatever it was
+        except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - it may be anything
             if opened.done() and not opened.cancelled():
                 log.warning("mcp server %s: closing it failed: %s", self.server.name, _reason(exc))
             else:
@@ -301,6 +308,15 @@ async def _all_prompts(client: "Client") -> list[McpPrompt]:
         if cursor is None or len(prompts) >= MOST_TOOLS:
             break
     return prompts[:MOST_TOOLS]
+
+
+def _transport_failures() -> tuple[type[Exception], ...]:
+    """What the SDK raises when a server or the way to it fails, other than its own error."""
+    import anyio
+    import httpx2
+
+    lost = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+    return (OSError, RuntimeError, ValueError, ExceptionGroup, httpx2.HTTPError, *lost)
 
 
 def _mode(protocol: str | None) -> str:

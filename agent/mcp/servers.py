@@ -10,10 +10,9 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +24,12 @@ from agent.mcp.connection import McpConnection
 from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, write_listing
 from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.names import tool_names
+from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
+from agent.tools.shell.resource_limits import ResourceLimits
 from agent.types import ToolResult
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ log = logging.getLogger(__name__)
 
 # A turn waits so long for the first lists of new servers; what comes later is there the next time.
 FIRST_WAIT_S = 10.0
-_LOG_BYTES = 500_000
+# A server that says all the time that its tools have changed is asked so often.
+_LIST_AGAIN_S = 1.0
 _NO_LOGINS = LoginOptions()
 
 
@@ -68,6 +70,7 @@ class McpServers:
         self._tools: tuple[McpTool, ...] = ()
         self._retired: list[McpConnection] = []
         self._background: set[asyncio.Task[None]] = set()
+        self._meters = ResourceLimits()
         for server in settings.servers:
             self._add(server)
         self._rebuild()
@@ -108,28 +111,28 @@ class McpServers:
         self._rebuild()
 
     async def load(self) -> Sequence[str]:
-        """Ask the servers whose tools are not known, all at once, for a moment; returns a sentence
-        about each that failed, once."""
+        """Ask the servers whose tools are not known, all at once, for a moment the first time;
+        returns a sentence about each that failed, once."""
         retired, self._retired = self._retired, []
         await asyncio.gather(*(connection.aclose() for connection in retired))
-        unlisted = [each for each in self._servers.values() if each.needs_listing]
-        if unlisted:
-            tasks = [self._begin(each) for each in unlisted]
-            await asyncio.wait(tasks, timeout=FIRST_WAIT_S)
+        new_tasks = []
+        for each in self._servers.values():
+            if each.needs_listing:
+                is_new, task = each.listing_task is None, self._begin(each)
+                new_tasks += [task] if is_new else []
+        if new_tasks:
+            await asyncio.wait(new_tasks, timeout=FIRST_WAIT_S)
         return [text for each in self._servers.values() if (text := each.take_notice())]
 
     async def refresh(self, name: str) -> ServerListing:
         """What a server offers now. Raises `ToolError`."""
-        server = self._servers[name]
-        listing = (await server.connection.list()).following(server.listing)
-        await self._keep(server, listing)
-        return listing
+        return await self._refresh(self._servers[name])
 
     async def accept(self, name: str) -> None:
         """Take a server's tools as they are now for what they should be."""
         server = self._servers[name]
         if server.listing is not None:
-            await self._keep(server, server.listing.accepted())
+            await self._replace(server, server.listing.accepted())
 
     async def aclose(self) -> None:
         """End all servers."""
@@ -163,9 +166,10 @@ class McpServers:
 
     def _add(self, server: McpServerSettings) -> None:
         def on_change() -> None:
-            self._begin(self._servers[server.name])
+            entry.is_stale = True
+            self._begin(entry)
 
-        log_file = _ServerLog(partial(self.folder_of, server.name))
+        log_file = ServerLog(partial(self.folder_of, server.name))
         login: ServerLogin | None = None
 
         def open_transport(on_end: Any) -> AbstractAsyncContextManager["TransportStreams"]:
@@ -180,7 +184,7 @@ class McpServers:
             log_file.begin()
             home = self.folder_of(server.name)
             process = ServerProcess(
-                server, self._tool_settings, home, log_file.write, log_file.fail, self._reach
+                server, self._tool_settings, home, log_file, self._meters, self._reach
             )
             return process.open(on_end)
 
@@ -191,7 +195,7 @@ class McpServers:
         listing = None
         if self._folder is not None:
             listing = read_listing(self._listing_path(server), server.digest)
-        self._servers[server.name] = _Server(server, connection, listing)
+        entry = self._servers[server.name] = _Server(server, connection, listing)
 
     def _login(self, server: McpServerSettings) -> "ServerLogin | None":
         """What adds tokens to requests, unless a header that is configured does."""
@@ -214,16 +218,27 @@ class McpServers:
         return server.listing_task
 
     async def _list(self, server: "_Server") -> None:
-        server.last_try_s = time.monotonic()
         try:
-            await self.refresh(server.settings.name)
+            await self._refresh(server)
+            while server.is_stale:
+                await asyncio.sleep(_LIST_AGAIN_S)
+                await self._refresh(server)
             server.failure = ""
         except ToolError as exc:
             server.note_failure(str(exc))
 
-    async def _keep(self, server: "_Server", listing: ServerListing) -> None:
-        if listing == server.listing:
-            return
+    async def _refresh(self, server: "_Server") -> ServerListing:
+        server.is_stale = False
+        return await self._keep(server, await server.connection.list())
+
+    async def _keep(self, server: "_Server", listing: ServerListing) -> ServerListing:
+        """Remember what a server offers, unless it is one no longer."""
+        listing = listing.following(server.listing)
+        if listing != server.listing and self._servers.get(server.settings.name) is server:
+            await self._replace(server, listing)
+        return listing
+
+    async def _replace(self, server: "_Server", listing: ServerListing) -> None:
         server.listing = listing
         if self._folder is not None:
             path = self._listing_path(server.settings)
@@ -254,30 +269,33 @@ class McpServers:
         )
 
     async def _invoke(
-        self, server: "_Server", tool: str, args: Mapping[str, Any], call: CallContext
+        self,
+        server: "_Server",
+        definition: McpToolDefinition,
+        args: Mapping[str, Any],
+        call: CallContext,
     ) -> ToolResult:
+        """What the server answers to a call of the tool that was judged by this definition."""
         from agent.mcp.results import tool_result
-
-        is_first = server.connection.state != "ready"
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             call.output(f"{message or ''} {share}\n".lstrip(), "stdout")
 
-        is_own = server.listing is not None and server.listing.has_tool(tool)
-
         async def work(client: "Client") -> ToolResult:
-            if tool == resources.NAME and not is_own:
+            if not server.connection.is_listed:
+                # What it offers may have changed since it was last started.
+                await self._keep(server, await server.connection.ask_listing(client))
+            server.check(definition)
+            if server.is_resource_tool(definition):
                 return await resources.read_resource(client, args.get("uri"))
-            result = await client.call_tool(tool, dict(args), progress_callback=on_progress)
+            result = await client.call_tool(
+                definition.name, dict(args), progress_callback=on_progress
+            )
             return tool_result(result)
 
-        timeout_s = server.settings.timeout_s
-        result = await server.connection.request(work, timeout_s, what=f"the tool {tool}")
-        if is_first:
-            # What it offers may have changed since it was last started.
-            self._begin(server)
-        return result
+        what = f"the tool {definition.name}"
+        return await server.connection.request(work, server.settings.timeout_s, what=what)
 
 
 class _Server:
@@ -293,8 +311,9 @@ class _Server:
         self.connection = connection
         self.listing = listing
         self.listing_task: asyncio.Task[None] | None = None
+        # It has said that what it offers has changed since.
+        self.is_stale = False
         self.failure = ""
-        self.last_try_s = 0.0
         self._notice = ""
 
     def offer(self) -> Sequence[McpToolDefinition]:
@@ -304,6 +323,24 @@ class _Server:
         if not self.listing.has_resources or self.listing.has_tool(resources.NAME):
             return self.listing.tools
         return (*self.listing.tools, resources.resource_tool(self.settings.name))
+
+    def is_resource_tool(self, definition: McpToolDefinition) -> bool:
+        """Whether it is the tool that Kore adds, not one of the server's own."""
+        is_own = self.listing is not None and self.listing.has_tool(definition.name)
+        return definition.name == resources.NAME and not is_own
+
+    def check(self, definition: McpToolDefinition) -> None:
+        """Raise `ToolError` unless it offers a tool just as a person or a rule has judged it."""
+        if definition in self.offer():
+            return
+        text = (
+            f"The MCP server {self.settings.name} has changed its tool {definition.name} since it "
+            "was described here, so it was not called. Its description is new now: read it again, "
+            "then call it if it still does what you need."
+        )
+        if not any(tool.name == definition.name for tool in self.offer()):
+            text = f"The MCP server {self.settings.name} has no tool {definition.name} any more."
+        raise ToolError(text)
 
     @property
     def needs_listing(self) -> bool:
@@ -324,40 +361,3 @@ class _Server:
                 name=self.settings.name,
             )
         return ""
-
-
-class _ServerLog:
-    """What a server writes to its standard error, and what Kore says of it: a file, cut in half
-    when it is full."""
-
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
-        self._last_line = self._failure = ""
-
-    def begin(self) -> None:
-        """The server is started."""
-        self._last_line = self._failure = ""
-
-    def fail(self, sentence: str) -> None:
-        """Kore could not start the server, or had to end it."""
-        self._failure = sentence
-        self.write(f"[{sentence}]\n".encode())
-
-    def last_words(self) -> str:
-        """Why it ended: what Kore says, or the last line that it wrote itself."""
-        if self._failure or not self._last_line:
-            return self._failure
-        return f"It ended, and its last words were: {self._last_line}"
-
-    def write(self, data: bytes) -> None:
-        path = self._folder() / "log"
-        for line in data.decode("utf-8", "replace").splitlines():
-            # What Kore itself says of it stands in brackets.
-            if line.strip() and not line.startswith("["):
-                self._last_line = line.strip()
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if path.exists() and path.stat().st_size > _LOG_BYTES:
-                path.write_bytes(path.read_bytes()[-_LOG_BYTES // 2 :])
-            with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
-                file.write(data)

@@ -6,13 +6,21 @@ import os
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.mcp.program_folders import program_folders
+from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
@@ -20,6 +28,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.mount_restrictions import MountRestrictions, mount_restrictions
 from agent.tools.shell.process_group import Exit, run
+from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import ToolCall
 
 if TYPE_CHECKING:
@@ -30,14 +39,15 @@ log = logging.getLogger(__name__)
 # So many messages wait for the client; a server that sends more at once is ended.
 _MOST_WAITING = 1_000
 _GRACE_S = 1.0
+# It may run for weeks: it is looked at less often than a command.
+_LOOK_S = 5.0
 
 
 class ServerProcess:
     """Starts a server and hands out its streams; everything of it has ended when the block does.
 
-    `home` is the folder that the server has as its /tmp and HOME, from start to start. `on_log`
-    gets what it writes to its standard error, `on_failure` a sentence when Kore could not start it
-    or had to end it.
+    `home` is the folder that the server has as its /tmp and HOME, from start to start; `meters`
+    look after what it uses up.
     """
 
     def __init__(
@@ -45,15 +55,15 @@ class ServerProcess:
         server: McpServerSettings,
         settings: ToolSettings,
         home: Path,
-        on_log: Callable[[bytes], None],
-        on_failure: Callable[[str], None],
+        log: ServerLog,
+        meters: ResourceLimits,
         reach: dict[str, Any] | None = None,
     ) -> None:
         self._server = server
         self._settings = settings
         self._home = home
-        self._on_log = on_log
-        self._on_failure = on_failure
+        self._log = log
+        self._meters = meters
         self._reach = reach or {}
 
     @asynccontextmanager
@@ -89,11 +99,12 @@ class ServerProcess:
             async def serve() -> None:
                 try:
                     end = await self._run(stdin_r, on_output)
-                    self._on_log(f"[ended with exit code {end}]\n".encode())
-                except (_TooLong, anyio.WouldBlock, anyio.BrokenResourceError):
-                    self._on_failure("It sent more than Kore takes at once.")
-                except (ToolError, OSError) as exc:
-                    self._on_failure(str(exc))
+                    if end.reason:
+                        self._log.fail(end.reason)
+                    else:
+                        self._log.write(f"[ended with exit code {end.code}]\n".encode())
+                except (_TooMuch, ToolError, OSError) as exc:
+                    self._log.fail(str(exc))
                 finally:
                     on_end()
                     await to_client.aclose()
@@ -121,7 +132,7 @@ class ServerProcess:
                 for stream in (read_stream, write_stream, from_client, to_client):
                     await stream.aclose()
 
-    async def _run(self, stdin: int, on_output: Callable[[bytes], None]) -> int | None:
+    async def _run(self, stdin: int, on_output: Callable[[bytes], None]) -> Exit:
         import anyio
 
         async with AsyncExitStack() as stack:
@@ -143,28 +154,47 @@ class ServerProcess:
             spawn = stack.enter_context(sandbox.prepare(job))
             # A Node of 22.21 or later asks the proxy only when told to.
             env = {"NODE_USE_ENV_PROXY": "1", **spawn.env, **self._server.env}
-            failures: list[BaseException] = []
+            failures: list[_TooMuch] = []
             running: asyncio.Task[Any] | None = None
 
-            def on_data(data: bytes) -> None:
+            def guarded(take: Callable[[bytes], None], data: bytes) -> None:
                 try:
-                    on_output(data)
-                except (_TooLong, anyio.WouldBlock, anyio.BrokenResourceError) as exc:
-                    failures.append(exc)
+                    take(data)
+                except (_TooMuch, anyio.WouldBlock, anyio.BrokenResourceError) as exc:
+                    failures.append(exc if isinstance(exc, _TooMuch) else _TooMuch())
                     if running is not None:
                         running.cancel()
 
-            work = run(replace(spawn, env=env), None, on_data, on_error=self._on_log)
+            meter = await stack.enter_async_context(self._meter(job.folder))
+            work = run(
+                replace(spawn, env=env),
+                None,
+                partial(guarded, on_output),
+                meter,
+                on_error=partial(guarded, self._on_log),
+            )
             running = asyncio.ensure_future(work)
             try:
                 end: Exit = await running
-                return end.code
+                return end
             except asyncio.CancelledError:
                 if failures:
                     raise failures[0] from None
                 running.cancel()
                 await asyncio.wait({running})
                 raise
+
+    def _meter(self, folder: Path) -> AbstractAsyncContextManager[CommandMeter | None]:
+        """What ends it when it uses up the memory or the disk."""
+        if (limits := self._settings.limits) is None:
+            return nullcontext()
+        folders = (self._home,) if self._server.read_only else (self._home, folder)
+        session = f"mcp {self._server.name}"
+        return self._meters.metered(CommandMeter(session, folders, limits, look_s=_LOOK_S))
+
+    def _on_log(self, data: bytes) -> None:
+        if not self._log.take(data):
+            raise _TooMuch("It wrote more to its log than Kore takes.")
 
     def _job(self, stdin: int, proxy: Any) -> SandboxCommand:
         for name in ("tmp", "shm", "work"):
@@ -210,11 +240,14 @@ class ServerProcess:
 
     async def _record(self, where: str, allowed: bool, reason: str) -> None:
         if not allowed:
-            self._on_log(f"[network: {where} refused, {reason}]\n".encode())
+            self._log.write(f"[network: {where} refused, {reason}]\n".encode())
 
 
-class _TooLong(Exception):
-    pass
+class _TooMuch(Exception):
+    """A server that never stops; the text is a sentence."""
+
+    def __init__(self, text: str = "It sent more than Kore takes at once.") -> None:
+        super().__init__(text)
 
 
 class _LineSplitter:
@@ -225,16 +258,16 @@ class _LineSplitter:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are complete now. Raises `_TooLong`."""
+        """The lines that are complete now. Raises `_TooMuch`."""
         self._rest += data
         if b"\n" not in data:
             if len(self._rest) > self._limit_bytes:
-                raise _TooLong
+                raise _TooMuch
             return []
         *lines, rest = bytes(self._rest).split(b"\n")
         self._rest = bytearray(rest)
         if max(map(len, lines), default=0) > self._limit_bytes:
-            raise _TooLong
+            raise _TooMuch
         return [line for line in lines if line.strip()]
 
 

@@ -15,8 +15,8 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 # About 25,000 tokens.
 OUTPUT_LIMIT_BYTES = 100_000
 
-# Calls a tool of a server by the server's name for it.
-Invoke = Callable[[str, Mapping[str, Any], CallContext], Awaitable[ToolResult]]
+# Calls a tool of a server, as long as it is still what its definition says.
+Invoke = Callable[[McpToolDefinition, Mapping[str, Any], CallContext], Awaitable[ToolResult]]
 
 
 class McpTool:
@@ -62,7 +62,7 @@ class McpTool:
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        return await self._invoke(self.definition.name, args, call)
+        return await self._invoke(self.definition, args, call)
 
 
 def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Decision:

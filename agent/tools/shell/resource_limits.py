@@ -30,12 +30,13 @@ _MB = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class CommandMeter:
-    """One command; `attach` it once it has started. `folders` are those that it can write to.
-    `end_reason` is for the model."""
+    """One command; `attach` it once it has started. `folders` are those that it can write to; it
+    is looked at every `look_s`. `end_reason` is for the model."""
 
     session: str
     folders: tuple[Path, ...]
     limits: Limits
+    look_s: float = LOOK_S
     pid: int | None = None
     end_reason: str = ""
     clock: WriteClock = field(default_factory=WriteClock)
@@ -81,7 +82,7 @@ class ResourceLimits:
     async def _look_after(self, meter: CommandMeter) -> None:
         free_bytes = {folder: _free(folder) for folder in meter.folders}
         while not meter.end_reason:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(meter.look_s)
             # The clock may have been set since the last look.
             meter.clock.look()
             if meter.pid is None:

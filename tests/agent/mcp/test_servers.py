@@ -7,16 +7,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.errors import ToolError
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.base import ToolSpec
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import ApprovalRequest
+from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.subagents.definition import SubagentDefinition
 from agent.types import Result
@@ -157,6 +160,73 @@ async def test_a_changed_description_asks_again_until_it_is_accepted(tmp_path: P
         assert rules(servers) == {"echo": "ask-mcp-changed"} | OTHERS
         await servers.accept("s")
         assert rules(servers) == {"echo": "mcp-allowed"} | OTHERS
+
+
+async def test_a_tool_that_changed_while_it_was_stopped_is_not_called(tmp_path: Path) -> None:
+    server = stand_in("turncoat", allow=("echo",))
+    async with serving(tmp_path / "mcp", server) as servers:
+        await servers.load()
+    result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hello"})
+    assert "has changed its tool echo" in tool_message(result)
+    # Now it is known, and what allowed the old one does not allow this one.
+    result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hello"})
+    assert "hello" not in tool_message(result)
+    assert "Not allowed" in tool_message(result) or "nobody" in tool_message(result)
+
+
+async def test_a_server_that_stays_silent_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, stand_in("silent", start_timeout_s=3600)) as servers:
+        monkeypatch.setattr("agent.mcp.servers.FIRST_WAIT_S", 0.1)
+        await servers.load()
+        monkeypatch.setattr("agent.mcp.servers.FIRST_WAIT_S", 3600)
+        assert await servers.load() == []
+
+
+async def test_a_list_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("restless")) as servers:
+        await servers.load()
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
+
+
+async def test_what_a_server_that_is_no_longer_configured_says_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, stand_in("restless")) as servers:
+        connection = servers.connection("s")
+        servers.apply(McpSettings((), tmp_path))
+        await connection.list()
+        assert names(servers) == []
+        await servers.load()
+    assert "exception" not in caplog.text
+
+
+async def test_a_server_that_never_stops_logging_is_ended(tmp_path: Path) -> None:
+    server = stand_in("babble")
+    result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"}, Asked())
+    assert "ended during the tool echo" in tool_message(result)
+    log = next(tmp_path.glob("mcp/s-*/log"))
+    assert b"It wrote more to its log than Kore takes." in log.read_bytes()
+    assert log.stat().st_size < 1_000_000
+
+
+async def test_a_server_that_fills_the_disk_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.mcp.stdio._LOOK_S", 0.05)
+    limits = Limits(disk_bytes=10_000_000)
+    servers = McpServers(McpSettings((stand_in("hoard"),), tmp_path), ToolSettings(limits=limits))
+    await servers.load()
+
+    async def work(client: Any) -> object:
+        return await client.call_tool("echo", {"text": "x"})
+
+    with pytest.raises(ToolError, match="ended during the call"):
+        await servers.connection("s").request(work, 60, what="the call")
+    await servers.aclose()
+    log = next(tmp_path.glob("s-*/log")).read_text()
+    assert "10 MB" in log
 
 
 class Asked:

@@ -1,0 +1,61 @@
+"""What an MCP server writes to its standard error, and what Kore says of it."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+_FILE_BYTES = 500_000
+# What a server may write at once, and each second.
+_BURST_BYTES = 20_000_000
+_BYTES_PER_S = 100_000
+
+
+class ServerLog:
+    """A file, cut in half when it is full."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self._last_line = self._failure = ""
+        self._allowed_bytes, self._counted_at_s = float(_BURST_BYTES), time.monotonic()
+
+    def begin(self) -> None:
+        """The server is started."""
+        self._last_line = self._failure = ""
+
+    def fail(self, sentence: str) -> None:
+        """Kore could not start the server, or had to end it."""
+        self._failure = sentence
+        self.write(f"[{sentence}]\n".encode())
+
+    def last_words(self) -> str:
+        """Why it ended: what Kore says, or the last line that it wrote itself."""
+        if self._failure or not self._last_line:
+            return self._failure
+        return f"It ended, and its last words were: {self._last_line}"
+
+    def take(self, data: bytes) -> bool:
+        """Write what the server says; False when it never stops."""
+        now_s = time.monotonic()
+        earned = (now_s - self._counted_at_s) * _BYTES_PER_S
+        self._allowed_bytes = min(self._allowed_bytes + earned, _BURST_BYTES) - len(data)
+        self._counted_at_s = now_s
+        if self._allowed_bytes < 0:
+            return False
+        self.write(data)
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Write what Kore says of it."""
+        path = self._folder() / "log"
+        for line in data.decode("utf-8", "replace").splitlines():
+            # What Kore itself says of it stands in brackets.
+            if line.strip() and not line.startswith("["):
+                self._last_line = line.strip()
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.exists() and path.stat().st_size > _FILE_BYTES:
+                path.write_bytes(path.read_bytes()[-_FILE_BYTES // 2 :])
+            with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+                file.write(data)
