@@ -14,7 +14,7 @@ from agent.context.project.instructions import Instructions
 from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import FolderTimes, is_marked
 from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfirmed_notice
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
@@ -126,8 +126,9 @@ class Workspace:
         return any(_has_content(self._read(path)) for path in (*profiles, memory))
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
+        times: FolderTimes = {}
         for path in paths:
-            if is_unconfirmed(path, self.folder):
+            if is_unconfirmed(path, self.folder, times):
                 notices.append(unconfirmed_notice(path))
                 continue
             text = self._read(path)

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -58,15 +58,21 @@ class CatalogPaths:
     def sources(self, root: Path | None) -> list[Source]:
         """Later ones win: the owner's folders, then the project's around `root`, the nearest
         last."""
-        homes = [self.user / program for program in PROGRAMS[:2]]
-        sources = [Source(folder, trusted=False) for folder in self.further]
-        sources += [Source(folder / "agents") for folder in (*homes, self.own)]
+        sources = [*_home_sources(self)]
         folders = {source.folder for source in sources}
         for folder in reversed(project_folders(root, self.user)) if root is not None else ():
             trusted = is_in(folder, self.trusted)
             own = (Source(folder / program / "agents", trusted) for program in PROGRAMS)
             sources += [source for source in own if source.folder not in folders]
         return sources
+
+
+@lru_cache(maxsize=8)
+def _home_sources(paths: CatalogPaths) -> tuple[Source, ...]:
+    """Those that belong to no project; each turn asks."""
+    homes = [paths.user / program for program in PROGRAMS[:2]]
+    further = [Source(folder, trusted=False) for folder in paths.further]
+    return (*further, *(Source(folder / "agents") for folder in (*homes, paths.own)))
 
 
 class SubagentCatalog:

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from agent.records import frozen
@@ -16,6 +17,12 @@ log = logging.getLogger(__name__)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 120
+
+
+@lru_cache(maxsize=8)
+def owner_memory(workspace: Path) -> Path:
+    """The owner's memory file; each turn asks several times."""
+    return workspace / "memory" / "MEMORY.md"
 
 
 @frozen
@@ -92,9 +99,9 @@ class AccessControl:
         The owner's own is for private talk only: in a group, whatever Kore remembers could be
         read back by everybody there, so a group has its own memory.
         """
-        folder = workspace / "memory"
         if self.is_private_owner(message):
-            return folder / "MEMORY.md"
+            return owner_memory(workspace)
+        folder = workspace / "memory"
         whose = message.sender.id if message.private else message.chat_id
         return folder / message.channel / folder_name(whose) / "MEMORY.md"
 

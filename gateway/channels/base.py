@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import BinaryIO, Literal, Protocol, runtime_checkable
+from typing import BinaryIO, Literal, Protocol, TypeVar, runtime_checkable
 
 from agent.i18n import t
 from agent.records import frozen
@@ -16,6 +16,9 @@ from gateway.core.messages import (
     Route,
 )
 from gateway.core.records import Trace
+
+T = TypeVar("T")
+_abilities: dict[tuple[type, object], bool] = {}
 
 
 class SendError(Exception):
@@ -336,3 +339,12 @@ class SupportsReactions(Protocol):
         """The last part of an answer has arrived; the chat still waits for answers to `unanswered`
         (message ids)."""
         ...
+
+
+def ability(channel: Channel | None, protocol: Callable[..., T]) -> T | None:
+    """The channel as one of the optional protocols, None where it is none of that kind. Asked once
+    for each class: a check against a protocol costs as much as twenty calls."""
+    key = (type(channel), protocol)
+    if (supports := _abilities.get(key)) is None:
+        supports = _abilities[key] = isinstance(channel, protocol)  # type: ignore[arg-type]
+    return channel if supports else None  # type: ignore[return-value]  # that is what was asked

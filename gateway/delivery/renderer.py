@@ -11,6 +11,7 @@ from gateway.channels.base import (
     SupportsReactions,
     SupportsReplay,
     SupportsTrace,
+    ability,
 )
 from gateway.core.messages import OutboundPart, Route
 from gateway.core.records import Trace
@@ -28,26 +29,22 @@ class ReplyRenderer:
 
     def can_react(self, route: Route) -> SupportsReactions | None:
         """The route's channel, if it shows that a message was seen."""
-        channel = self.channel(route)
-        if channel is None or not isinstance(channel, SupportsReactions):
-            return None
-        return channel if channel.shows_reactions else None
+        channel = ability(self.channel(route), SupportsReactions)
+        return channel if channel is not None and channel.shows_reactions else None
 
     def can_ask(self, route: Route) -> SupportsApprovals | None:
         """The route's channel, if people can answer questions there."""
-        channel = self.channel(route)
-        return channel if channel is not None and isinstance(channel, SupportsApprovals) else None
+        return ability(self.channel(route), SupportsApprovals)
 
     def trace(self, route: Route) -> Trace | None:
         """How much of what was done stands below answers there by default; None where
         nothing can."""
-        channel = self.channel(route)
-        return channel.trace if isinstance(channel, SupportsTrace) else None
+        channel = ability(self.channel(route), SupportsTrace)
+        return None if channel is None else channel.trace
 
     def decoder(self, channel: str, account: str) -> SupportsReplay | None:
         """The channel, if it can decode stored updates."""
-        running = self.channels.get((channel, account))
-        return running if isinstance(running, SupportsReplay) else None
+        return ability(self.channels.get((channel, account)), SupportsReplay)
 
     def clean(self, text: str) -> str:
         """The text without secrets."""

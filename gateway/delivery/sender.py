@@ -23,6 +23,7 @@ from gateway.channels.base import (
     SupportsProbe,
     SupportsReachability,
     TopicNotFound,
+    ability,
 )
 from gateway.core.messages import OutboundPart
 from gateway.delivery.best_effort import BestEffortTasks
@@ -162,7 +163,8 @@ class OutboxSender:
             return False
         if not reply.parts or reply.shown.get(0) == reply.parts[0]:
             return False  # nothing to send
-        return not isinstance(channel, SupportsAdmission) or channel.try_admit(reply.route)
+        admission = ability(channel, SupportsAdmission)
+        return admission is None or admission.try_admit(reply.route)
 
     async def retry_now(self, lane: str) -> None:
         """The route has a viewer again."""
@@ -275,8 +277,8 @@ class OutboxSender:
         if due.ambiguous and isinstance(channel, SupportsProbe):
             # Unclear tries are few: none is spent while the platform is plainly down.
             await channel.probe()
-        if isinstance(channel, SupportsAdmission):
-            await channel.admit(due.message.route)
+        if (admission := ability(channel, SupportsAdmission)) is not None:
+            await admission.admit(due.message.route)
         await self._reader.run_with_retries(outbox.take, due.seq)
 
     async def _settle(self, due: PendingPart, error: SendError) -> None:

@@ -45,6 +45,7 @@ _REMEMBERED = 1_000
 _PREFIXES = 100
 # Below this share of the window nothing needs to be looked at closer.
 _SURELY_ROOM = 0.25
+_MANY_MESSAGES = 500
 
 
 @frozen
@@ -111,8 +112,10 @@ class CompactionService:
             return
         if self._failed.get(session, 0) >= _FAILURES:
             return
+        if self._has_room(window, model) or self._jobs.full():
+            return
         speaking = replace(self.audience(claim.messages[-1]), model=model)
-        if not self._is_full(window, speaking) or self._jobs.full():
+        if not self._is_full(window, speaking):
             return
         self._under_way.add(session)
         self._jobs.put_nowait(CompactionJob(claim, speaking))
@@ -275,14 +278,22 @@ class CompactionService:
         name = f"compacted:{claim.session}:{window.head}"
         return OutgoingReply(name, message.route, parts, "notice")
 
+    def _has_room(self, window: SessionWindow, model: str | None) -> bool:
+        """Whether that is so without a closer look."""
+        if len(window.messages) >= _MANY_MESSAGES:
+            return False
+        try:
+            most = self.agent.models.open(model).context_tokens * _SURELY_ROOM
+            return window.conversation.tokens < most
+        except ConfigError:
+            return True
+
     def _is_full(self, window: SessionWindow, speaking: PromptAudience) -> bool:
-        messages = window.messages
+        if self._has_room(window, speaking.model):
+            return False
         tokens = window.conversation.tokens
         try:
-            opened = self.agent.models.open(speaking.model)
-            if tokens < opened.context_tokens * _SURELY_ROOM and len(messages) < 500:
-                return False
-            return measure_context(self.agent, speaking).is_full(tokens, len(messages))
+            return measure_context(self.agent, speaking).is_full(tokens, len(window.messages))
         except ConfigError:
             return False
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agent.turn.request import TurnRequest
+from gateway.channels.base import ability
 from gateway.core.link_defusing import defuse_answer
 from gateway.delivery.preview import (
     FIRST_AFTER_S,
@@ -30,8 +31,8 @@ def preview_for_turn(
     `earlier_texts` are what an earlier run of the turn has said.
     """
     message = claim.messages[-1]
-    channel = renderer.channel(message.route)
-    if channel is None or not isinstance(channel, SupportsPreview) or message.job is not None:
+    channel = ability(renderer.channel(message.route), SupportsPreview)
+    if channel is None or message.job is not None:
         return None
     every_s = PRIVATE_EVERY_S if message.private else GROUP_EVERY_S
     reply = OutgoingReply(

@@ -8,7 +8,13 @@ from agent.context.project.instruction_imports import with_imports
 from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.origin import TrustedOrigins, is_in, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.origin import (
+    TrustedOrigins,
+    is_in,
+    is_unconfirmed,
+    lies_in,
+    unconfirmed_notice,
+)
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -39,7 +45,7 @@ class Instructions:
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
         self._workspace = workspace
         self._origin = origin or TrustedOrigins((workspace.resolve(),))
-        self._cache: dict[Path, tuple[_Mark, str]] = {}
+        self._cache: dict[str, tuple[_Mark, str]] = {}
 
     def read(self, root: Path) -> InstructionFile:
         """Those of `root` and of the folders around it, the nearest last; all together hold as
@@ -49,9 +55,11 @@ class Instructions:
         taint = NOTHING
         room = LIMIT_CHARS
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
-            if not self._origin.is_own(folder):
+            # Looked at once: from here on a folder that becomes a link is an error.
+            real = _real_path(folder)
+            if real is None or not lies_in(real, self._origin.own):
                 continue
-            path, text = self._of(folder, notices)
+            path, text = self._of(folder, real, notices)
             if not text:
                 continue
             if len(text) > room:
@@ -70,11 +78,11 @@ class Instructions:
                 )
         return InstructionFile("\n\n".join(reversed(texts)), taint, tuple(notices))
 
-    def _of(self, folder: Path, notices: list[str]) -> tuple[Path, str]:
+    def _of(self, folder: Path, real: str, notices: list[str]) -> tuple[Path, str]:
         for name in NAMES:
-            path = folder / name
-            if not (text := self._read(path)):
+            if not (text := self._read(real, name)):
                 continue
+            path = folder / name
             if not is_unconfirmed(path, self._workspace):
                 return path, with_imports(text, folder, self._read_import)
             notices.append(unconfirmed_notice(path))
@@ -84,21 +92,24 @@ class Instructions:
         """The file's text where it is as trusted as who names it."""
         if self._origin.is_untrusted(path):
             return ""
-        return "" if is_unconfirmed(path, self._workspace) else self._read(path)
+        real = _real_path(path.parent)
+        if real is None or is_unconfirmed(path, self._workspace):
+            return ""
+        return self._read(real, path.name) if lies_in(real, self._origin.own) else ""
 
-    def _read(self, path: Path) -> str:
+    def _read(self, folder: str, name: str) -> str:
+        """A file of a folder, which is one of the owner's by its real path."""
+        path = os.path.join(folder, name)
         try:
-            # Looked at once: from here on a folder that becomes a link is an error.
-            real = Path(os.path.realpath(path.parent), path.name)
-            info = real.stat(follow_symlinks=False)
-            if not S_ISREG(info.st_mode) or not self._origin.is_own(real.parent):
+            info = os.lstat(path)
+            if not S_ISREG(info.st_mode):
                 return ""
             mark = (info.st_mtime_ns, info.st_size, info.st_ino)
-            cached = self._cache.get(real)
+            cached = self._cache.get(path)
             if cached is None or cached[0] != mark:
                 if len(self._cache) >= _MOST_FILES:
                     del self._cache[next(iter(self._cache))]
-                cached = self._cache[real] = (mark, read_prompt_file(real))
+                cached = self._cache[path] = (mark, read_prompt_file(Path(path)))
         except OSError:
             return ""
         return cached[1]
@@ -107,6 +118,14 @@ class Instructions:
         is_open = is_in(path.parent, [self._workspace.resolve()])
         strange = self._origin.is_untrusted(path)
         return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if strange else NOTHING)
+
+
+def _real_path(folder: Path) -> str | None:
+    """None for one that changes while it is looked at."""
+    try:
+        return os.path.realpath(folder)
+    except OSError:
+        return None
 
 
 def project_folders(root: Path, home: Path) -> list[Path]:

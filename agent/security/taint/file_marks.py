@@ -167,11 +167,16 @@ def mark_changed(workspace: Path, since: float) -> bool:
     return is_complete
 
 
-def mark_level(path: Path) -> MarkLevel:
+# Since when files of a folder may have changed, for a look at several files in a row.
+FolderTimes = dict[str, Sequence[float]]
+
+
+def mark_level(path: Path, times: FolderTimes | None = None) -> MarkLevel:
     """`seen` when the file, or any file of the folder, may hold strangers' words; `unseen` when a
-    command may have written them there: no tool could ask a person before."""
+    command may have written them there: no tool could ask a person before. `times` remembers
+    the folders around it until the next file."""
     mark = _mark_of(path)
-    if mark == _UNSEEN or _is_changed(path):
+    if mark == _UNSEEN or _is_changed(path, {} if times is None else times):
         return "unseen"
     return "seen" if mark == _KNOWN else "none"
 
@@ -219,7 +224,7 @@ def taint_of_file(path: Path, workspace: Path, taint: frozenset[Taint]) -> Itera
             mark_tainted(folder, workspace, unseen=True)
 
 
-def _is_changed(path: Path) -> bool:
+def _is_changed(path: Path, times: FolderTimes) -> bool:
     """Whether the file was changed since commands in a folder around it may have done so."""
     folder = os.path.abspath(path)
     try:
@@ -227,7 +232,9 @@ def _is_changed(path: Path) -> bool:
     except OSError:
         return False
     while True:
-        for since in _counting(folder, _names(folder)):
+        if (counting := times.get(folder)) is None:
+            counting = times[folder] = _counting(folder, _names(folder))
+        for since in counting:
             # Where the clock was set back behind the beginning, nothing tells what is new.
             if changed_s >= since or time.time() < since:
                 return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.instruction_files import is_instruction_file
-from agent.security.taint.file_marks import is_marked, mark_level
+from agent.security.taint.file_marks import FolderTimes, is_marked, mark_level
 
 
 @frozen
@@ -29,14 +29,14 @@ class TrustedOrigins:
         return not self.is_own(path) or is_marked(path)
 
 
-def is_unconfirmed(path: Path, workspace: Path) -> bool:
+def is_unconfirmed(path: Path, workspace: Path, times: FolderTimes | None = None) -> bool:
     """Whether a file cannot be instructions: it was written while strangers' words were around, and
     no person was asked about it.
 
     A command may have done that at any depth, or a file tool that asks only where
-    `is_instruction_file` says so. `kore trust` confirms it.
+    `is_instruction_file` says so. `kore trust` confirms it. `times`: see `mark_level`.
     """
-    level = mark_level(path)
+    level = mark_level(path, times)
     if level == "seen":
         return not is_instruction_file(os.path.abspath(path), os.path.realpath(workspace))
     return level == "unseen"
@@ -60,7 +60,12 @@ def is_in(path: Path, places: Sequence[Path]) -> bool:
     if not places:
         return False
     try:
-        real = Path(os.path.realpath(path))
+        return lies_in(os.path.realpath(path), places)
     except OSError:
         return False
-    return any(map(real.is_relative_to, places))
+
+
+def lies_in(real: str, places: Sequence[Path]) -> bool:
+    """Whether this real path lies in one of the places, or is one."""
+    # As texts: every turn asks, and `Path` takes several times as long.
+    return any(f"{real}/".startswith(os.path.join(place, "")) for place in places)

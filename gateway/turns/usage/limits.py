@@ -115,9 +115,9 @@ class UsageLimit:
 
 
 def caps(
-    limits: LimitsSection, payer: Payer, day: BillingDay, max_cost_usd: float | None = None
+    limits: LimitsSection, payer: Payer, now: float, max_cost_usd: float | None = None
 ) -> Iterator[UsageLimit]:
-    """The limits that hold for a payer, the narrowest first."""
+    """The limits that hold for a payer at this Unix time, the narrowest first."""
     tokens = limits.tokens_per_turn
     if tokens is not None:
         yield replace(_turn(payer, tokens), key="tokens_per_turn", is_money=False)
@@ -133,6 +133,9 @@ def caps(
             end_text=t("with /new"),
             usage_of=lambda totals: totals.session,
         )
+    if limits.cost_per_chat_day_usd is None and limits.cost_per_day_usd is None:
+        return
+    day = BillingDay.of(now)
     if limits.cost_per_chat_day_usd is not None:
         yield UsageLimit(
             key="cost_per_chat_day_usd",

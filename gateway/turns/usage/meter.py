@@ -212,8 +212,8 @@ class TurnMeter:
         return receipt
 
     def _caps(self) -> list[UsageLimit]:
-        day = BillingDay.of(self._usage.clock())
-        return list(caps(self._usage.limits, self._payer, day, self._max_cost_usd))
+        now = self._usage.clock()
+        return list(caps(self._usage.limits, self._payer, now, self._max_cost_usd))
 
 
 class SubagentMeter(TurnMeter):
