@@ -69,7 +69,7 @@ class Handover:
                 await self._bus.drain()
         except TimeoutError:
             log.warning("a step was interrupted after %.0f s to hand over the data", STEP_S)
-        self._events.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
+        await self._events.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
 
 
 async def take_over(

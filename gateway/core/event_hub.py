@@ -7,7 +7,7 @@ and whatever is left out is said.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 
 from agent.errors import KoreError
@@ -27,6 +27,8 @@ from agent.turn.event_stream import DroppedEvents
 from gateway.core.errors import ConnectionLost
 from gateway.core.records import WatchEvent
 
+# A screen that is stopped reads nothing.
+_LEAVE_S = 1.0
 # A watcher this far behind is let go: it reads the session anew.
 LIMIT = 4096
 LIMIT_CHARS = 16_000_000
@@ -138,6 +140,7 @@ class EventHub:
         # Of turns only: who tells nothing of its end is not kept.
         self._calls: dict[str, dict[str, ToolStart]] = {}
         self._failure: KoreError | None = None
+        self._unwatched = asyncio.Event()
 
     @contextmanager
     def turn(self, lane: str) -> Iterator[None]:
@@ -163,6 +166,8 @@ class EventHub:
             watchers.remove(watcher)
             if not watchers:
                 del self._lanes[lane]
+            if not self._lanes:
+                self._unwatched.set()
 
     def publish(self, lane: str, event: WatchEvent) -> None:
         self._note(lane, event)
@@ -174,12 +179,18 @@ class EventHub:
         for watcher in self._lanes.get(lane, ()):
             watcher.fail(failure)
 
-    def fail_all(self, failure: KoreError) -> None:
-        """Every watch ends with this, also one that begins later."""
+    async def fail_all(self, failure: KoreError) -> None:
+        """Every watch ends with this, also one that begins later; returns when they have ended,
+        so that none learns of the end of the connection before it learns why."""
         self._failure = failure
         for watchers in self._lanes.values():
             for watcher in watchers:
                 watcher.fail(failure)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                while self._lanes:
+                    self._unwatched.clear()
+                    await self._unwatched.wait()
 
     def _note(self, lane: str, event: WatchEvent) -> None:
         calls = self._calls.get(lane)

@@ -142,7 +142,9 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
 def _map_root_to_user() -> int:
     """The user namespace that maps root to `USER`, and everybody else to themselves; kept open."""
     command = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    # Killed with Kore it has nobody to complain to.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
         if process.stdout.read(1) != b".":

@@ -159,7 +159,9 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
         while (await alone.status())["messages_waiting"] or (await alone.status())["lanes_busy"]:
             await alone.api.news(0.01)
         await alone.kill()
-    assert alone.api.answers(OWNER) == [f"done {100 + n}" for n in range(rounds)]
+    # A kill between sending and storing that it was sent leaves a repeat, which says so.
+    answers = [one for one in alone.api.answers(OWNER) if not one.startswith("↻")]
+    assert answers == [f"done {100 + n}" for n in range(rounds)]
     effects = done.read_text().split() if done.exists() else []
     assert len(effects) == len(set(effects))
     assert await alone.stored("turn", "id", state=unlike("done")) == []

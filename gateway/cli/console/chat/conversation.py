@@ -107,7 +107,8 @@ async def _describe_successor(service: Service, lost: ConnectionLost) -> str:
 
 
 def _first(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:
-    cause: BaseException = group
+    """The loss that says the most: several calls may have been under way."""
+    cause: BaseException = group.subgroup(HandedOver) or group
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     assert isinstance(cause, ConnectionLost)
