@@ -16,9 +16,11 @@ from bench.figure import Figure
 from bench.process import ROOT
 from bench.stage import OWNER, open_stage, until
 
-GOAL_MODULES = 60
+# What it is today: docs/adr/0104-what-a-message-enters.md says why it is not fewer.
+GOAL_MODULES = 155
 GOAL_STATEMENTS = 30
 GOAL_JOBS = 5
+GOAL_FUNCTIONS = 9_500
 # What the engine says around the work that is handed to it, and what SQLite's triggers and full
 # text index do inside a statement.
 _FRAME = re.compile(r"--|(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b", re.IGNORECASE)
@@ -40,7 +42,13 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         Figure("switches between them", "", switches),
         Figure("statements for it", "", len(work), goal=GOAL_STATEMENTS),
         Figure("jobs of the database", "", jobs, goal=GOAL_JOBS),
-        Figure("function calls for it", "", taken["functions"], note=_FUNCTIONS_NOTE),
+        Figure(
+            "function calls for it",
+            "",
+            taken["functions"],
+            goal=GOAL_FUNCTIONS,
+            note=_FUNCTIONS_NOTE,
+        ),
     ]
 
 
