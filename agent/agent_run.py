@@ -117,6 +117,10 @@ class AgentRun:
             self.failure = next((one.failure for one in self._turns if one.failure), None)
             # What a guardrail kept out is no part of the conversation.
             if not isinstance(self.failure, InputGuardrailTripped):
+                if any(turn.is_withdrawn for turn in self._turns):
+                    from agent.turn.hooks import withdrawn_prompt
+
+                    question = withdrawn_prompt()
                 new = [*initial, question, *self._settled()]
                 memory = self._memory if self._memory != stored_memory else None
                 await asyncio.shield(_store(agent.history, session, new, mark, keeper, memory))

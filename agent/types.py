@@ -12,7 +12,7 @@ from agent.records import frozen
 MessageRole = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
-Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error"]
+Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error", "hook"]
 JsonSchema = Mapping[str, Any]
 # What a result brought into the session: text of strangers (web, mail, files that were fetched),
 # or something private (workspace, memory). See docs/security.md.

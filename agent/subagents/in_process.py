@@ -133,6 +133,7 @@ class InProcessSubagents:
             meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
             hooks=caller.hooks,
+            is_prompted=False,
             tracing=caller.tracing,
         )
         return self.sending(task, depth)

@@ -1,5 +1,6 @@
 """Whether a call may run: the policy says, what the session has taken in, and at last a person."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ from agent.tools.base import (
     SettlesConsent,
     Tool,
 )
+from agent.tools.run_context import ToolInterceptor
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,12 @@ class Authorizer:
     redactor: Redactor
 
     async def authorize(
-        self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        plan: EffectPlan,
+        context: CallContext,
+        hooks: ToolInterceptor | None = None,
     ) -> str:
         """Why the call may run. Raises `CallDenied`, also when the call cannot be judged."""
         try:
@@ -69,6 +76,9 @@ class Authorizer:
             log.exception("policy failed for a call of %s", tool.name)
             why = render_prompt("policy/unjudged", why=f"{type(exc).__name__}: {exc}")
             raise CallDenied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
+        asks_because = hooks.consent_reason(context.call.id) if hooks is not None else None
+        if asks_because is not None and decision.verdict != "deny":
+            decision = Decision("ask", asks_because, "hook-ask")
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return reason
@@ -95,7 +105,7 @@ class Authorizer:
             network=plan.network,
         )
         try:
-            response = await self.approver.ask(question)
+            response = await _ask(self.approver, question, hooks, context)
         except KoreError as exc:
             raise CallDenied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
         if not isinstance(response, Answered):
@@ -103,7 +113,7 @@ class Authorizer:
             response = Answered(response, f"asked, and the answer was {answer_text}")
         if response.scope == "network" and plan.network and response.answer != "deny":
             # The hosts are settled; whether the command may run is another question.
-            rest = await self.authorize(tool, args, replace(plan, network=()), context)
+            rest = await self.authorize(tool, args, replace(plan, network=()), context, hooks)
             return f"{reason}; {response.account}; {rest}"
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
@@ -146,6 +156,23 @@ class Authorizer:
         if objection is None or (isinstance(tool, ChoosesToAsk) and not tool.asks):
             return decision
         return replace(tightest_of([decision, objection]), taint_objects=True)
+
+
+async def _ask(
+    approver: Approver,
+    question: ApprovalRequest,
+    hooks: ToolInterceptor | None,
+    context: CallContext,
+) -> Any:
+    """The answer; hooks are told of the question while the person reads it."""
+    if hooks is None:
+        return await approver.ask(question)
+    note = asyncio.create_task(hooks.notify(context, question), name="notification")
+    try:
+        return await approver.ask(question)
+    finally:
+        # It has its own deadline, and its turn may end with the question.
+        await note
 
 
 def _may_have_prefix(decision: Decision) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from agent.records import frozen
+from agent.security.policy.base import ApprovalRequest
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall, ToolResult
 
@@ -27,6 +28,12 @@ class ToolInterceptor(Protocol):
         """A result in place of the call's."""
 
     async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult: ...
+
+    def consent_reason(self, call_id: str) -> str | None:
+        """Why a person is to be asked about the call, whatever the policy says."""
+
+    async def notify(self, context: CallContext, question: ApprovalRequest) -> None:
+        """A person is being asked."""
 
 
 class ToolTracing(Protocol):

@@ -231,7 +231,7 @@ class ToolRunner:
     ) -> None:
         """Raises `PolicyDenied`. What was decided is on record before anything happens."""
         try:
-            reason = await self._consent.authorize(tool, args, plan, context)
+            reason = await self._consent.authorize(tool, args, plan, context, self.interceptor)
         except CallDenied as exc:
             await self._record_refusal(tool, args, context, exc.reason)
             raise

@@ -1,7 +1,8 @@
-"""Hooks that are shell commands: JSON on their standard input, exit code 2 blocks the call.
+"""Hooks that are shell commands: JSON on their standard input, exit code 2 blocks.
 
 In the sandbox of `exec`, with a workspace that they cannot change and without a network. A hook can
-refuse a call or comment on it; it never allows one that the policy does not allow.
+refuse a call, have a person asked about it or comment on it; it never allows one that the policy
+does not allow.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from agent.errors import ToolError
@@ -20,16 +21,19 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
+from agent.text.visible import escape_line
 from agent.tools.aliases import canonical
 from agent.tools.base import CallContext, Tool
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
-from agent.turn.hooks import Hooks
+from agent.turn.hooks import AskFirst, Hooks, HookWords, TurnEvent
 from agent.types import Taint, ToolResult
 
 OUTPUT_LIMIT_BYTES = 10_000
-HookEvent = Literal["PreToolUse", "PostToolUse"]
+HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
+# What the matcher of these is compared with.
+_MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
 
 # What Claude Code calls the tools and their parameters, whose hooks people have.
 _FOREIGN_NAMES = {
@@ -52,9 +56,11 @@ _FOREIGN_ARGUMENTS = {
     tool: {"path": "file_path"}
     for tool in ("read_file", "write_file", "append_file", "edit_file", "move_file")
 }
+# What these write is for the model, unless it is JSON.
+_PLAIN = frozenset({"SessionStart", "UserPromptSubmit"})
 # Both streams come as one: what is behind the mark is what went to standard error.
 _SCRIPT = """errors=$(mktemp) || exit 1
-( {command}
+( {variables}{command}
 ) 2>"$errors"
 code=$?
 printf '%s' {mark}
@@ -65,28 +71,40 @@ exit $code"""
 
 @frozen
 class CommandHook:
-    """One command; `matcher` names the tools (a regular expression), '' and '*' all of them."""
+    """One command; `matcher` names the tools (a regular expression), '' and '*' all of them.
+    `origin` says who brought it, in words; its `variables` are set for it."""
 
     event: HookEvent
     command: str
     matcher: str = ""
     timeout_s: float = 60
+    origin: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, tool: str) -> bool:
+        return self._fits((tool, *_FOREIGN_NAMES.get(tool, ())))
+
+    def fits(self, facts: Mapping[str, Any]) -> bool:
+        """Whether it wants to know of a moment of a turn."""
+        key = _MATCHED.get(self.event)
+        return key is None or self._fits((str(facts.get(key, "")),))
+
+    def _fits(self, names: Sequence[str]) -> bool:
         if self.matcher in ("", "*"):
             return True
-        return any(
-            re.fullmatch(self.matcher, name) is not None
-            for name in (tool, *_FOREIGN_NAMES.get(tool, ()))
-        )
+        return any(re.fullmatch(self.matcher, name) is not None for name in names)
 
 
 @frozen
 class HookAnswer:
-    """What a hook says: the reason for a refusal or None, and the taint of its words."""
+    """What a hook says: the reason for a refusal or None, why a person is to be asked or None,
+    words for the model, and the taint of all that. `ends`: it wants the turn to end."""
 
     blocked: str | None
     taint: frozenset[Taint]
+    asks: str | None = None
+    words: str = ""
+    ends: bool = False
 
 
 class CommandHooks(Hooks[Any]):
@@ -96,14 +114,39 @@ class CommandHooks(Hooks[Any]):
         self._hooks = tuple(hooks)
         self._settings = settings
 
-    async def before_call(self, context: CallContext, tool: Tool) -> ToolResult | None:
-        """A refusal, or None."""
+    @property
+    def hooks(self) -> tuple[CommandHook, ...]:
+        return self._hooks
+
+    async def before_call(self, context: CallContext, tool: Tool) -> ToolResult | AskFirst | None:
+        """A refusal, that a person is to be asked, or None."""
+        asks: AskFirst | None = None
         for hook in self._of("PreToolUse", tool):
             answer = await self._ask(hook, context, _described(context, tool))
-            if answer is not None and answer.blocked is not None:
+            if answer is None:
+                continue
+            if answer.blocked is not None:
                 text = f"A hook blocked this call: {answer.blocked}"
                 return ToolResult(text, is_error=True, taint=answer.taint)
-        return None
+            if answer.asks is not None and asks is None:
+                reason = t("a hook wants you to decide: {why}", why=escape_line(answer.asks))
+                asks = AskFirst(context.redactor.clean(reason))
+        return asks
+
+    async def on_turn(
+        self, event: TurnEvent, context: CallContext, facts: Mapping[str, Any]
+    ) -> HookWords:
+        """What they say at a moment of a turn."""
+        words = HookWords()
+        for hook in self._hooks:
+            if hook.event != event or not hook.fits(facts):
+                continue
+            if (answer := await self._ask(hook, context, facts)) is None:
+                continue
+            words = words.with_more(_words(event, answer))
+            if words.refusal is not None:
+                break
+        return words
 
     async def after_call(self, context: CallContext, tool: Tool, result: ToolResult) -> ToolResult:
         """The result, with what hooks say of it."""
@@ -111,8 +154,9 @@ class CommandHooks(Hooks[Any]):
             payload = _described(context, tool)
             payload["tool_response"] = {"content": result.for_model, "is_error": result.is_error}
             answer = await self._ask(hook, context, payload)
-            if answer is not None and answer.blocked is not None:
-                result = _commented(result, answer.blocked, answer.taint)
+            if answer is not None:
+                for text in filter(None, [answer.blocked, answer.words]):
+                    result = _commented(result, text, answer.taint)
         return result
 
     def _of(self, event: HookEvent, tool: Tool) -> list[CommandHook]:
@@ -131,16 +175,17 @@ class CommandHooks(Hooks[Any]):
         }
         mark = secrets.token_hex(16)
         script = _SCRIPT.format(
-            command=hook.command, mark=shlex.quote(mark), limit=OUTPUT_LIMIT_BYTES
+            command=hook.command,
+            variables=_exports({"CLAUDE_PROJECT_DIR": str(workspace), **hook.variables}),
+            mark=shlex.quote(mark),
+            limit=OUTPUT_LIMIT_BYTES,
         )
         output = _BoundedOutput(mark.encode())
         # Not the conversation's /tmp: what commands of the model leave there is not to disturb it.
         spaces = SessionSpaces()
         commands = SandboxedCommands(self._settings, processes=ProcessRegistry(spaces))
-        stdin = os.memfd_create("hook")
+        stdin = _stdin_with(json.dumps(payload).encode())
         try:
-            os.write(stdin, json.dumps(payload).encode())
-            os.lseek(stdin, 0, os.SEEK_SET)
             line = CommandLine(script, workspace, context, stdin=stdin, read_only=True)
             ended = (await commands.run(line, hook.timeout_s, output.take)).exit
         except ToolError as exc:
@@ -154,7 +199,7 @@ class CommandHooks(Hooks[Any]):
         if ended.code == 2:
             return HookAnswer(errors.strip() or t("the hook gave no reason"), taint)
         if ended.code == 0:
-            return HookAnswer(_refusal_in(out), taint)
+            return _answer_in(out, taint, is_plain=hook.event in _PLAIN)
         if ended.reason:
             why = ended.reason
         elif ended.code is None:
@@ -195,32 +240,55 @@ def _described(context: CallContext, tool: Tool) -> dict[str, Any]:
     return {"tool_name": names[0], "kore_tool_name": tool.name, "tool_input": both}
 
 
-def _refusal_in(out: str) -> str | None:
-    """The reason, if the hook answers in JSON that it refuses. Nothing in it allows a call."""
+def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnswer:
+    """What a hook answers in JSON; nothing in it allows a call. Other text is for the model where
+    it `is_plain`."""
     try:
         answer = json.loads(out)
     except (ValueError, RecursionError):
-        return None
+        return HookAnswer(None, taint, words=out.strip() if is_plain else "")
     if not isinstance(answer, dict):
-        return None
+        return HookAnswer(None, taint)
     specific = answer.get("hookSpecificOutput")
     specific = specific if isinstance(specific, dict) else {}
-    refuses = (
-        answer.get("decision") in ("block", "deny")
-        or answer.get("continue") is False
-        # It wants a person asked: what is refused is at least not done unasked.
-        or specific.get("permissionDecision") in ("deny", "ask")
-    )
-    if not refuses:
-        return None
-    reasons = (
+    verdict = specific.get("permissionDecision")
+    ends = answer.get("continue") is False
+    refuses = ends or answer.get("decision") in ("block", "deny") or verdict == "deny"
+    given = (
+        answer.get("stopReason") if ends else None,
         specific.get("permissionDecisionReason"),
         answer.get("reason"),
-        answer.get("stopReason"),
     )
-    return next(
-        (one for one in reasons if isinstance(one, str) and one), t("the hook gave no reason")
+    reason = next((one for one in given if isinstance(one, str) and one), None)
+    reason = reason or t("the hook gave no reason")
+    words = specific.get("additionalContext")
+    return HookAnswer(
+        reason if refuses else None,
+        taint,
+        reason if verdict == "ask" else None,
+        words.strip() if isinstance(words, str) else "",
+        ends,
     )
+
+
+def _words(event: TurnEvent, answer: HookAnswer) -> HookWords:
+    if event == "Stop" and answer.blocked is not None and not answer.ends:
+        # It keeps the turn from ending: its reason tells the model what is left to do.
+        return HookWords(answer.blocked, taint=answer.taint)
+    return HookWords(answer.words, answer.blocked, answer.taint)
+
+
+def _stdin_with(data: bytes) -> int:
+    """A descriptor that this is read from."""
+    fd = os.memfd_create("hook")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def _commented(result: ToolResult, text: str, taint: frozenset[Taint]) -> ToolResult:

@@ -24,6 +24,15 @@ class TurnJournal(Protocol):
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
 
+    async def add(self, messages: Sequence[Message]) -> None:
+        """Messages that no model call made: what a hook says, behind a reply without calls that it
+        answers."""
+        ...
+
+    async def replace_prompt(self, message: Message) -> None:
+        """In place of what the turn began with: a hook keeps that from the model."""
+        ...
+
 
 @runtime_checkable
 class SteeringSource(Protocol):
@@ -55,6 +64,10 @@ class NullJournal:
     async def start(self, call: ToolCall, effect: Effect) -> None: ...
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
+
+    async def add(self, messages: Sequence[Message]) -> None: ...
+
+    async def replace_prompt(self, message: Message) -> None: ...
 
 
 class CancelToken:

@@ -24,14 +24,16 @@ from agent.turn.event_stream import EventStream
 from agent.turn.journal import Interrupts, SteeringSource, TurnJournal
 from agent.turn.output_redactor import OutputRedactor
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
-from agent.types import Message, assistant
+from agent.types import Context, Message, assistant
 from agent.usage import Tariff, UsageMeter, UsageTotals
 
 if TYPE_CHECKING:
-    from agent.turn.hooks import HookChain
+    from agent.turn.hooks import HookChain, HookWords
     from agent.turn.tracing import TurnTracing
 
 _SHRINKS = 5
+# So often hooks may send the model on instead of letting the turn end.
+_MOST_OBJECTIONS = 5
 _FILTERED = mark_for_translation(
     "⚠️ The model's content filter cut this answer off, so it is incomplete. Rephrase "
     "the question or try another model."
@@ -101,6 +103,7 @@ class AgentLoop:
         self._is_cut = False
         # Whether the newest reply is a hook's: then no model was asked for it.
         self._is_from_hook = False
+        self._objections = 0
         # The agent that a tool has handed the conversation over to.
         self.handoff: str | None = None
         # Whether a tool has ended the turn with a question.
@@ -123,9 +126,36 @@ class AgentLoop:
             await self._outlet.emit(events.State("reflecting"))
             is_over = self.ends_with_question or self.handoff is not None
             if is_over or not reply.tool_calls or find_signal(reply.text)[0]:
+                if not is_over and await self._is_sent_on(reply):
+                    continue
                 await self._outlet.emit(events.State("done"))
                 return
         raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
+
+    async def hooks_begin(self, prompt: str, *, is_new_session: bool) -> "HookWords":
+        """What hooks say in front of the first answer."""
+        assert self._call.hooks is not None, "asked only where there are hooks"
+        return await self._call.hooks.begin(prompt, is_new_session=is_new_session)
+
+    async def add_words_of_hook(self, words: "HookWords", behind: Sequence[Message] = ()) -> None:
+        """Stored before the model reads them, with the reply that they stand behind."""
+        text = render_prompt("hook_words", text=self._call.redactor.clean(words.text))
+        message = Message("user", (Context(text),), taint=words.taint)
+        await self._progress.add([*behind, message])
+        self._add([message])
+        self._executor.take(message)
+
+    async def _is_sent_on(self, reply: Message) -> bool:
+        """Whether a hook has more to say, so that the model goes on."""
+        if self._call.hooks is None or self._objections >= _MOST_OBJECTIONS:
+            return False
+        words = await self._call.hooks.before_end(reply, is_again=self._objections > 0)
+        if words.refusal is not None or not words.text:
+            return False
+        self._objections += 1
+        # A reply without calls is stored with the turn's end otherwise.
+        await self.add_words_of_hook(words, () if reply.tool_calls else (reply,))
+        return True
 
     @property
     def totals(self) -> UsageTotals:

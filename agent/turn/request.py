@@ -73,7 +73,8 @@ class TurnRequest:
     restart. `keeper` stores what the turn makes shorter; without one it only leaves older messages
     out. `exposure` is what the session has taken in; it grows with the turn. `character` is who
     speaks, when it is not the main agent, and `persona` how it speaks here (see
-    `Workspace.system_prompt`). `memory_text` is the memory that the session began with; without it
+    `Workspace.system_prompt`). `is_prompted`: a person, or a job of theirs, said the last message.
+    `memory_text` is the memory that the session began with; without it
     the file is read.
     """
 
@@ -96,6 +97,7 @@ class TurnRequest:
     persona: str | None = None
     memory_text: str | None = None
     hooks: "Sequence[Hooks[Any]]" = ()
+    is_prompted: bool = True
     guardrails: "Guardrails | None" = None
     tracing: "Tracing | None" = None
     model_settings: ModelSettings | None = None

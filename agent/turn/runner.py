@@ -31,6 +31,7 @@ from agent.providers.base import ToolSpec
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
 from agent.security.taint.taint import TaintState
+from agent.tools.base import CallContext
 from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
@@ -39,7 +40,7 @@ from agent.turn.event_stream import EventStream
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
-from agent.types import Message, Result, Stopping, assistant
+from agent.types import Context, Message, Result, Stopping, ToolCall, assistant
 from agent.usage import UsageTotals
 
 T = TypeVar("T")
@@ -61,6 +62,8 @@ class AgentTurn:
         self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
         # What ended the turn, if anything did.
         self.failure: KoreError | None = None
+        # A hook has kept what the person said from the model.
+        self.is_withdrawn = False
 
     async def events(self) -> AsyncGenerator[Event]:
         """The events, `Done` last, whether the turn came to its end or was stopped."""
@@ -130,6 +133,8 @@ class AgentTurn:
     async def _work(self, loop: AgentLoop) -> Result:
         """The loop to its end, between the guardrails."""
         task = self._task
+        if task.hooks:
+            await self._consult_hooks(loop)
         most = task.max_iterations or self._agent.settings.max_iterations
         if task.guardrails is None:
             await loop.run(most)
@@ -146,6 +151,38 @@ class AgentTurn:
             self._is_withheld = True
             raise
         return result
+
+    async def _consult_hooks(self, loop: AgentLoop) -> None:
+        """Let hooks add to what the person said, or keep it from the model."""
+        task, question = self._task, self._task.messages[-1]
+        is_begun = any(message.role != "user" for message in loop.earlier_messages)
+        # What a hook said of it already holds no word of a person's.
+        is_said = not all(isinstance(part, Context) for part in question.content)
+        if not task.is_prompted or question.role != "user" or is_begun or not is_said:
+            return
+        from agent.turn.hooks import withdrawn_prompt
+
+        prompts = sum(message.role == "user" for message in task.messages)
+        is_new = prompts == 1 and task.summary is None and not task.trimmed
+        words = await loop.hooks_begin(question.text, is_new_session=is_new)
+        if words.refusal is not None:
+            await task.progress.replace_prompt(withdrawn_prompt())
+            self.is_withdrawn = True
+            refusal = self._agent.redactor.clean(words.refusal)
+            raise TurnAborted("hook", t("A hook blocked this message: {why}", why=refusal))
+        if words.text:
+            await loop.add_words_of_hook(words)
+
+    def _hook_context(self) -> CallContext:
+        """Of a call that no tool makes."""
+        return CallContext(
+            ToolCall("", "hook", {}, "{}"),
+            self._task.environment,
+            lambda text, stream: None,
+            taint=self._task.exposure.taint,
+            redactor=self._agent.redactor,
+            tell=self._outlet.emit,
+        )
 
     async def _prepare(self) -> AgentLoop:
         agent, task, here = self._agent, self._task, self._task.environment
@@ -179,7 +216,7 @@ class AgentTurn:
         if task.hooks:
             from agent.turn.hooks import HookChain
 
-            hooks = HookChain(task.hooks, here, toolbox)
+            hooks = HookChain(task.hooks, here, toolbox, self._hook_context)
         call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,

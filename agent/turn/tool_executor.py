@@ -26,7 +26,9 @@ PARALLEL_READS = 8
 class TurnAborted(KoreError):
     """The turn ended before the model was done."""
 
-    def __init__(self, why: Literal["max_iterations", "loop", "filtered"], message: str) -> None:
+    def __init__(
+        self, why: Literal["max_iterations", "loop", "filtered", "hook"], message: str
+    ) -> None:
         super().__init__(message)
         self.why = why
 

@@ -10,6 +10,7 @@ from agent.types import Effect, Message, ToolCall, ToolResult
 from gateway.core.completion import run_to_completion
 from gateway.core.errors import TurnSuspended
 from gateway.store.port import Store
+from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.turns.steering import Steering
@@ -73,6 +74,19 @@ class StoreTurnJournal:
         self._results[call.id] = result_message(call.id, result)
         await self._database.transact(turns.finish_call, self._claim.turn, call, result)
         self._on_step()
+
+    async def add(self, messages: Sequence[Message]) -> None:
+        rows = [*close_unanswered_calls(self._history, self._results), *messages]
+        claim = self._claim
+        work = self._database.transact(
+            turns.add_reply, claim.turn, claim.session, rows, {}, time.time()
+        )
+        await run_to_completion(self._store_rows(work, rows))
+
+    async def replace_prompt(self, message: Message) -> None:
+        claim = self._claim
+        await self._database.transact(sessions.amend, claim.session, claim.turn, message)
+        self._history[-1] = message
 
     async def take_new_messages(self) -> Sequence[Message]:
         """Messages that arrived meanwhile, to steer the turn."""

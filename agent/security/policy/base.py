@@ -58,11 +58,11 @@ class Decision:
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
 ASKED_IN_EVERY_MODE = frozenset(
-    {"ask-unclear", "ask-outside-sandbox", "ask-network", "role-escalation"}
+    {"ask-unclear", "ask-outside-sandbox", "ask-network", "role-escalation", "hook-ask"}
     | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
 # What a person must see each time, so that no earlier answer counts.
-NEVER_REMEMBERED = frozenset({"ask-outside-sandbox", "role-escalation"})
+NEVER_REMEMBERED = frozenset({"ask-outside-sandbox", "role-escalation", "hook-ask"})
 # What an answer for any arguments may hold for: a command, and no other reason to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 

@@ -122,6 +122,7 @@ class SubagentCoordinator:
             permissions=profile.permissions_of(permissions, definition, who),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
             model=errand.model,
+            is_prompted=False,
             max_iterations=min(most, default=None),
             exposure=TaintState(
                 claim.taint,

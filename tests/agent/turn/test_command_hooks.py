@@ -160,3 +160,125 @@ async def test_after_a_blocked_call_nothing_is_said_of_its_result(tmp_path: Path
     [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
     assert "not today" in result.text
     assert "well read" not in result.text
+
+
+async def converse(
+    folder: Path, hooks: list[CommandHook], *replies: Any, prompt: str = "hello there"
+) -> tuple[ScriptedProvider, kore.Result]:
+    """A turn with these hooks."""
+    model = ScriptedProvider(list(replies))
+    agent = kore.Agent(model, workspace=folder, hooks=[CommandHooks(hooks, ToolSettings())])
+    return model, await agent.run(prompt, session="s")
+
+
+def said(model: ScriptedProvider) -> str:
+    """All that the last request holds of the conversation."""
+    return json.dumps([event_of(one) for one in model.requests[-1].messages])
+
+
+def event_of(message: kore.Message) -> list[str]:
+    return [message.role, *(getattr(part, "text", "") for part in message.content)]
+
+
+async def test_words_in_front_of_a_new_conversation_reach_the_model_once(tmp_path: Path) -> None:
+    hooks = [
+        CommandHook("SessionStart", "echo the build is red", "startup"),
+        CommandHook("SessionStart", "echo not for this one", "resume"),
+    ]
+    model = ScriptedProvider(["one", "two"])
+    agent = kore.Agent(model, workspace=tmp_path, hooks=[CommandHooks(hooks, ToolSettings())])
+    await agent.run("hello", session="s")
+    assert said(model).count("the build is red") == 1
+    await agent.run("again", session="s")
+    assert said(model).count("the build is red") == 1
+    assert "not for this one" not in said(model)
+    assert [one.role for one in model.requests[-1].messages][-1] == "user"
+
+
+async def test_words_with_what_the_person_says(tmp_path: Path) -> None:
+    answer = {"hookSpecificOutput": {"additionalContext": "ticket 42 is open"}}
+    hook = CommandHook("UserPromptSubmit", f"grep -q 'hello there' && echo '{json.dumps(answer)}'")
+    model, result = await converse(tmp_path, [hook], "done")
+    assert "ticket 42 is open" in said(model)
+    assert result.text == "done"
+
+
+async def test_what_a_hook_blocks_never_reaches_the_model(tmp_path: Path) -> None:
+    hook = CommandHook("UserPromptSubmit", "grep -q hunter2 && echo no passwords >&2 && exit 2")
+    model = ScriptedProvider(["fine"])
+    agent = kore.Agent(model, workspace=tmp_path, hooks=[CommandHooks([hook], ToolSettings())])
+    result = await agent.run("it is hunter2", session="s")
+    assert (result.success, result.stopped) == (False, "hook")
+    assert "no passwords" in result.messages[-1].text
+    assert model.requests == []
+    await agent.run("and now?", session="s")
+    assert "hunter2" not in said(model)
+
+
+async def test_a_turn_goes_on_as_long_as_a_hook_has_more_to_say(tmp_path: Path) -> None:
+    script = 'case "$(cat)" in *"all green"*) ;; *) echo run the tests >&2; exit 2;; esac'
+    model, result = await converse(
+        tmp_path, [CommandHook("Stop", script)], "I am done.", "all green"
+    )
+    assert result.text.endswith("all green")
+    assert "run the tests" in said(model)
+
+
+async def test_a_hook_that_is_never_content_is_asked_a_few_times(tmp_path: Path) -> None:
+    model, result = await converse(tmp_path, [CommandHook("Stop", "exit 2")], *["done"] * 20)
+    assert len(model.requests) == 6
+    assert result.success
+
+
+async def test_a_hook_lets_a_turn_end(tmp_path: Path) -> None:
+    answer = json.dumps({"decision": "block", "reason": "more", "continue": False})
+    model, _ = await converse(tmp_path, [CommandHook("Stop", f"echo '{answer}'")], "done")
+    assert len(model.requests) == 1
+
+
+async def test_a_hook_can_have_a_person_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the file\n")
+    specific = {"permissionDecision": "ask", "permissionDecisionReason": "it is Friday"}
+    command = f"echo '{json.dumps({'hookSpecificOutput': specific})}'"
+    hooks = CommandHooks([CommandHook("PreToolUse", command)], ToolSettings())
+    questions: list[kore.ApprovalRequest] = []
+
+    def approve(request: kore.ApprovalRequest) -> str:
+        questions.append(request)
+        return "always" if len(questions) == 1 else "deny"
+
+    for expected in ("the file", "said no"):
+        model = ScriptedProvider([calls(call("read_file", path="a.txt")), "done"])
+        agent = kore.Agent(model, workspace=tmp_path, hooks=[hooks], approve=approve, mode="auto")
+        await agent.run("?")
+        assert expected in said(model)
+    assert [one.rule for one in questions] == ["hook-ask"] * 2
+    assert "it is Friday" in questions[0].reason
+
+
+async def test_nobody_to_ask_means_that_it_is_not_done(tmp_path: Path) -> None:
+    specific = json.dumps({"hookSpecificOutput": {"permissionDecision": "ask"}})
+    text, _ = await run(tmp_path, CommandHook("PreToolUse", f"echo '{specific}'"))
+    assert "the file" not in text
+
+
+async def test_it_hears_of_a_question(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    hook = CommandHook("Notification", f"cat > {heard}", "permission_prompt")
+    hooks = CommandHooks([hook], ToolSettings())
+    model = ScriptedProvider([calls(call("exec", command="touch made")), "done"])
+    agent = kore.Agent(
+        model, workspace=tmp_path, hooks=[hooks], approve=lambda request: "deny", mode="ask"
+    )
+    await agent.run("?")
+    assert json.loads(heard.read_text())["hook_event_name"] == "Notification"
+
+
+async def test_it_has_the_variables_of_who_brought_it(tmp_path: Path) -> None:
+    hook = CommandHook(
+        "PreToolUse",
+        'echo "$CLAUDE_PLUGIN_ROOT|$CLAUDE_PROJECT_DIR" >&2; exit 2',
+        variables={"CLAUDE_PLUGIN_ROOT": "/a 'b'"},
+    )
+    text, _ = await run(tmp_path, hook)
+    assert f"/a 'b'|{tmp_path.resolve()}" in text
