@@ -19,7 +19,7 @@ from agent.errors import ToolError
 from agent.events import Notice
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.taint.taint import PRIVATE
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.aliases import canonical
@@ -72,13 +72,15 @@ exit $code"""
 @frozen
 class CommandHook:
     """One command; `matcher` names the tools (a regular expression), '' and '*' all of them.
-    `origin` says who brought it, in words; its `variables` are set for it."""
+    `origin` says who brought it, in words; its `variables` are set for it. What it says is a
+    stranger's word if it is not the owner's `own`."""
 
     event: HookEvent
     command: str
     matcher: str = ""
     timeout_s: float = 60
     origin: str = ""
+    is_own: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, tool: str) -> bool:
@@ -195,7 +197,7 @@ class CommandHooks(Hooks[Any]):
             os.close(stdin)
             await asyncio.to_thread(spaces.close)
         out, errors = output.streams()
-        taint = PRIVATE | commands.taint(line)
+        taint = PRIVATE | commands.taint(line) | (NOTHING if hook.is_own else UNTRUSTED)
         if ended.code == 2:
             return HookAnswer(errors.strip() or t("the hook gave no reason"), taint)
         if ended.code == 0:

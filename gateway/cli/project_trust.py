@@ -50,7 +50,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
             text = clean(_render(path, read[path]))
             print(f"{escape_line(str(path))}:\n{text}\n", file=sys.stderr)
         if sys.stdin.isatty():
-            tell(t("These files can then set models, URLs and servers to start."))
+            tell(t("These files can then set models, URLs, hooks and servers to start."))
     return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
 
 

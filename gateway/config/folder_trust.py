@@ -9,13 +9,22 @@ from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
 # What a folder may bring along for Kore, the highest first.
-PROJECT = (".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json")
+PROJECT = (
+    *(".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json"),
+    *(".kore/hooks.json", ".claude/settings.json", ".claude/settings.local.json"),
+)
 FILE = "trust.json"
 
 
 def project_files_in(folder: Path) -> list[Path]:
-    """Those of them that are there."""
-    return [folder / name for name in PROJECT if (folder / name).is_file()]
+    """Those of them that are there, and hold anything that Kore would use."""
+    paths = [folder / name for name in PROJECT if (folder / name).is_file()]
+    return [path for path in paths if mentions_hooks(path, content(path))]
+
+
+def mentions_hooks(path: Path, raw: bytes | None) -> bool:
+    """False for settings of another program without hooks: nothing else of them is read."""
+    return path.parent.name != ".claude" or b'"hooks"' in (raw or b"")
 
 
 def content(path: Path) -> bytes | None:

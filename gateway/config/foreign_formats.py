@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from agent.i18n import t
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.records import frozen
+from gateway.config.hook_files import HookTable, hooks_in, is_hook_file
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.key_catalog import catalogue
@@ -55,11 +56,13 @@ class ForeignConfig:
 
     values: dict[Key, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    hooks: "HookTable" = field(default_factory=dict)
 
 
 def is_foreign(path: Path) -> bool:
     """Whether a file of this name belongs to another program."""
-    return path.name in (".kode.json", ".mcp.json", ".mcprc") or path.parent.name == ".kodax"
+    is_theirs = path.name in (".kode.json", ".mcp.json", ".mcprc")
+    return is_theirs or path.parent.name in (".kodax", ".claude")
 
 
 def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
@@ -71,6 +74,9 @@ def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
     content = _yaml(text) if path.suffix in (".yaml", ".yml") else read(text).value
     if not isinstance(content, dict):
         raise ValueError(t("expected an object"))
+    if is_hook_file(path):
+        table, notes = hooks_in(content if "hooks" in content else {"hooks": content}, str(path))
+        return ForeignConfig(notes=tuple(notes), hooks=table)
     if path.name == ".kode.json":
         return _kode(content)
     if path.name in (".mcp.json", ".mcprc"):

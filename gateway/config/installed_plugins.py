@@ -7,8 +7,10 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
+from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import write_atomic
+from gateway.config.hook_files import HookSource, hooks_in
 
 log = logging.getLogger(__name__)
 FILE = "installed.json"
@@ -19,7 +21,7 @@ class InstalledPlugin:
     """A plugin as it was approved. `folder` is its copy, from Kore's `plugins` folder on, named by
     `digest`, a hash of all that it holds; `source` is where it came from, `market` by which market.
     `skills`, `commands` and `agents` are paths in the copy, `servers` MCP servers as `.mcp.json`
-    has them. `is_pinned`: updates leave it as it is."""
+    has them, `hooks` as `hooks.json` does. `is_pinned`: updates leave it as it is."""
 
     name: str
     version: str
@@ -34,6 +36,7 @@ class InstalledPlugin:
     commands: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)
 
 
 class InstalledPlugins:
@@ -81,14 +84,33 @@ class InstalledPlugins:
             for place in getattr(one, kind)
         ]
 
+    def hooks(self) -> list[HookSource]:
+        """The hooks of all enabled plugins."""
+        sources = []
+        for one in self.enabled():
+            if one.hooks:
+                origin = t("plugin {name}", name=one.name)
+                table, _ = hooks_in({"hooks": one.hooks}, origin)
+                variables = {name[2:-1]: value for name, value in self._roots(one).items()}
+                sources.append(HookSource(origin, table, variables, is_own=False))
+        return sources
+
+    def hook_folders(self) -> tuple[Path, ...]:
+        """The copies of enabled plugins that have hooks."""
+        return tuple(self.folder / one.folder for one in self.enabled() if one.hooks)
+
+    def _roots(self, plugin: InstalledPlugin) -> Mapping[str, str]:
+        """How a plugin names its own folders."""
+        return {
+            "${CLAUDE_PLUGIN_ROOT}": str(self.folder / plugin.folder),
+            "${CLAUDE_PLUGIN_DATA}": str(self.folder / "data" / plugin.name),
+        }
+
     def servers(self) -> dict[str, Mapping[str, Any]]:
         """The MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`."""
         servers: dict[str, Mapping[str, Any]] = {}
         for one in self.enabled():
-            roots = {
-                "${CLAUDE_PLUGIN_ROOT}": str(self.folder / one.folder),
-                "${CLAUDE_PLUGIN_DATA}": str(self.folder / "data" / one.name),
-            }
+            roots = self._roots(one)
             for name, server in one.servers.items():
                 servers[f"plugin_{one.name}_{name}"] = _filled(server, roots)
         return servers

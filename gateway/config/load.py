@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.error_messages import explain_errors
-from gateway.config.folder_trust import PROJECT, read_trusted
+from gateway.config.folder_trust import PROJECT, content, mentions_hooks, read_trusted
+from gateway.config.hook_files import HookSource, hooks_in, is_hook_file
 from gateway.config.json_files.document import read_object
 from gateway.config.layers import (
     CommandLineLayer,
@@ -26,6 +27,7 @@ from gateway.config.schema import Settings
 from gateway.config.validation import check_references
 
 COMPLAINTS_SHOWN = 20
+_HOOK_KEYS = ("hooks", "python_hooks")
 
 
 def load_settings(
@@ -50,9 +52,9 @@ def load_settings(
     contents: dict[ValueOrigin, Mapping[str, Any]] = {}
     for place, required, raw in _files(config, home, cwd, environ):
         path = Path(place.name)
-        content = drafts[path] if path in drafts else read_object(path, raw)
-        if content is not None:
-            contents[place] = content
+        file = drafts[path] if path in drafts else read_object(path, raw)
+        if file is not None:
+            contents[place] = file
         elif required:
             raise ConfigError(
                 t("{place}: no such file", place=place), hint=t("create one with `kore init`")
@@ -61,7 +63,8 @@ def load_settings(
     more = drafts.get(secrets_file, {})
     secrets = {} if more is None else {**read_secrets(secrets_file), **more}
     references = References(environ, secrets, home, is_partial=more is None)
-    borrowed, notes = _load_foreign(home, cwd, environ, secrets)
+    borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets)
+    contents, project_hooks, more_notes = _without_project_hooks(contents, cwd)
     layers = [
         CommandLineLayer(overrides, cwd, references),
         EnvironmentLayer(cwd, references),
@@ -71,7 +74,8 @@ def load_settings(
     ]
     files = [Path(place.name) for place in (*contents, *borrowed)]
     settings = _build(layers, references, files)
-    settings.set_notes(notes)
+    settings.set_notes([*notes, *more_notes])
+    settings.set_project_hooks([*project_hooks, *hooks])
     return settings
 
 
@@ -80,6 +84,9 @@ def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Pat
     places = [cwd / name for name in PROJECT if name != ".kore/config.json"]
     if environ.get("HOME"):
         own = Path(environ["HOME"])
+        if own == cwd:
+            # The person's own hooks for another program are for that one.
+            places = [path for path in places if not is_hook_file(path)]
         config = Path(environ.get("XDG_CONFIG_HOME") or own / ".config")
         theirs = (own / ".kode.json", own / ".kodax" / "config.json", config / "kore/config.yaml")
         places = [*(path for path in places if path not in theirs), *theirs]
@@ -94,10 +101,11 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
 
 def _load_foreign(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
-) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str]]:
-    """Their settings, and notes about them. An invalid file does no harm."""
+) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str], list[HookSource]]:
+    """Their settings, notes about them, and hooks. An invalid file does no harm."""
     values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
+    hooks: list[HookSource] = []
     projects = project_files(cwd, environ)
     for path in foreign_files(home, cwd, environ):
         if not path.is_file():
@@ -106,6 +114,8 @@ def _load_foreign(
 
         raw = read_trusted(path, home) if path in projects else None
         if path in projects and raw is None:
+            if not mentions_hooks(path, content(path)):
+                continue
             note = t("{path}: ignored until you trust this folder with `kore trust`", path=path)
             notes.append(note)
             continue
@@ -122,7 +132,34 @@ def _load_foreign(
             notes.append(t("{path}: ignored: {reason}", path=path, reason=reason))
             continue
         values[place] = theirs.values
-    return values, notes
+        if is_hook_file(path):
+            notes += theirs.notes
+        if theirs.hooks:
+            hooks.append(HookSource(str(path), theirs.hooks))
+    return values, notes, hooks
+
+
+def _without_project_hooks(
+    contents: Mapping[ValueOrigin, Mapping[str, Any]], cwd: Path
+) -> tuple[dict[ValueOrigin, Mapping[str, Any]], list[HookSource], list[str]]:
+    """The files without the hooks of a trusted project, which stand beside the owner's and not in
+    their place; those hooks, and notes about them."""
+    remaining: dict[ValueOrigin, Mapping[str, Any]] = {}
+    hooks: list[HookSource] = []
+    notes: list[str] = []
+    for place, file in contents.items():
+        remaining[place] = file
+        if place.kind != "file" or Path(place.name) != cwd / ".kore" / "config.json":
+            continue
+        remaining[place] = {key: one for key, one in file.items() if key not in _HOOK_KEYS}
+        if "python_hooks" in file:
+            # They would run as a part of Kore, outside of the sandbox.
+            notes.append(t("{path}: python_hooks: only your own config.json", path=place.name))
+        if "hooks" in file:
+            table, more = hooks_in(file, place.name)
+            hooks.append(HookSource(place.name, table))
+            notes += more
+    return remaining, hooks, notes
 
 
 def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:

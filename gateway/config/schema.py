@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from gateway.config.hook_files import HookSource
 from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
     AccessSection,
     AgentFlags,
     AgentSection,
     ContextSection,
+    HookEventName,
     HookMatcher,
     HttpSection,
     LimitsSection,
@@ -31,7 +32,7 @@ from gateway.config.sections import (
     ToolsSection,
     TranscriptionSection,
 )
-from gateway.config.value_types import RoleName
+from gateway.config.value_types import RoleName, Word
 
 
 @dataclass(slots=True)
@@ -71,14 +72,14 @@ class Settings(BaseSettings):
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
     logging: LoggingSection = LoggingSection()
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    hooks: dict[Literal["PreToolUse", "PostToolUse"], tuple[HookMatcher, ...]] = Field(
-        default_factory=dict
-    )
+    hooks: dict[HookEventName, tuple[HookMatcher, ...]] = Field(default_factory=dict)
+    python_hooks: tuple[Word, ...] = ()
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
+    _project_hooks: tuple[HookSource, ...] = PrivateAttr(default=())
     _places: Origins = PrivateAttr(default_factory=Origins)
 
     def __init__(
@@ -134,6 +135,15 @@ class Settings(BaseSettings):
     def set_notes(self, notes: Sequence[str]) -> None:
         """For readers of the settings."""
         self._notes = tuple(notes)
+
+    @property
+    def project_hooks(self) -> tuple[HookSource, ...]:
+        """The hooks of a trusted project, beside those of `hooks`."""
+        return self._project_hooks
+
+    def set_project_hooks(self, sources: Sequence[HookSource]) -> None:
+        """For readers of the settings."""
+        self._project_hooks = tuple(sources)
 
     def set_places(self, places: Mapping[Loc, str]) -> None:
         """Where the keys were set; for readers of the settings."""

@@ -5,7 +5,7 @@ What each key means to people is docs/configuration.md; `config.example.json` na
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
@@ -301,6 +301,12 @@ class HookCommand(Section):
     type: Literal["command"] = "command"
     command: Word
     timeout: Annotated[Number, Field(gt=0, le=600)] = 60
+
+
+HookEventName = Literal[
+    "PreToolUse", "PostToolUse", "SessionStart", "UserPromptSubmit", "Stop", "Notification"
+]
+HOOK_EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 
 
 class HookMatcher(Section):

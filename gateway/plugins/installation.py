@@ -91,6 +91,7 @@ class PluginInstaller:
             commands=manifest.commands,
             agents=manifest.agents,
             servers=dict(manifest.servers),
+            hooks=dict(manifest.hooks),
         )
         self.installed.save({**plugins, plugin.name: plugin})
         return plugin

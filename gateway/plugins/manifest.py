@@ -1,7 +1,7 @@
 """What a plugin's folder says of itself: `.claude-plugin/plugin.json` and where things lie."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_line
+from gateway.config.hook_files import hooks_in
 
 MANIFEST = Path(".claude-plugin", "plugin.json")
 _LIMIT_BYTES = 1_000_000
@@ -24,8 +25,8 @@ class PluginError(KoreError):
 @frozen
 class PluginManifest:
     """`skills`, `commands` and `agents` are folders or files, from the plugin's own folder on;
-    `servers` are MCP servers as `.mcp.json` describes them, `hooks` the commands that it would run
-    at events. `not_used` names what Kore does not use of it."""
+    `servers` are MCP servers as `.mcp.json` describes them, `hooks` are commands at events, as
+    `hooks.json` has them. `not_used` names what Kore does not use of it."""
 
     name: str
     version: str = ""
@@ -34,7 +35,7 @@ class PluginManifest:
     commands: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
-    hooks: tuple[str, ...] = ()
+    hooks: Mapping[str, Any] = field(default_factory=dict)
     not_used: tuple[str, ...] = ()
 
 
@@ -49,8 +50,8 @@ def read_manifest(folder: Path, entry: Mapping[str, Any] | None = None) -> Plugi
         raise PluginError(
             t("found the plugin name {name!r}, expected a plain word", name=name[:80])
         )
-    hooks, has_hooks = _hooks(folder, data.get("hooks"))
-    not_used = ["hooks"] if has_hooks else []
+    hooks = _hooks(folder, data.get("hooks"))
+    not_used = hooks_in({"hooks": hooks}, "hooks.json")[1]
     if data.get("lspServers") or (folder / ".lsp.json").is_file():
         not_used.append("language servers")
     if data.get("outputStyles") or (folder / "output-styles").is_dir():
@@ -130,23 +131,20 @@ def _servers(folder: Path, value: Any) -> dict[str, Any]:
     return {str(name): one for name, one in servers.items() if isinstance(one, dict)}
 
 
-def _hooks(folder: Path, value: Any) -> tuple[tuple[str, ...], bool]:
-    """The commands of the hooks, for whoever decides about the plugin; and whether it has any."""
+def _hooks(folder: Path, value: Any) -> dict[str, Any]:
+    """By event; a plugin names a file, several, or the hooks themselves."""
     if value is None:
-        path = folder / "hooks" / "hooks.json"
-        value = read_object(path) if path.is_file() else None
-    elif isinstance(value, str):
-        value = read_object(folder / (_inside(folder, value, "hooks") or value))
-    commands = list(_commands_in(value, 0)) if value is not None else []
-    return tuple(dict.fromkeys(commands)), value is not None
-
-
-def _commands_in(value: Any, depth: int) -> Sequence[str]:
-    if depth > 12:
-        return []
-    if isinstance(value, list):
-        return [command for one in value for command in _commands_in(one, depth + 1)]
-    if not isinstance(value, dict):
-        return []
-    own = [escape_line(value["command"])] if isinstance(value.get("command"), str) else []
-    return [*own, *(c for one in value.values() for c in _commands_in(one, depth + 1))]
+        usual = "hooks/hooks.json"
+        value = usual if (folder / usual).is_file() else {}
+    table: dict[str, Any] = {}
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, str):
+            one = read_object(folder / (_inside(folder, one, "hooks") or one))
+        one = one.get("hooks", one) if isinstance(one, dict) else None
+        if not isinstance(one, dict):
+            raise PluginError(t("{key}: expected an object", key="hooks"))
+        for event, matchers in one.items():
+            if not isinstance(matchers, list):
+                continue
+            table[event] = [*table.get(event, []), *matchers]
+    return table

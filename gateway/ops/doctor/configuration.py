@@ -8,6 +8,7 @@ from agent.i18n import mark_for_translation, t
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox.selector import installation_hint, select_sandbox
+from agent.text.visible import escape_line
 from gateway.config import Settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
@@ -62,6 +63,26 @@ def check_policy(settings: Settings) -> Check:
         return Check("policy", "fail", str(exc), exc.hint or t("fix the file"))
     file = settings.security.policy_file
     return Check("policy", "ok", str(file) if file else t("no policy file; using built-in roles"))
+
+
+def check_hooks(settings: Settings, home: DataDir) -> Check:
+    """Whose commands see what is said and done."""
+    from gateway.config.hook_files import commands
+    from gateway.config.installed_plugins import InstalledPlugins
+    from gateway.turns.agents.hooks import hook_sources, python_hooks
+
+    try:
+        python_hooks(settings)
+    except ConfigError as exc:
+        return Check("hooks", "fail", str(exc), exc.hint)
+    sources = hook_sources(settings, InstalledPlugins(home.plugins))
+    lines = [
+        f"{source.origin}: "
+        + ", ".join(f"{event} {command}" for event, command in commands(source.hooks))
+        for source in sources
+    ]
+    lines += [f"Python: {name}" for name in settings.python_hooks]
+    return Check("hooks", "ok", escape_line("; ".join(lines)) if lines else t("none"))
 
 
 def check_telegram(settings: Settings) -> Check:

@@ -1,7 +1,6 @@
 """The agent as the settings describe it."""
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
 from agent.providers.local_discovery import ollama_models
@@ -15,9 +14,6 @@ from gateway.config.model_entries import chosen_model, fallbacks, model_list, pr
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
-
-if TYPE_CHECKING:
-    from agent.turn.hooks import Hooks
 
 
 async def build_agent(
@@ -43,6 +39,7 @@ async def build_agent(
     from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.mcp_servers import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
+    from gateway.turns.agents.hooks import hooks_of
     from gateway.turns.agents.profiles import (
         catalogue_of,
         limits_of,
@@ -51,9 +48,10 @@ async def build_agent(
         trusted_folders,
     )
 
+    plugins = InstalledPlugins(home.plugins)
     if isinstance(sandbox, ShowsFolders):
-        # Scripts of skills run there, too.
-        sandbox = sandbox.showing(own_skill_folders(home))
+        # Scripts of skills and hooks run there, too.
+        sandbox = sandbox.showing((*own_skill_folders(home), *plugins.hook_folders()))
     # It may lie in the workspace: who writes it decides what is asked.
     policy = (file,) if (file := settings.security.policy_file) else ()
     tools = ToolSettings(
@@ -74,9 +72,9 @@ async def build_agent(
         models,
         subagents=catalogue_of(home, settings),
         approve=approve,
-        mcp_servers=mcp_settings(settings, home.mcp, sealer, InstalledPlugins(home.plugins)),
+        mcp_servers=mcp_settings(settings, home.mcp, sealer, plugins),
         skills=skill_catalog(home, settings),
-        hooks=_hooks(settings, tools.with_full_access() if full_access else tools),
+        hooks=hooks_of(settings, plugins, tools.with_full_access() if full_access else tools),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
             max_iterations=settings.agent.max_iterations,
@@ -89,21 +87,6 @@ async def build_agent(
             trusted_folders=trusted_folders(settings),
         ),
     )
-
-
-def _hooks(settings: Settings, tools: ToolSettings) -> "tuple[Hooks[Any], ...]":
-    """The commands of `hooks`; nothing is imported for none."""
-    if not settings.hooks:
-        return ()
-    from agent.turn.command_hooks import CommandHook, CommandHooks
-
-    hooks = [
-        CommandHook(event, one.command, matcher.matcher, one.timeout)
-        for event, matchers in settings.hooks.items()
-        for matcher in matchers
-        for one in matcher.hooks
-    ]
-    return (CommandHooks(hooks, tools),)
 
 
 async def _default_model(settings: Settings) -> str:

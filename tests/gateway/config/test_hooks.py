@@ -1,11 +1,13 @@
 """The key `hooks`: which are there, and whose."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ConfigError
-from gateway.config.folder_trust import trust
+from gateway.config.folder_trust import project_files_in, trust
+from gateway.config.hook_files import commands
 from tests.gateway.config.loading import load
 
 HOOKS = {
@@ -24,10 +26,75 @@ def test_those_of_a_project_count_once_it_is_trusted_and_until_it_changes(tmp_pa
     with pytest.raises(ConfigError, match="cannot set this"):
         load(tmp_path, project=HOOKS)
     trust([tmp_path / "work" / ".kore" / "config.json"], tmp_path / "home")
-    assert "PreToolUse" in load(tmp_path, project=HOOKS).hooks
+    own = {"hooks": {"PreToolUse": [{"hooks": [{"command": "mine"}]}]}}
+    settings = load(tmp_path, own, project=HOOKS)
+    assert [one.command for one in settings.hooks["PreToolUse"][0].hooks] == ["mine"]
+    [source] = settings.project_hooks
+    assert list(commands(source.hooks)) == [("PreToolUse", "check")]
     changed = {"hooks": {"PreToolUse": [{"hooks": [{"command": "worse"}]}]}}
     with pytest.raises(ConfigError, match="cannot set this"):
         load(tmp_path, project=changed)
+
+
+def test_a_project_cannot_have_python_run_in_kore(tmp_path: Path) -> None:
+    project = {"python_hooks": ["anything"]}
+    trust_after(tmp_path, ".kore/config.json", project)
+    settings = load(tmp_path, project=project)
+    assert settings.python_hooks == ()
+    assert any("python_hooks" in note for note in settings.notes)
+
+
+def trust_after(root: Path, name: str, content: object) -> Path:
+    """A file of the project, written and trusted."""
+    file = root / "work" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+    trust([file], root / "home")
+    return file
+
+
+@pytest.mark.parametrize("name", [".kore/hooks.json", ".claude/settings.json"])
+def test_files_for_hooks_count_once_they_are_trusted(tmp_path: Path, name: str) -> None:
+    content = {
+        "permissions": {"allow": ["Bash(*)"]},
+        "hooks": {
+            "Stop": [
+                {
+                    "hooks": [
+                        {"type": "command", "command": "done", "timeout": 9999, "async": True},
+                        {"type": "prompt", "prompt": "Is it done?"},
+                    ]
+                }
+            ],
+            "PreCompact": [{"hooks": [{"type": "command", "command": "x"}]}],
+            "PreToolUse": [{"matcher": "(", "hooks": [{"command": "y"}]}],
+        },
+    }
+    file = tmp_path / "work" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(content))
+    settings = load(tmp_path)
+    assert settings.project_hooks == ()
+    assert any("ignored until you trust" in note for note in settings.notes)
+    assert project_files_in(tmp_path / "work") == [file]
+    trust([file], tmp_path / "home")
+    settings = load(tmp_path)
+    [source] = settings.project_hooks
+    assert list(commands(source.hooks)) == [("Stop", "done")]
+    assert source.hooks["Stop"][0].hooks[0].timeout == 600
+    assert any("PreCompact" in note for note in settings.notes)
+    assert any("a hook at PreToolUse is ignored" in note for note in settings.notes)
+    assert not settings.model_list
+    file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "worse"}]}]}}))
+    assert load(tmp_path).project_hooks == ()
+
+
+def test_another_programs_settings_without_hooks_are_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "work" / ".claude" / "settings.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"permissions": {"allow": ["Bash(*)"]}}')
+    assert load(tmp_path).notes == ()
+    assert project_files_in(tmp_path / "work") == []
 
 
 @pytest.mark.parametrize(

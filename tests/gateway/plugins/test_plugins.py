@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Settings
+from gateway.config.hook_files import commands
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.mcp_servers import mcp_settings
 from gateway.plugins.installation import PluginInstaller
@@ -69,8 +70,7 @@ def test_a_manifest_says_where_things_are(
     (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(values))
     manifest = read_manifest(place)
     assert {key: getattr(manifest, key) for key in expected} == expected
-    assert manifest.hooks == ("evil",)
-    assert "hooks" in manifest.not_used
+    assert list(manifest.hooks) == ["Stop"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_wrong_manifest_is_one_sentence(
 def test_a_folder_without_a_manifest_goes_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "plain" / "commands").mkdir(parents=True)
     manifest = read_manifest(tmp_path / "plain")
-    assert (manifest.name, manifest.commands, manifest.hooks) == ("plain", ("commands",), ())
+    assert (manifest.name, manifest.commands, manifest.hooks) == ("plain", ("commands",), {})
 
 
 def test_what_is_installed_is_used(tmp_path: Path) -> None:
@@ -108,6 +108,12 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
     plugins = InstalledPlugins(home.plugins)
     (server,) = mcp_settings(settings, home.mcp, None, plugins).servers
     assert server.name == "plugin_tools_s"
+    [source] = plugins.hooks()
+    assert list(commands(source.hooks)) == [("Stop", "evil")]
+    assert not source.is_own
+    assert Path(source.variables["CLAUDE_PLUGIN_ROOT"]).is_dir()
+    installer.change("tools", is_enabled=False)
+    assert plugins.hooks() == []
     copy = home.plugins / plugins.load()["tools"].folder
     assert server.args == (f"{copy}/server.py",)
     # Who may do what is the owner's to say, whatever a plugin says of its server.
@@ -206,7 +212,7 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     assert [row["name"] for row in rows] == ["testing"]
     refused = kore("plugin", "install", "testing", home=home)
     assert refused.returncode == 1
-    assert "hooks (not used): evil" in refused.stdout
+    assert "hooks: Stop: evil" in refused.stdout
     assert "nothing was installed" in refused.stderr
     done = kore("plugin", "install", "testing@mine", "--yes", home=home)
     assert "installed testing 1.0" in done.stdout, done.stderr

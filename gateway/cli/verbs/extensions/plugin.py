@@ -13,6 +13,7 @@ from gateway.cli.output import clean, clean_lines, print_json, print_table
 
 if TYPE_CHECKING:
     from gateway.plugins.installation import PluginInstaller, PluginReview
+    from gateway.plugins.manifest import PluginManifest
 
 _SHOWN = 12
 
@@ -133,7 +134,7 @@ def _print_review(review: "PluginReview") -> None:
         (t("commands"), manifest.commands),
         (t("agents"), manifest.agents),
         (t("MCP servers"), [_server(name, one) for name, one in manifest.servers.items()]),
-        (t("hooks (not used)"), manifest.hooks),
+        (t("hooks"), _hook_lines(manifest)),
         (t("not used"), manifest.not_used),
         (t("links that lead out, left out"), review.dropped),
         (t("new files"), review.added),
@@ -143,6 +144,14 @@ def _print_review(review: "PluginReview") -> None:
     rows += [(title, _several(names)) for title, names in parts if names]
     for title, value in rows:
         print(f"  {title}: {clean(value)}")
+
+
+def _hook_lines(manifest: "PluginManifest") -> list[str]:
+    from agent.text.visible import escape_line
+    from gateway.config.hook_files import commands, hooks_in
+
+    table, _ = hooks_in({"hooks": manifest.hooks}, "")
+    return [f"{event}: {escape_line(command)}" for event, command in commands(table)]
 
 
 def _server(name: str, server: Mapping[str, Any]) -> str:

@@ -1,0 +1,92 @@
+"""Hooks that others bring along: a project's files, and plugins.
+
+Whatever Kore cannot run of them is left out and said, so that a file made for another program does
+no harm.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.i18n import t
+from agent.records import frozen
+from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher
+
+# Of another program's settings only the hooks are read.
+_SETTINGS = ("settings.json", "settings.local.json")
+_LONGEST_S = 600
+HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
+
+
+@frozen
+class HookSource:
+    """Hooks, and who brought them, in words. `variables` are set for their commands; what they say
+    is a stranger's word if they are not the person's `own`."""
+
+    origin: str
+    hooks: HookTable
+    variables: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = True
+
+
+def is_hook_file(path: Path) -> bool:
+    """Whether a project's file is one that is read for its hooks only."""
+    name, folder = path.name, path.parent.name
+    return (name == "hooks.json" and folder == ".kore") or (
+        name in _SETTINGS and folder == ".claude"
+    )
+
+
+def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[str]]:
+    """The hooks of a file, and a note for each thing that is left out."""
+    table: dict[HookEventName, list[HookMatcher]] = {}
+    notes: list[str] = []
+    value = content.get("hooks", {})
+    if content.get("disableAllHooks") is True:
+        return {}, []
+    if not isinstance(value, Mapping):
+        return {}, [t("{origin}: hooks: expected an object", origin=origin)]
+    for event, matchers in value.items():
+        if event not in HOOK_EVENTS:
+            notes.append(t("{origin}: hooks at {event} are not run", origin=origin, event=event))
+            continue
+        for one in matchers if isinstance(matchers, list) else [None]:
+            try:
+                matcher = HookMatcher.model_validate(_ours(one))
+            except ValidationError as exc:
+                reason = exc.errors()[0]["msg"]
+                notes.append(
+                    t(
+                        "{origin}: a hook at {event} is ignored: {reason}",
+                        origin=origin,
+                        event=event,
+                        reason=reason,
+                    )
+                )
+                continue
+            if matcher.hooks:
+                table.setdefault(event, []).append(matcher)
+    return table, notes
+
+
+def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
+    """Each command with its event."""
+    for event, matchers in table.items():
+        for matcher in matchers:
+            yield from ((event, one.command) for one in matcher.hooks)
+
+
+def _ours(matcher: Any) -> Any:
+    """A matcher of another program, without what Kore has no key for."""
+    if not isinstance(matcher, Mapping) or not isinstance(matcher.get("hooks"), list):
+        return matcher
+    hooks = []
+    for one in matcher["hooks"]:
+        if isinstance(one, Mapping) and one.get("type", "command") == "command":
+            timeout = one.get("timeout", 60)
+            timeout = min(timeout, _LONGEST_S) if isinstance(timeout, int | float) else timeout
+            hooks.append({"command": one.get("command"), "timeout": timeout})
+    return {"matcher": matcher.get("matcher") or "", "hooks": hooks}
