@@ -256,12 +256,12 @@ def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnsw
     verdict = specific.get("permissionDecision")
     ends = answer.get("continue") is False
     refuses = ends or answer.get("decision") in ("block", "deny") or verdict == "deny"
-    given = (
+    reasons = (
         answer.get("stopReason") if ends else None,
         specific.get("permissionDecisionReason"),
         answer.get("reason"),
     )
-    reason = next((one for one in given if isinstance(one, str) and one), None)
+    reason = next((one for one in reasons if isinstance(one, str) and one), None)
     reason = reason or t("the hook gave no reason")
     words = specific.get("additionalContext")
     return HookAnswer(

@@ -75,7 +75,7 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
     from gateway.cli.context import sources_of
     from gateway.config import editing
     from gateway.config.atomic_write import file_lock
-    from gateway.config.foreign_formats import is_foreign
+    from gateway.config.foreign.formats import is_foreign
 
     sources = sources_of(args)
     file = sources.own_file

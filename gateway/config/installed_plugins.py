@@ -10,7 +10,8 @@ from typing import Any
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import write_atomic
-from gateway.config.hook_files import HookSource, hooks_in
+from gateway.config.foreign.hook_files import hooks_in
+from gateway.config.hook_source import HookSource
 
 log = logging.getLogger(__name__)
 FILE = "installed.json"

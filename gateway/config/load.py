@@ -11,7 +11,8 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.error_messages import explain_errors
 from gateway.config.folder_trust import PROJECT, content, mentions_hooks, read_trusted
-from gateway.config.hook_files import HookSource, hooks_in, is_hook_file
+from gateway.config.foreign.hook_files import hooks_in, is_hook_file
+from gateway.config.hook_source import HookSource
 from gateway.config.json_files.document import read_object
 from gateway.config.layers import (
     CommandLineLayer,
@@ -110,7 +111,7 @@ def _load_foreign(
     for path in foreign_files(home, cwd, environ):
         if not path.is_file():
             continue
-        from gateway.config.foreign_formats import read_foreign
+        from gateway.config.foreign.formats import read_foreign
 
         raw = read_trusted(path, home) if path in projects else None
         if path in projects and raw is None:

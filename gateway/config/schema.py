@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.config.hook_files import HookSource
+from gateway.config.hook_source import HookSource
 from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
     AccessSection,

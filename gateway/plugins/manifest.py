@@ -10,7 +10,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_line
-from gateway.config.hook_files import hooks_in
+from gateway.config.foreign.hook_files import hooks_in
 
 MANIFEST = Path(".claude-plugin", "plugin.json")
 _LIMIT_BYTES = 1_000_000

@@ -67,7 +67,7 @@ def check_policy(settings: Settings) -> Check:
 
 def check_hooks(settings: Settings, home: DataDir) -> Check:
     """Whose commands see what is said and done."""
-    from gateway.config.hook_files import commands
+    from gateway.config.foreign.hook_files import commands
     from gateway.config.installed_plugins import InstalledPlugins
     from gateway.turns.agents.hooks import hook_sources, python_hooks
 

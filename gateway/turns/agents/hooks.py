@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config import Settings
-from gateway.config.hook_files import HookSource
+from gateway.config.hook_source import HookSource
 from gateway.config.installed_plugins import InstalledPlugins
 
 if TYPE_CHECKING:

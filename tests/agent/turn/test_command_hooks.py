@@ -171,7 +171,7 @@ async def converse(
     return model, await agent.run(prompt, session="s")
 
 
-def said(model: ScriptedProvider) -> str:
+def conversation_text(model: ScriptedProvider) -> str:
     """All that the last request holds of the conversation."""
     return json.dumps([event_of(one) for one in model.requests[-1].messages])
 
@@ -188,10 +188,10 @@ async def test_words_in_front_of_a_new_conversation_reach_the_model_once(tmp_pat
     model = ScriptedProvider(["one", "two"])
     agent = kore.Agent(model, workspace=tmp_path, hooks=[CommandHooks(hooks, ToolSettings())])
     await agent.run("hello", session="s")
-    assert said(model).count("the build is red") == 1
+    assert conversation_text(model).count("the build is red") == 1
     await agent.run("again", session="s")
-    assert said(model).count("the build is red") == 1
-    assert "not for this one" not in said(model)
+    assert conversation_text(model).count("the build is red") == 1
+    assert "not for this one" not in conversation_text(model)
     assert [one.role for one in model.requests[-1].messages][-1] == "user"
 
 
@@ -199,7 +199,7 @@ async def test_words_with_what_the_person_says(tmp_path: Path) -> None:
     answer = {"hookSpecificOutput": {"additionalContext": "ticket 42 is open"}}
     hook = CommandHook("UserPromptSubmit", f"grep -q 'hello there' && echo '{json.dumps(answer)}'")
     model, result = await converse(tmp_path, [hook], "done")
-    assert "ticket 42 is open" in said(model)
+    assert "ticket 42 is open" in conversation_text(model)
     assert result.text == "done"
 
 
@@ -212,7 +212,7 @@ async def test_what_a_hook_blocks_never_reaches_the_model(tmp_path: Path) -> Non
     assert "no passwords" in result.messages[-1].text
     assert model.requests == []
     await agent.run("and now?", session="s")
-    assert "hunter2" not in said(model)
+    assert "hunter2" not in conversation_text(model)
 
 
 async def test_a_turn_goes_on_as_long_as_a_hook_has_more_to_say(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_a_turn_goes_on_as_long_as_a_hook_has_more_to_say(tmp_path: Path) 
         tmp_path, [CommandHook("Stop", script)], "I am done.", "all green"
     )
     assert result.text.endswith("all green")
-    assert "run the tests" in said(model)
+    assert "run the tests" in conversation_text(model)
 
 
 async def test_a_hook_that_is_never_content_is_asked_a_few_times(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_hook_can_have_a_person_asked(tmp_path: Path) -> None:
         model = ScriptedProvider([calls(call("read_file", path="a.txt")), "done"])
         agent = kore.Agent(model, workspace=tmp_path, hooks=[hooks], approve=approve, mode="auto")
         await agent.run("?")
-        assert expected in said(model)
+        assert expected in conversation_text(model)
     assert [one.rule for one in questions] == ["hook-ask"] * 2
     assert "it is Friday" in questions[0].reason
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import Settings, load_settings
 from gateway.config.folder_trust import trust
-from gateway.config.foreign_formats import ForeignConfig, read_foreign
+from gateway.config.foreign.formats import ForeignConfig, read_foreign
 
 REAL = """\
 {

@@ -7,7 +7,7 @@ import pytest
 
 from agent.errors import ConfigError
 from gateway.config.folder_trust import project_files_in, trust
-from gateway.config.hook_files import commands
+from gateway.config.foreign.hook_files import commands
 from tests.gateway.config.loading import load
 
 HOOKS = {

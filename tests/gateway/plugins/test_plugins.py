@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Settings
-from gateway.config.hook_files import commands
+from gateway.config.foreign.hook_files import commands
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.mcp_servers import mcp_settings
 from gateway.plugins.installation import PluginInstaller

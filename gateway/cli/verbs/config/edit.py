@@ -16,7 +16,7 @@ from gateway.cli.verbs.config import foreign
 from gateway.config import editing
 from gateway.config.atomic_write import drop_secrets, file_lock, write_atomic
 from gateway.config.editing import inside
-from gateway.config.foreign_formats import is_foreign
+from gateway.config.foreign.formats import is_foreign
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_text
 from gateway.config.references import has_reference, read_secrets
 from gateway.config.secret_keys import is_secret, masked, orphans

@@ -12,7 +12,7 @@ from gateway.config import editing
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import ConfigEdit
 from gateway.config.folder_trust import read_trusted
-from gateway.config.foreign_formats import read_foreign
+from gateway.config.foreign.formats import read_foreign
 from gateway.config.json_files.jsonc import set_value
 from gateway.config.load import foreign_files, project_files
 from gateway.config.origin import Key

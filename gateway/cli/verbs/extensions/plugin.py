@@ -148,7 +148,7 @@ def _print_review(review: "PluginReview") -> None:
 
 def _hook_lines(manifest: "PluginManifest") -> list[str]:
     from agent.text.visible import escape_line
-    from gateway.config.hook_files import commands, hooks_in
+    from gateway.config.foreign.hook_files import commands, hooks_in
 
     table, _ = hooks_in({"hooks": manifest.hooks}, "")
     return [f"{event}: {escape_line(command)}" for event, command in commands(table)]

@@ -13,7 +13,8 @@ from typing import Any, TypeGuard
 from agent.i18n import t
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.records import frozen
-from gateway.config.hook_files import HookTable, hooks_in, is_hook_file
+from gateway.config.foreign.hook_files import hooks_in, is_hook_file
+from gateway.config.hook_source import HookTable
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.key_catalog import catalogue

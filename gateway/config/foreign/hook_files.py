@@ -4,32 +4,19 @@ Whatever Kore cannot run of them is left out and said, so that a file made for a
 no harm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from agent.i18n import t
-from agent.records import frozen
+from gateway.config.hook_source import HookTable
 from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher
 
 # Of another program's settings only the hooks are read.
 _SETTINGS = ("settings.json", "settings.local.json")
 _LONGEST_S = 600
-HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
-
-
-@frozen
-class HookSource:
-    """Hooks, and who brought them, in words. `variables` are set for their commands; what they say
-    is a stranger's word if they are not the person's `own`."""
-
-    origin: str
-    hooks: HookTable
-    variables: Mapping[str, str] = field(default_factory=dict)
-    is_own: bool = True
 
 
 def is_hook_file(path: Path) -> bool:

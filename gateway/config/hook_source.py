@@ -1,0 +1,20 @@
+"""Hooks with who brought them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from agent.records import frozen
+from gateway.config.sections import HookEventName, HookMatcher
+
+HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
+
+
+@frozen
+class HookSource:
+    """Hooks, and who brought them, in words. `variables` are set for their commands; what they say
+    is a stranger's word if they are not the person's `own`."""
+
+    origin: str
+    hooks: HookTable
+    variables: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = True
