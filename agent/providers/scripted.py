@@ -100,7 +100,7 @@ def _answer(request: ModelRequest) -> Message:
     if results:
         quoted = "\n\n".join(_quote(result) for result in results)
         return assistant(render_prompt("offline_results", results=quoted))
-    text = next((one.text for one in reversed(request.messages) if one.role == "user"), "")
+    text = _last_words(request)
     number = next_call_number(request.messages)
     calls = tuple(
         parse_tool_call(f"call_{n}", name, raw.strip())
@@ -109,6 +109,16 @@ def _answer(request: ModelRequest) -> Message:
     if calls:
         return assistant("", calls)
     return assistant(render_prompt("offline", text=text or _context_text(request)))
+
+
+def _last_words(request: ModelRequest) -> str:
+    """What was said last; what hooks and the like add behind it is nobody's words."""
+    for message in reversed(request.messages):
+        if message.role != "user":
+            return ""
+        if message.text:
+            return message.text
+    return ""
 
 
 def _context_text(request: ModelRequest) -> str:
