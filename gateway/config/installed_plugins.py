@@ -2,14 +2,16 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
+from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import write_atomic
+from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.foreign.hook_files import hooks_in
 from gateway.config.hook_source import HookSource
 
@@ -49,32 +51,37 @@ class InstalledPlugins:
     def load(self) -> dict[str, InstalledPlugin]:
         """By name; a list that cannot be read counts as empty, and is told in the log."""
         try:
-            data = json.loads((self.folder / FILE).read_bytes())
-            names = {one.name for one in fields(InstalledPlugin)}
-            plugins = {}
-            for one in data["plugins"]:
-                values: dict[str, Any] = {
-                    key: tuple(value) if isinstance(value, list) else value
-                    for key, value in one.items()
-                    if key in names
-                }
-                plugins[str(one["name"])] = InstalledPlugin(**values)
-            return plugins
+            return self._read()
+        except ConfigError as exc:
+            log.warning("%s: no plugin is used", exc)
+            return {}
+
+    @contextmanager
+    def edited(self) -> Iterator[dict[str, InstalledPlugin]]:
+        """The list, saved when the block ends; others wait until then. Raises `ConfigError`."""
+        path = self.folder / FILE
+        with file_lock(path):
+            plugins = self._read()
+            yield plugins
+            rows = [asdict(plugins[name]) for name in sorted(plugins)]
+            text = json.dumps({"version": 1, "plugins": rows}, indent=1, ensure_ascii=False)
+            write_atomic(path, f"{text}\n")
+
+    def _read(self) -> dict[str, InstalledPlugin]:
+        path = self.folder / FILE
+        try:
+            return {
+                str(one["name"]): _plugin(one) for one in json.loads(path.read_bytes())["plugins"]
+            }
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError) as exc:
-            log.warning("%s cannot be read (%s): no plugin is used", self.folder / FILE, exc)
-            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise ConfigError(
+                t("{path}: cannot be read: {reason}", path=path, reason=exc)
+            ) from None
 
     def enabled(self) -> list[InstalledPlugin]:
         return [one for one in self.load().values() if one.is_enabled]
-
-    def save(self, plugins: Mapping[str, InstalledPlugin]) -> None:
-        """Raises `ConfigError`."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        rows = [asdict(plugins[name]) for name in sorted(plugins)]
-        text = json.dumps({"version": 1, "plugins": rows}, indent=1, ensure_ascii=False)
-        write_atomic(self.folder / FILE, f"{text}\n")
 
     def places(self, kind: str) -> list[tuple[str, Path]]:
         """The folders of a kind (skills, commands, agents) of all enabled plugins, each with its
@@ -115,6 +122,16 @@ class InstalledPlugins:
             for name, server in one.servers.items():
                 servers[f"plugin_{one.name}_{name}"] = _filled(server, roots)
         return servers
+
+
+def _plugin(row: Mapping[str, Any]) -> InstalledPlugin:
+    names = {one.name for one in fields(InstalledPlugin)}
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in row.items()
+        if key in names
+    }
+    return InstalledPlugin(**values)
 
 
 def _filled(value: Any, roots: Mapping[str, str]) -> Any:

@@ -14,18 +14,16 @@ from typing import Any
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins
+from gateway.plugins.copying import copy_plugin
+from gateway.plugins.download import hash_file
 from gateway.plugins.manifest import PluginError, PluginManifest, read_manifest
-from gateway.plugins.sources import Source, fetch
-
-_MOST_FILES = 10_000
-_MOST_BYTES = 256 * 2**20
-_SKIPPED = frozenset({".git", "node_modules/.cache"})
+from gateway.plugins.sources import Source, fetch, name_in
 
 
 @frozen
 class PluginReview:
     """What a person decides about: the plugin, its files with their hashes, and what has changed
-    since the version that is installed. `dropped` are links that lead out of it."""
+    since the version that is installed. `dropped` are links that were left out."""
 
     manifest: PluginManifest
     source: Source
@@ -62,65 +60,63 @@ class PluginInstaller:
         with tempfile.TemporaryDirectory(prefix="kore-plugin-") as scratch:
             place = fetch(source, Path(scratch) / "source", base)
             copy = Path(scratch) / "copy"
-            dropped = _copy(place, copy)
+            dropped = copy_plugin(place, copy)
             yield self._review(copy, source, dropped, entry, market)
 
     def install(self, review: PluginReview) -> InstalledPlugin:
         """Keep what was reviewed, enabled: a person has agreed to it."""
         manifest = review.manifest
-        name = f"{manifest.name}-{review.digest[:16]}"
-        target = self._folder / "cache" / name
-        if not target.exists():
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = target.with_name(f".{name}.new")
-            shutil.rmtree(partial, ignore_errors=True)
+        target = self._folder / "cache" / f"{manifest.name}-{review.digest[:16]}"
+        with self.installed.edited() as plugins:
+            self._keep(review, target)
+            before = plugins.get(manifest.name)
+            plugin = plugins[manifest.name] = InstalledPlugin(
+                name=manifest.name,
+                version=manifest.version,
+                description=manifest.description,
+                source=dict(review.source),
+                digest=review.digest,
+                folder=str(target.relative_to(self._folder)),
+                market=review.market,
+                is_pinned=before.is_pinned if before is not None else False,
+                skills=manifest.skills,
+                commands=manifest.commands,
+                agents=manifest.agents,
+                servers=dict(manifest.servers),
+                hooks=dict(manifest.hooks),
+            )
+        return plugin
+
+    def _keep(self, review: PluginReview, target: Path) -> None:
+        """Put what was reviewed in the cache, in place of a copy that has changed since."""
+        if target.exists():
+            if digest_of(files_in(target)) == review.digest:
+                return
+            shutil.rmtree(target)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as scratch:
+            partial = Path(scratch) / "copy"
             shutil.copytree(review.folder, partial)
             partial.rename(target)
-        plugins = self.installed.load()
-        before = plugins.get(manifest.name)
-        plugin = InstalledPlugin(
-            name=manifest.name,
-            version=manifest.version,
-            description=manifest.description,
-            source=dict(review.source),
-            digest=review.digest,
-            folder=str(target.relative_to(self._folder)),
-            market=review.market,
-            is_pinned=before.is_pinned if before is not None else False,
-            skills=manifest.skills,
-            commands=manifest.commands,
-            agents=manifest.agents,
-            servers=dict(manifest.servers),
-            hooks=dict(manifest.hooks),
-        )
-        self.installed.save({**plugins, plugin.name: plugin})
-        return plugin
 
     def change(self, name: str, **values: Any) -> InstalledPlugin:
         """Enable, disable or pin. Raises `PluginError`."""
-        plugins = self.installed.load()
-        plugin = plugins[name] = replace(self.find(name), **values)
-        self.installed.save(plugins)
+        with self.installed.edited() as plugins:
+            plugin = plugins[name] = replace(_find(plugins, name), **values)
         return plugin
 
     def remove(self, name: str) -> None:
         """Raises `PluginError`."""
-        plugin = self.find(name)
-        plugins = self.installed.load()
-        del plugins[name]
-        self.installed.save(plugins)
-        if plugin.folder not in {one.folder for one in plugins.values()}:
+        with self.installed.edited() as plugins:
+            plugin = _find(plugins, name)
+            del plugins[name]
+            is_shared = plugin.folder in {one.folder for one in plugins.values()}
+        if not is_shared:
             shutil.rmtree(self._folder / plugin.folder, ignore_errors=True)
 
     def find(self, name: str) -> InstalledPlugin:
         """Raises `PluginError` when there is none of this name."""
-        plugin = self.installed.load().get(name)
-        if plugin is None:
-            raise PluginError(
-                t("there is no plugin {name!r}", name=name[:80]),
-                hint=t("`kore plugin list` shows them"),
-            )
-        return plugin
+        return _find(self.installed.load(), name)
 
     def audit(self) -> dict[str, str]:
         """Of each plugin, what differs between what runs and what was approved; '' for nothing."""
@@ -138,11 +134,11 @@ class PluginInstaller:
         self,
         copy: Path,
         source: Source,
-        dropped: list[str],
+        dropped: tuple[str, ...],
         entry: Mapping[str, Any] | None,
         market: str,
     ) -> PluginReview:
-        manifest = read_manifest(copy, entry)
+        manifest = read_manifest(copy, entry, name_in(source))
         files = files_in(copy)
         before: dict[str, str] = {}
         current = self.installed.load().get(manifest.name)
@@ -154,7 +150,7 @@ class PluginInstaller:
             digest=digest_of(files),
             files=files,
             size_bytes=sum((copy / name).stat().st_size for name in files),
-            dropped=tuple(dropped),
+            dropped=dropped,
             added=tuple(name for name in files if current is not None and name not in before),
             removed=tuple(name for name in before if name not in files),
             changed=tuple(
@@ -166,6 +162,15 @@ class PluginInstaller:
         )
 
 
+def _find(plugins: Mapping[str, InstalledPlugin], name: str) -> InstalledPlugin:
+    if name not in plugins:
+        raise PluginError(
+            t("there is no plugin {name!r}", name=name[:80]),
+            hint=t("`kore plugin list` shows them"),
+        )
+    return plugins[name]
+
+
 def files_in(folder: Path) -> dict[str, str]:
     """Every file below a folder, with a hash of what it holds and whether it can be run."""
     files: dict[str, str] = {}
@@ -174,8 +179,7 @@ def files_in(folder: Path) -> dict[str, str]:
         for name in sorted(names):
             path = Path(place, name)
             mode = "x" if os.access(path, os.X_OK) else "-"
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            files[str(path.relative_to(folder))] = f"{mode}{digest}"
+            files[str(path.relative_to(folder))] = f"{mode}{hash_file(path)}"
     return files
 
 
@@ -183,38 +187,3 @@ def digest_of(files: Mapping[str, str]) -> str:
     """One hash of all files."""
     rows = json.dumps(sorted(files.items()), ensure_ascii=True)
     return hashlib.sha256(rows.encode()).hexdigest()
-
-
-def _copy(source: Path, target: Path) -> list[str]:
-    """Copy the regular files of a folder; returns the links that lead out of it, which are left
-    out. Raises `PluginError` for one that is too large."""
-    root = source.resolve()
-    dropped: list[str] = []
-    count = size = 0
-    target.mkdir()
-    for place, folders, names in os.walk(root, followlinks=False):
-        where = Path(place)
-        for name in [*folders, *names]:
-            path = where / name
-            relative = path.relative_to(root)
-            if name in _SKIPPED:
-                folders[:] = [one for one in folders if one != name]
-                continue
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                dropped.append(str(relative))
-                continue
-            if path.is_dir() and not path.is_symlink():
-                (target / relative).mkdir()
-            elif path.is_file():
-                count, size = count + 1, size + path.stat().st_size
-                if count > _MOST_FILES or size > _MOST_BYTES:
-                    raise PluginError(
-                        t(
-                            "the plugin is too large: {most:,} files and 256 MB are the most",
-                            most=_MOST_FILES,
-                        )
-                    )
-                shutil.copyfile(path, target / relative)
-                if os.access(path, os.X_OK):
-                    (target / relative).chmod(0o755)
-    return dropped

@@ -39,13 +39,16 @@ class PluginManifest:
     not_used: tuple[str, ...] = ()
 
 
-def read_manifest(folder: Path, entry: Mapping[str, Any] | None = None) -> PluginManifest:
+def read_manifest(
+    folder: Path, entry: Mapping[str, Any] | None = None, usual_name: str = ""
+) -> PluginManifest:
     """The plugin in a folder; `entry` is what its market says of it, which is all there is when it
-    is not `strict`. Raises `PluginError`."""
+    is not `strict`. One that has no name gets `usual_name`, or its folder's. Raises
+    `PluginError`."""
     entry = entry or {}
     own = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     data = {**own, **entry} if entry.get("strict") is False else {**entry, **own}
-    name = _text(data, "name") or folder.name
+    name = _text(data, "name") or usual_name or folder.name
     if not name or name in (".", "..") or any(char in name for char in "/\\\0\n"):
         raise PluginError(
             t("found the plugin name {name!r}, expected a plain word", name=name[:80])

@@ -2,7 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.text import ranking
 from agent.text.visible import escape_line
-from gateway.config.atomic_write import write_atomic
+from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.plugins.manifest import PluginError, read_manifest, read_object
-from gateway.plugins.sources import Source, fetch
+from gateway.plugins.sources import Source, check_remote, fetch, is_local
 
 INDEX = Path(".claude-plugin", "marketplace.json")
 _FILE = "markets.json"
@@ -50,22 +52,19 @@ class Markets:
 
     def add(self, source: Source) -> Market:
         """Fetch a market and keep it. Raises `PluginError`."""
-        scratch = self._folder / "markets" / ".new"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            place = fetch(source, scratch)
+        top = self._folder / "markets"
+        top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=top) as scratch:
+            place = fetch(source, Path(scratch) / "source")
             market = read_market(place, source)
-            target = place
-            if source.get("source") != "folder":
-                target = self._folder / "markets" / market.name
-                shutil.rmtree(target, ignore_errors=True)
-                place.rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        rows = self._rows()
-        rows[market.name] = {"source": dict(source), "folder": str(target)}
-        self._save(rows)
+            is_folder = source.get("source") == "folder"
+            target = place if is_folder else top / market.name
+            with self._edited() as rows:
+                if not is_folder:
+                    if target.exists():
+                        target.rename(Path(scratch) / "before")
+                    place.rename(target)
+                rows[market.name] = {"source": dict(source), "folder": str(target)}
         return read_market(target, source)
 
     def update(self, name: str) -> Market:
@@ -80,11 +79,10 @@ class Markets:
 
     def remove(self, name: str) -> None:
         """Forget a market. Raises `PluginError`."""
-        rows = self._rows()
-        if name not in rows:
-            raise PluginError(t("there is no market {name!r}", name=name[:80]))
-        row = rows.pop(name)
-        self._save(rows)
+        with self._edited() as rows:
+            if name not in rows:
+                raise PluginError(t("there is no market {name!r}", name=name[:80]))
+            row = rows.pop(name)
         copy = Path(row["folder"])
         if copy.is_relative_to(self._folder):
             shutil.rmtree(copy, ignore_errors=True)
@@ -132,9 +130,14 @@ class Markets:
         path = self._folder / _FILE
         return read_object(path) if path.is_file() else {}
 
-    def _save(self, rows: Mapping[str, Any]) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(self._folder / _FILE, json.dumps(rows, indent=1) + "\n")
+    @contextmanager
+    def _edited(self) -> Iterator[dict[str, Any]]:
+        """The list, saved when the block ends; others wait until then."""
+        path = self._folder / _FILE
+        with file_lock(path):
+            rows = self._rows()
+            yield rows
+            write_atomic(path, json.dumps(rows, indent=1) + "\n")
 
 
 def read_market(folder: Path, source: Source) -> Market:
@@ -147,7 +150,8 @@ def read_market(folder: Path, source: Source) -> Market:
         raise PluginError(t("{path}: expected a list of plugins", path=folder / INDEX))
     metadata = data.get("metadata")
     top = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
-    entries = (_entry(name, one, str(top)) for one in plugins if isinstance(one, dict))
+    is_own = is_local(source)
+    entries = (_entry(name, one, str(top), is_own) for one in plugins if isinstance(one, dict))
     return Market(name, source, folder, tuple(entries))
 
 
@@ -175,12 +179,14 @@ def make_index(folder: Path, name: str) -> Path:
     return path
 
 
-def _entry(market: str, raw: Mapping[str, Any], top: str) -> MarketEntry:
+def _entry(market: str, raw: Mapping[str, Any], top: str, is_own: bool) -> MarketEntry:
     name = escape_line(str(raw.get("name") or ""))
     problem = "" if name else t("an entry without a name")
     source: Source = {}
     try:
         source = _source(raw.get("source"), top)
+        if not is_own or str(source.get("url")).startswith("http://"):
+            check_remote(source)
     except PluginError as exc:
         problem = problem or str(exc)
     return MarketEntry(

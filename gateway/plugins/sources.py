@@ -1,22 +1,30 @@
 """Where plugins and markets come from: a folder, git, npm, an archive. Nothing of them is run."""
 
-import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import hexdigits
 from typing import Any
-from urllib.parse import urlsplit
 
 from agent.i18n import t
 from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract
 from agent.security.sandbox.trusted_programs import find_trusted_program
+from gateway.plugins.download import download, hash_file
 from gateway.plugins.manifest import PluginError
 
 Source = Mapping[str, Any]
+MOST_ARCHIVE_BYTES = 256 * 2**20
 _TIMEOUT_S = 300
-_ARCHIVE_BYTES = 256 * 2**20
+_GIT = ("url", "git", "git-subdir")
+_REMOTE = ("https://", "ssh://", "git@")
+_PACKAGE = re.compile(r"(@[a-z0-9~][\w.~-]*/)?[A-Za-z0-9~][\w.~-]*", re.ASCII)
+_VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+# What may be the only folder of a plugin, and is not the folder around it.
+_PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
 
 def source_of(text: str, ref: str | None = None) -> dict[str, Any]:
@@ -59,13 +67,9 @@ def fetch(source: Source, target: Path, base: Path | None = None) -> Path:
         if base is None:
             raise PluginError(t("a relative source needs its market"))
         return _folder(base / str(source.get("path")), base)
-    if kind == "github":
-        address = f"https://github.com/{source.get('repo')}.git"
-        return _clone(address, source, target)
-    if kind in ("url", "git"):
-        return _subfolder(_clone(str(source.get("url")), source, target), source.get("path"))
-    if kind == "git-subdir":
-        return _subfolder(_clone(str(source.get("url")), source, target), source.get("path"))
+    if kind in ("github", *_GIT):
+        address = _git_address(str(source.get("repo" if kind == "github" else "url")))
+        return _subfolder(_clone(address, source, target), source.get("path"))
     if kind == "archive":
         return _single(_unpack(source, target))
     if kind == "npm":
@@ -80,9 +84,45 @@ def describe(source: Source) -> str:
     return " ".join([*words[:2], *(f"@{pin[:12]}" for pin in pins[:1])])
 
 
+def name_in(source: Source) -> str:
+    """The name that a source itself suggests: the last word of its address."""
+    words = [str(source[key]) for key in ("path", "repo", "url", "package") if source.get(key)]
+    name = re.split(r"[/:]", words[0].rstrip("/"))[-1] if words else ""
+    return re.sub(r"\.(git|zip|tar|tgz|tar\.gz)$", "", name)
+
+
 def is_pinned(source: Source) -> bool:
-    """Whether the source always leads to the same content."""
-    return bool(source.get("sha") or source.get("sha256"))
+    """Whether the source always leads to the same content: it has a whole hash."""
+    sha, sha256 = source.get("sha"), source.get("sha256")
+    return _is_hash(sha, 40, 64) or _is_hash(sha256, 64)
+
+
+def is_local(source: Source) -> bool:
+    """Whether it lies on this machine: only then it is the person's own."""
+    address = str(source.get("url") or "")
+    has_host = "://" in address and not address.startswith("file:")
+    kind = source.get("source")
+    return kind == "folder" or (kind in ("archive", *_GIT) and not has_host and "@" not in address)
+
+
+def check_remote(source: Source) -> None:
+    """Refuse what a stranger may not name: anything but https and ssh. Raises `PluginError`."""
+    kind, address = source.get("source"), str(source.get("url") or "")
+    allowed = ("https://",) if kind == "archive" else _REMOTE
+    if kind in ("archive", *_GIT) and not _git_address(address).startswith(allowed):
+        raise PluginError(
+            t("{address}: a market may name https:// and ssh addresses only", address=address[:200])
+        )
+
+
+def _is_hash(value: Any, *lengths: int) -> bool:
+    return isinstance(value, str) and len(value) in lengths and not set(value) - set(hexdigits)
+
+
+def _git_address(address: str) -> str:
+    """`owner/repository` is one at GitHub."""
+    is_short = _REPOSITORY.fullmatch(address) and not address.startswith(".")
+    return f"https://github.com/{address}.git" if is_short else address
 
 
 def _folder(path: Path, base: Path | None) -> Path:
@@ -100,19 +140,23 @@ def _subfolder(folder: Path, name: Any) -> Path:
 
 def _clone(address: str, source: Source, target: Path) -> Path:
     """One commit of a repository: that of `sha`, else of `ref`, else the newest."""
-    is_address = address.startswith(("https://", "ssh://", "git@", "file:///"))
-    if not is_address or any(char.isspace() or ord(char) < 32 for char in address):
+    if not address.startswith((*_REMOTE, "file:///")) or any(
+        char.isspace() or ord(char) < 32 for char in address
+    ):
         raise PluginError(
             t(
                 "{address}: expected an https:// or ssh address of a git repository",
                 address=address[:200],
             )
         )
-    wish = str(source.get("sha") or source.get("ref") or "HEAD")
+    sha = source.get("sha")
+    if sha and not _is_hash(sha, 40, 64):
+        raise PluginError(t("sha: expected 40 or 64 hex digits"))
+    wish = str(sha or source.get("ref") or "HEAD")
     if wish.startswith("-"):
         raise PluginError(t("{ref}: not a commit, tag or branch", ref=wish[:80]))
     target.mkdir(parents=True)
-    git = ["-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never"]
+    git = ["-c", "core.hooksPath=/dev/null"]
     _run(["git", *git, "init", "-q"], target)
     _run(["git", *git, "fetch", "-q", "--depth", "1", "--", address, wish], target)
     _run(["git", *git, "checkout", "-q", "--detach", "FETCH_HEAD"], target)
@@ -124,45 +168,42 @@ def _unpack(source: Source, target: Path) -> Path:
     archive = Path(url)
     if "://" in url:
         archive = target.with_suffix(".download")
-        _download(url, archive)
-    expected = source.get("sha256")
-    if expected and hashlib.sha256(archive.read_bytes()).hexdigest() != str(expected).lower():
-        raise PluginError(t("{url}: its SHA-256 is not the one that was announced", url=url[:200]))
-    extract(archive, target, ArchiveLimits(total_bytes=_ARCHIVE_BYTES))
-    return target
-
-
-def _download(url: str, path: Path) -> None:
-    import urllib.request
-
-    if urlsplit(url).scheme != "https":
-        raise PluginError(t("{url}: expected an https:// address", url=url[:200]))
+        download(url, archive, MOST_ARCHIVE_BYTES)
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response, path.open("wb") as file:  # noqa: S310 - https only, above
-            size = 0
-            while chunk := response.read(65_536):
-                size += len(chunk)
-                if size > _ARCHIVE_BYTES:
-                    raise PluginError(t("{path} is too large", path=url[:200]))
-                file.write(chunk)
+        if archive.stat().st_size > MOST_ARCHIVE_BYTES:
+            raise PluginError(t("{path} is too large", path=url[:200]))
+        expected = source.get("sha256")
+        if expected and hash_file(archive) != str(expected).lower():
+            raise PluginError(
+                t("{url}: its SHA-256 is not the one that was announced", url=url[:200])
+            )
     except OSError as exc:
-        raise PluginError(f"{url[:200]}: {exc}") from None
+        raise PluginError(f"{url[:200]}: {exc.strerror}") from None
+    extract(archive, target, ArchiveLimits(total_bytes=MOST_ARCHIVE_BYTES))
+    return target
 
 
 def _single(folder: Path) -> Path:
     """The folder itself, or the only one in it: archives often have one around all."""
     inner = list(folder.iterdir())
-    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
+    if len(inner) != 1 or not inner[0].is_dir() or inner[0].name in _PARTS:
+        return folder
+    return inner[0]
 
 
 def _npm(source: Source, target: Path) -> Path:
     """The package as it was published; none of its scripts is run."""
     package = str(source.get("package") or source.get("name") or "")
-    if not package or package.startswith("-") or any(char.isspace() for char in package):
-        raise PluginError(t("{name}: not a package", name=package[:80]))
+    version = str(source.get("version") or "")
+    if not _PACKAGE.fullmatch(package) or not _VERSION.fullmatch(version):
+        raise PluginError(t("{name}: not a package", name=f"{package} {version}".strip()[:80]))
+    registry = str(source.get("registry") or "")
+    if registry and not registry.startswith("https://"):
+        raise PluginError(t("{url}: expected an https:// address", url=registry[:200]))
     target.mkdir(parents=True)
-    version = f"@{source['version']}" if source.get("version") else ""
-    _run(["npm", "pack", "--ignore-scripts", "--silent", f"{package}{version}"], target)
+    words = ["npm", "pack", "--ignore-scripts", "--silent"]
+    words += [f"--registry={registry}"] if registry else []
+    _run([*words, "--", f"{package}@{version}" if version else package], target)
     archives = list(target.glob("*.tgz"))
     if len(archives) != 1:
         raise PluginError(t("{name}: not a package", name=package[:80]))
@@ -179,6 +220,8 @@ def _run(words: Sequence[str], folder: Path) -> None:
         if name in ("PATH", "HOME", "SSH_AUTH_SOCK", "LANG") or name.lower().endswith("_proxy")
     }
     environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+    # Nothing is followed to another protocol.
+    environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file"}
     try:
         done = subprocess.run(
             [str(program), *words[1:]],

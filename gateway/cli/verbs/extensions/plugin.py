@@ -136,7 +136,7 @@ def _print_review(review: "PluginReview") -> None:
         (t("MCP servers"), [_server(name, one) for name, one in manifest.servers.items()]),
         (t("hooks"), _hook_lines(manifest)),
         (t("not used"), manifest.not_used),
-        (t("links that lead out, left out"), review.dropped),
+        (t("links left out"), review.dropped),
         (t("new files"), review.added),
         (t("changed files"), review.changed),
         (t("removed files"), review.removed),
