@@ -172,12 +172,28 @@ class ToolResulted:
 
 
 @frozen
+class ServerQuestion:
+    """What the MCP server `server` asks a person in the middle of a call. `choices` are what may be
+    answered, unless words of one's own are to be written (`takes_text`). `otherwise` says what an
+    empty answer stands for, without which there is none. `is_secret`: it asks for what looks like a
+    password."""
+
+    server: str
+    text: str
+    choices: tuple[str, ...] = ()
+    takes_text: bool = False
+    otherwise: str = ""
+    is_secret: bool = False
+
+
+@frozen
 class ApprovalAsked:
     """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
 
     Without `expires_s` it waits until it is answered. `answers` are those that it takes; `prefix`
     is what may be allowed of the command with any arguments; a lasting answer about a `network` is
-    about these hosts.
+    about these hosts. With `server_question` nothing is to be allowed: a server wants to know
+    something, and the words of the answer are for it.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -198,13 +214,14 @@ class ApprovalAsked:
     )
     prefix: str | None = None
     network: tuple[str, ...] = ()
+    server_question: ServerQuestion | None = None
 
 
 @frozen
 class ApprovalAnswered:
     """`words` is what the person who denied it wrote to the model; `prefix` what they allowed of
     the command with any arguments, or `network` the hosts that commands may reach from now on, if
-    it is that."""
+    it is that. `server` is the MCP server whose question it was."""
 
     type: ClassVar[str] = "approval_answered"
     nonce: str
@@ -213,6 +230,7 @@ class ApprovalAnswered:
     words: str = ""
     prefix: str | None = None
     network: tuple[str, ...] = ()
+    server: str = ""
 
 
 @frozen

@@ -111,8 +111,11 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         if cls is events.ContextInvalidated:
             return events.ContextInvalidated(data["path"], tuple(data["agents"]))
         if cls in (events.ApprovalAsked, events.ApprovalAnswered):
-            lists = {name: tuple(one) for name, one in data.items() if isinstance(one, list)}
-            return _of(cls, {**data, **lists})
+            values = {name: _tuple(one) for name, one in data.items()}
+            if isinstance(query := values.get("server_question"), Mapping):
+                query = {name: _tuple(one) for name, one in query.items()}
+                values["server_question"] = _of(events.ServerQuestion, query)
+            return _of(cls, values)
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc
@@ -136,6 +139,10 @@ def result_to_json(result: Result) -> dict[str, Any]:
 def result_from_json(data: Mapping[str, Any]) -> Result:
     messages = tuple(message_from_json(message) for message in data["messages"])
     return _of(Result, {**data, "messages": messages, "usage": _of(Usage, data["usage"])})
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _of(cls: type[T], data: Mapping[str, Any]) -> T:

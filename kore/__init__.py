@@ -8,6 +8,7 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 from agent import events
 from agent.agent import Agent
 from agent.api import parallel, run, run_sync, stream
+from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import (
     ConfigError,
     GuardrailTripped,
@@ -20,7 +21,6 @@ from agent.errors import (
 )
 from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
-from agent.mcp.elicitation import Elicitation, ElicitationAnswer
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.parallel import ParallelResults
 from agent.prompt_content import ImageUrl

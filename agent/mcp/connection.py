@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
 
-    from agent.mcp.elicitation import Elicit
+    from agent.elicitation import Elicit
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,8 @@ class McpConnection:
 
     `on_change` is called when the server says that what it offers has changed; `last_words` says
     why it ended when it was last started, empty when that is not known. `elicit` asks a person
-    what the server wants to know; without it, it is told that nobody can be asked.
+    what the server wants to know, where a call brings nobody along; without it, it is told that
+    nobody can be asked.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class McpConnection:
         self._on_change = on_change
         self._last_words = last_words
         self._elicit = elicit
+        self._calls = elicitation.LiveCalls(elicit)
         self._owner: asyncio.Task[None] | None = None
         self._client: asyncio.Future[Client] | None = None
         self._closing = asyncio.Event()
@@ -78,10 +80,15 @@ class McpConnection:
         return time.monotonic() >= self._pause_until_s
 
     async def request(
-        self, work: Callable[["Client"], Awaitable[T]], timeout_s: float, *, what: str
+        self,
+        work: Callable[["Client"], Awaitable[T]],
+        timeout_s: float,
+        *,
+        what: str,
+        elicit: "Elicit | None" = None,
     ) -> T:
-        """What the server answers. Raises `ToolError` with a sentence for the model: it cannot be
-        reached, says no, or takes longer than `timeout_s`."""
+        """What the server answers; `elicit` asks the person of this call. Raises `ToolError` with a
+        sentence for the model: it cannot be reached, says no, or takes longer than `timeout_s`."""
         try:
             from mcp import MCPError
         except ImportError as exc:
@@ -91,7 +98,10 @@ class McpConnection:
         name = self.server.name
         client = await self._opened()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with (
+                asyncio.timeout(timeout_s) as deadline,
+                self._calls.during(elicit, deadline),
+            ):
                 return await work(client)
         except TimeoutError as exc:
             text = f"The MCP server {name} did not answer {what} within {timeout_s:g} s."
@@ -237,16 +247,13 @@ class McpConnection:
             roots = [Root(uri=FileUrl(folder.as_uri()))] if folder is not None else []
             return ListRootsResult(roots=roots)
 
-        ask = self._elicit
-
         async def on_elicit(context: Any, params: Any) -> Any:
-            assert ask is not None
-            return await elicitation.elicit(self.server.name, params, ask)
+            return await elicitation.elicit(self.server.name, params, self._calls.ask)
 
         client = Client(
             self._open_transport(closing.set),
             list_roots_callback=on_roots,
-            elicitation_callback=None if ask is None else on_elicit,
+            elicitation_callback=None if self._elicit is None else on_elicit,
             client_info=Implementation(name="kore", version=VERSION),
             message_handler=on_message,
             mode=_mode(self.server.protocol),

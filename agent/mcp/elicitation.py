@@ -1,59 +1,104 @@
-"""Questions of a server to a person, in the middle of a call: a form to fill in, or a page to
-open."""
+"""What a server asks a person in the middle of a call: brought to the person of that call."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
-from agent.records import frozen
+from agent.elicitation import Elicit, Elicitation, ElicitationAnswer, FormField, decline
 from agent.text.visible import escape_invisible
 
 if TYPE_CHECKING:
     from mcp.types import ElicitRequestParams, ElicitResult
 
 _MOST_FIELDS = 50
+# As many as a call may go back and forth.
+_MOST_QUESTIONS = 10
 
 
-@frozen
-class FormField:
-    """One value that is asked for, by its JSON Schema: of a plain type, or one of a list."""
+class LiveCall:
+    """A call that a server works on: who can be asked for it, and how long it may take. The time
+    that a person thinks does not count."""
 
-    name: str
-    schema: Mapping[str, Any]
-    is_required: bool = False
+    def __init__(self, ask: Elicit, deadline: asyncio.Timeout) -> None:
+        self._ask = ask
+        self._deadline = deadline
+        self._left_s: float | None = None
+        self._asked_count = 0
+        self._is_over = False
+        self._tasks: set[asyncio.Task[ElicitationAnswer]] = set()
 
-    @property
-    def title(self) -> str:
-        return escape_invisible(str(self.schema.get("title") or self.name))
+    async def ask(self, question: Elicitation) -> ElicitationAnswer:
+        self._asked_count += 1
+        if self._is_over or self._asked_count > _MOST_QUESTIONS:
+            return ElicitationAnswer("decline")
+        task = asyncio.create_task(_answer(self._ask, question), name="a server's question")
+        self._tasks.add(task)
+        self._pause()
+        try:
+            await asyncio.wait({task})
+            return ElicitationAnswer("cancel") if task.cancelled() else task.result()
+        finally:
+            # The server may have taken the question back.
+            task.cancel()
+            await asyncio.wait({task})
+            self._tasks.discard(task)
+            if not self._tasks:
+                self._resume()
+
+    async def aclose(self) -> None:
+        """It is over: nobody is asked for it any more."""
+        self._is_over = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _pause(self) -> None:
+        until_s = self._deadline.when()
+        if self._left_s is None and until_s is not None:
+            self._left_s = until_s - asyncio.get_running_loop().time()
+            self._deadline.reschedule(None)
+
+    def _resume(self) -> None:
+        if self._left_s is not None and not self._is_over:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
+        self._left_s = None
 
 
-@frozen
-class Elicitation:
-    """A question of the server `server`. With `url` a person is to open that page, and nothing
-    else is asked."""
-
-    server: str
-    message: str
-    fields: tuple[FormField, ...] = ()
-    url: str | None = None
-
-    def defaults(self) -> dict[str, Any]:
-        """The values that the server proposes."""
-        return {
-            each.name: each.schema["default"] for each in self.fields if "default" in each.schema
-        }
+_current_call: ContextVar[LiveCall | None] = ContextVar("current_mcp_call", default=None)
 
 
-@frozen
-class ElicitationAnswer:
-    """What a person says. What the person leaves out of a form has its default."""
+class LiveCalls:
+    """The calls that one server works on. `ask` is for those that bring nobody along."""
 
-    action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, ask: Elicit | None) -> None:
+        self._ask = ask or decline
+        self._live: list[LiveCall] = []
 
+    @asynccontextmanager
+    async def during(self, ask: Elicit | None, deadline: asyncio.Timeout) -> AsyncIterator[None]:
+        live = LiveCall(ask or self._ask, deadline)
+        self._live.append(live)
+        token = _current_call.set(live)
+        try:
+            yield
+        finally:
+            _current_call.reset(token)
+            self._live.remove(live)
+            await live.aclose()
 
-# Asks a person. Nobody is there to ask: `cancel`.
-Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
+    async def ask(self, question: Elicitation) -> ElicitationAnswer:
+        """Ask the person of the call that the question belongs to.
+
+        Newer servers ask within the answer to a call. Older ones do not say which call they mean:
+        when there are several, any of them may be another person's, and nobody is asked.
+        """
+        live = _current_call.get()
+        if live not in self._live:
+            live = self._live[0] if len(self._live) == 1 else None
+        return ElicitationAnswer("decline") if live is None else await live.ask(question)
 
 
 async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "ElicitResult":
@@ -77,5 +122,11 @@ async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "El
     if answer.action != "accept" or question.url is not None:
         return ElicitResult(action=answer.action)
     names = {each.name for each in question.fields}
-    content = {name: value for name, value in answer.content.items() if name in names}
+    content: dict[str, Any] = {
+        name: value for name, value in answer.content.items() if name in names
+    }
     return ElicitResult(action="accept", content=question.defaults() | content)
+
+
+async def _answer(ask: Elicit, question: Elicitation) -> ElicitationAnswer:
+    return await ask(question)

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import ToolError
 from agent.i18n import t
 from agent.mcp import resources
@@ -295,7 +296,15 @@ class McpServers:
             return tool_result(result)
 
         what = f"the tool {definition.name}"
-        return await server.connection.request(work, server.settings.timeout_s, what=what)
+        ask = call.elicit
+
+        async def elicit(question: Elicitation) -> ElicitationAnswer:
+            assert ask is not None
+            return await ask(question, call)
+
+        return await server.connection.request(
+            work, server.settings.timeout_s, what=what, elicit=None if ask is None else elicit
+        )
 
 
 class _Server:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.records import frozen
 
 if TYPE_CHECKING:
-    from agent.mcp.elicitation import Elicit
+    from agent.elicitation import Elicit
     from agent.mcp.login_file import Sealer
 
 # A longer message is not taken: what a server floods with must not fill the memory.

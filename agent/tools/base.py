@@ -5,6 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
 from agent.records import frozen
 from agent.security.redaction import Redactor
@@ -81,6 +82,10 @@ class FileDelivery:
 Send = Callable[[FileDelivery, "CallContext"], Awaitable[str]]
 
 
+# Asks the person of a call what a server wants to know before it answers.
+ElicitInCall = Callable[[Elicitation, "CallContext"], Awaitable[ElicitationAnswer]]
+
+
 @frozen
 class ScheduleRequest:
     """What is asked of the timetable: `action` is add, list, remove, pause, resume or run. With
@@ -137,7 +142,8 @@ class ToolEnvironment:
     their jobs; None without a scheduler. `places` are the owner's own folders; without any the
     workspace is one. `on_command_end` hears of background commands that end by themselves, and
     tells the conversation; None without one. `deps` are the program's own, for its tools;
-    `agent` is the name of who speaks.
+    `agent` is the name of who speaks. `elicit` asks the person what a server wants to know in the
+    middle of a call; None where nobody can be asked.
     """
 
     session: str
@@ -155,6 +161,7 @@ class ToolEnvironment:
     on_command_end: Callable[[EndedCommand], None] | None = None
     deps: Any = None
     agent: str = "main"
+    elicit: ElicitInCall | None = None
 
     @property
     def origin(self) -> TrustedOrigins:
@@ -227,6 +234,10 @@ class CallContext:
     @property
     def schedule(self) -> Schedule | None:
         return self.environment.schedule
+
+    @property
+    def elicit(self) -> ElicitInCall | None:
+        return self.environment.elicit
 
     @property
     def places(self) -> TrustedOrigins | None:

@@ -6,11 +6,18 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from agent.events import ApprovalAnswered, ApprovalAsked
+from agent.errors import KoreError
+from agent.events import ApprovalAnswered, ApprovalAsked, ServerQuestion
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest, answers_to
-from gateway.access.approvals import ApprovalContext, ApprovalService, ButtonOutcome
+from agent.types import ToolCall
+from gateway.access.approvals import (
+    ApprovalContext,
+    ApprovalService,
+    ButtonOutcome,
+    new_nonce,
+)
 from gateway.channels.base import SendError, SupportsButtonRemoval
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.errors import AwaitingAnswer
@@ -47,15 +54,25 @@ class ApprovalCoordinator:
         self._events = events
         self._wake = wake
         self._changed = asyncio.Event()
+        self._awaited: dict[str, asyncio.Future[ApprovalPrompt]] = {}
 
     def approver(self, context: Callable[[], ApprovalContext]) -> "TurnApprover":
         return TurnApprover(self, context)
 
     async def run(self) -> None:
-        """Close questions without an answer at their deadline, until cancelled."""
+        """Close questions without an answer at their deadline, until cancelled; and first those
+        of servers that are gone."""
+        has_orphans = True
         while True:
             self._changed.clear()
             try:
+                if has_orphans:
+                    self.publish_closed(
+                        await self._database.transact(
+                            self._service.withdraw_orphans, self._awaited, time.time()
+                        )
+                    )
+                    has_orphans = False
                 self.publish_closed(
                     await self._database.transact(self._service.expire, time.time())
                 )
@@ -78,6 +95,41 @@ class ApprovalCoordinator:
             self._changed.set()
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
+
+    async def ask_for_server(
+        self, context: ApprovalContext, call: ToolCall, query: ServerQuestion
+    ) -> ApprovalPrompt | None:
+        """Put what a server asks in the middle of this call, and wait: how it was settled, with
+        the `value` that was answered. None when nobody can be asked."""
+        nonce = new_nonce()
+        settled: asyncio.Future[ApprovalPrompt] = asyncio.get_running_loop().create_future()
+        self._awaited[nonce] = settled
+        try:
+            question = await self._database.transact(
+                self._service.ask_for_server, context, call, (nonce, query), time.time()
+            )
+            if question is None:
+                return None
+            for lane in {question.lane, question.route.lane}:
+                self._sender.wake(lane)
+                self._events.publish(lane, self.request_event(question))
+            self._changed.set()
+            return await settled
+        except KoreError as exc:
+            log.info("the MCP server %s cannot ask anybody: %s", query.server, exc)
+            return None
+        finally:
+            del self._awaited[nonce]
+            if not settled.done() or settled.cancelled():
+                await asyncio.shield(self._withdraw(nonce))
+
+    async def _withdraw(self, nonce: str) -> None:
+        words = t("the call has ended")
+        self.publish_closed(
+            await self._database.transact(
+                self._service.withdraw_for_server, nonce, words, time.time()
+            )
+        )
 
     async def answer(self, nonce: str, reply: ApprovalReply, by: str) -> bool:
         """An answer from a screen of the owner; False when the question is not open any more."""
@@ -110,6 +162,7 @@ class ApprovalCoordinator:
             answers=answers_to(request.rule),
             prefix=str(request.prefix) if request.prefix else None,
             network=request.network,
+            server_question=question.server_question,
         )
 
     def _left_s(self, question: ApprovalPrompt) -> float | None:
@@ -132,7 +185,10 @@ class ApprovalCoordinator:
                 question.words,
                 _prefix_of(question),
                 question.request.network if question.scope == "network" else (),
+                "" if question.server_question is None else question.server_question.server,
             )
+            if (awaited := self._awaited.get(question.nonce)) is not None and not awaited.done():
+                awaited.set_result(question)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)

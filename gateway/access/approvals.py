@@ -2,20 +2,23 @@
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import KoreError
+from agent.events import ServerQuestion
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import (
     NEVER_REMEMBERED,
+    SERVER_QUESTION,
     Answered,
     ApprovalRequest,
     Scope,
     answers_to,
 )
+from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.core.approval import (
     ApprovalPrompt,
@@ -30,6 +33,7 @@ from gateway.core.approval import (
 )
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
+from gateway.core.server_question import read_choice, words_of
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock
@@ -44,6 +48,8 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
 _MOST_WORDS_CHARS = 4_000
+# A server waits with its call for an answer, and a turn waits for the call.
+_SERVER_WAITS_S = 900.0
 
 
 @frozen
@@ -118,7 +124,7 @@ class ApprovalService:
         clean = self._renderer.clean
         asked_at = self.clock()
         question = ApprovalPrompt(
-            nonce=secrets.token_urlsafe(12),
+            nonce=new_nonce(),
             number=0,
             title=clean(title_of(request)),
             request=replace(
@@ -143,9 +149,69 @@ class ApprovalService:
         _put(tx, question, context.turn, replies, now)
         return question
 
-    def _where(self, tx: Transaction, message: InboundMessage) -> tuple[Route, str]:
-        """The chat where the question is put, and who may answer it."""
-        if self._access.is_owner(message):
+    def ask_for_server(
+        self,
+        tx: Transaction,
+        context: ApprovalContext,
+        call: ToolCall,
+        question: tuple[str, ServerQuestion],
+        now: float,
+    ) -> ApprovalPrompt | None:
+        """Put what a server asks, under this nonce; None when the turn is to stop."""
+        if approvals.is_stopping(tx, context.turn):
+            return None
+        nonce, query = question
+        clean = self._renderer.clean
+        route, principal = self._where(tx, context.message, alone=query.is_secret)
+        asked_at = self.clock()
+        prompt = ApprovalPrompt(
+            nonce=nonce,
+            number=0,
+            title=clean(t("the MCP server {name} asks", name=query.server)),
+            request=ApprovalRequest(call.name, {}, "", call.id, SERVER_QUESTION),
+            lane=context.message.session_key,
+            session=context.session,
+            asker=context.message.principal,
+            principal=principal,
+            route=route,
+            asked_at=asked_at,
+            expires_at=asked_at + min(self.expires_s or _SERVER_WAITS_S, _SERVER_WAITS_S),
+            root=str(context.root),
+            server_question=replace(query, text=clean(query.text)),
+        )
+        prompt = approvals.open_server_question(tx, context.turn, call.id, prompt)
+        _put(tx, prompt, context.turn, self._render_prompt(prompt, context.message), now)
+        return prompt
+
+    def withdraw_for_server(
+        self, tx: Transaction, nonce: str, words: str, now: float
+    ) -> list[ApprovalPrompt]:
+        """The call that the question belongs to is over."""
+        question = approvals.find(tx, nonce)
+        if question is None or question.state != "open":
+            return []
+        return [self._close(tx, replace(question, words=words), "withdrawn", None, now)]
+
+    def withdraw_orphans(
+        self, tx: Transaction, awaited: Collection[str], now: float
+    ) -> list[ApprovalPrompt]:
+        """Withdraw what servers asked that have ended with an earlier process: nobody would hear
+        the answer, and no other call may get it. Those in `awaited` are asked by this one."""
+        closed = []
+        for question in approvals.open_server_questions(tx):
+            if question.nonce not in awaited:
+                with use_locale(self._languages.of_person(question.principal)):
+                    words = t("I was restarted, and the server no longer waits for the answer")
+                    closed += self.withdraw_for_server(tx, question.nonce, words, now)
+        return closed
+
+    def _where(
+        self, tx: Transaction, message: InboundMessage, *, alone: bool = False
+    ) -> tuple[Route, str]:
+        """The chat where the question is put, `alone` one where no other person reads along, and
+        who may answer it."""
+        is_here = message.private or message.channel == CONSOLE or not alone
+        if self._access.is_owner(message) and is_here:
             route, principal = message.route, message.principal
         else:
             principal = self._access.owner_id or ""
@@ -228,7 +294,8 @@ class ApprovalService:
         """Store what was decided; the message that asked shows it and loses its buttons."""
         if state in ("session", "always") and state not in answers_to(question.request.rule):
             state = "once"
-        closed = approvals.close_approval(tx, question, state, by, now)
+        # What a server is answered is for it alone.
+        closed = approvals.close_approval(tx, replace(question, value=""), state, by, now)
         name = f"q{question.number}"
         channel = self._renderer.can_ask(question.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
@@ -236,13 +303,15 @@ class ApprovalService:
                 part = channel.render_approval(question, verdict(closed))
             reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
             _put(tx, question, None, [reply], now)
-        return closed
+        return replace(closed, value=question.value)
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
         """Carry out a pressed button, or say why not."""
+        choice = read_choice(message.content)
         press = read_press(message.content)
-        question = approvals.find(tx, press[0]) if press else None
-        if press is None or question is None:
+        nonce = choice[0] if choice else press[0] if press else ""
+        question = approvals.find(tx, nonce) if nonce else None
+        if question is None:
             return ButtonOutcome(message, t("This button no longer works."))
         route = (message.channel, message.account, message.chat_id)
         if route != (question.route.channel, question.route.account, question.route.chat_id):
@@ -256,22 +325,28 @@ class ApprovalService:
             closed = self._close(tx, question, "expired", None, now)
             late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, closed)
-        reply = ApprovalReply(press[1], scope=press[2])
+        reply = ApprovalReply("deny")
+        if choice is not None and question.server_question is not None:
+            reply = ApprovalReply("once", words_of(question.server_question, choice[1]))
+        elif press is not None:
+            reply = ApprovalReply(press[1], scope=press[2])
         question = _answered(question, reply)
         closed = self._close(tx, question, reply.answer, _name_of(message), now)
         sentence = t("{decided}.", decided=verdict(closed, names=False))
         return ButtonOutcome(message, sentence, closed)
 
-    def deny_by_reply(
+    def settle_by_reply(
         self, tx: Transaction, message: InboundMessage, now: float
     ) -> ApprovalPrompt | None:
-        """A reply to a question's message is a no, and its text is for the model. Returns the
-        question; None when the message is no such reply."""
+        """A reply to a question's message is a no, and its text is for the model; to what a server
+        asks it is the answer. Returns the question; None when the message is no such reply."""
         own_files = any(not one.quoted for one in message.media)
         if message.quoted_id is None or message.forwarded or message.edited or own_files:
             return None
         number = outbox.question_below(tx, message.route.lane, message.quoted_id)
         mine = [one for one in self._answerable(tx, message) if one.number == number]
+        if mine and mine[0].server_question is not None:
+            return self._answer_server(tx, mine[0], message, now)
         return self._deny(tx, mine[0], message, message.content, now) if mine else None
 
     def deny_by_command(
@@ -292,6 +367,14 @@ class ApprovalService:
         question = self._deny(tx, (matches or questions)[0], message, words, now)
         decided = verdict(question, names=False)
         return t("Question {n}: {decided}", n=question.number, decided=decided), question
+
+    def _answer_server(
+        self, tx: Transaction, question: ApprovalPrompt, message: InboundMessage, now: float
+    ) -> ApprovalPrompt:
+        if question.expires_at <= self.clock():
+            return self._close(tx, question, "expired", None, now)
+        question = _answered(question, ApprovalReply("once", message.content))
+        return self._close(tx, question, "once", _name_of(message), now)
 
     def _answerable(self, tx: Transaction, message: InboundMessage) -> list[ApprovalPrompt]:
         """The open questions that were put where the message stands, to who wrote it."""
@@ -347,6 +430,11 @@ class ApprovalService:
         return bool(open_here)
 
 
+def new_nonce() -> str:
+    """Names a question, so that nobody guesses it."""
+    return secrets.token_urlsafe(12)
+
+
 def _put(
     tx: Transaction,
     question: ApprovalPrompt,
@@ -361,6 +449,8 @@ def _put(
 
 def _answered(question: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     """The question with what its answer says beside yes and no."""
+    if question.server_question is not None:
+        return replace(question, value=reply.words if reply.answer == "once" else "")
     words = reply.words.strip() if reply.answer == "deny" else ""
     if len(words) > _MOST_WORDS_CHARS:
         words = f"{words[:_MOST_WORDS_CHARS]}…"

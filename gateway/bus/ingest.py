@@ -393,14 +393,18 @@ class Ingestor:
     def _as_refusal(
         self, tx: Transaction, entry: InboxEntry, refusals: list[ApprovalPrompt], now: float
     ) -> InboxEntry:
-        """A reply to a question says no to it, and why; it is no message to a turn."""
+        """A reply to a question says no to it, and why, or is what a server is answered; it is no
+        message to a turn."""
         message = entry.message
         if entry.dead_reason is not None or self._read_command(message) is not None:
             return entry
-        question = self._approvals.deny_by_reply(tx, message, now)
+        question = self._approvals.settle_by_reply(tx, message, now)
         if question is None:
             return entry
         refusals.append(question)
+        if question.server_question is not None:
+            # It may be a password, and the server has it.
+            message = replace(message, content="")
         return InboxEntry(message, _REFUSAL)
 
     def _deny(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.elicitation import decline
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
@@ -29,7 +30,8 @@ def mcp_settings(
     """The servers that are not switched off, and those of plugins; `folder` holds what is known of
     them, `sealer` seals the logins there."""
     servers = [server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled]
-    return McpSettings((*servers, *_of_plugins(plugins)), folder, sealer)
+    # Who can be asked, each call brings along.
+    return McpSettings((*servers, *_of_plugins(plugins)), folder, sealer, decline)
 
 
 def login_key_variable(settings: "Settings") -> str | None:

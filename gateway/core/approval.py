@@ -2,9 +2,11 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from agent.events import ServerQuestion
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import Answer, ApprovalRequest, Scope
@@ -45,10 +47,18 @@ _VERDICTS: dict[State, str] = {
     "withdrawn": mark_for_translation("⏹ Withdrawn"),
 }
 
+_SERVER_VERDICTS: dict[State, str] = {
+    **_VERDICTS,
+    "once": mark_for_translation("✅ Answered"),
+    "deny": mark_for_translation("⛔ Declined"),
+    "expired": mark_for_translation("⌛ Not answered in time"),
+}
+
 
 @frozen
 class ApprovalReply:
-    """An answer, what is told to the model with a no, and what a lasting yes is about."""
+    """An answer, what is told to the model with a no, and what a lasting yes is about. To what a
+    server asks, `words` are the answer itself."""
 
     answer: Answer
     words: str = ""
@@ -63,8 +73,9 @@ class ApprovalPrompt:
     where the turn runs, `route` where the question is put. `root` is where relative paths start.
     `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
     decided it, `words` what they wrote to the model with a no, `scope` what a lasting yes is about.
-    Times are Unix seconds;
-    `expires_at` is infinite for a question that waits until it is answered.
+    With `server_question` an MCP server asks, and `value` is what it is answered, which is kept
+    nowhere. Times are Unix seconds; `expires_at` is infinite for a question that waits until it is
+    answered.
     """
 
     nonce: str
@@ -83,6 +94,8 @@ class ApprovalPrompt:
     by: str | None = None
     words: str = ""
     scope: Scope = "call"
+    server_question: ServerQuestion | None = None
+    value: str = field(default="", repr=False)
 
 
 def title_of(request: ApprovalRequest) -> str:
@@ -180,6 +193,13 @@ def audit_text(state: State, by: str | None) -> str:
     return "asked"
 
 
+def audit_text_for_server(state: State, by: str | None) -> str:
+    """What the audit log says of how a server's question ended; never what was answered."""
+    if state in ("once", "deny"):
+        return f"asked, and {by or 'somebody'} {'answered' if state == 'once' else 'declined'}"
+    return audit_text(state, by)
+
+
 def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
     """What the audit log says of an answer that was given before; `session` is '' for always."""
     did = _DID["session" if session else "always"]
@@ -188,7 +208,7 @@ def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
 
 def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
     """What was decided, by whom if it `names` them, and what they wrote to the model."""
-    decision = t(_VERDICTS[question.state])
+    decision = t((_SERVER_VERDICTS if question.server_question else _VERDICTS)[question.state])
     if question.scope == "prefix" and question.request.prefix is not None:
         decision = t("✅ Always allowed: {prefix}", prefix=str(question.request.prefix))
     if question.scope == "network":

@@ -1,11 +1,13 @@
 """What a message may do: permissions, memory and folder of the turn that answers it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.elicitation import Elicitation, ElicitationAnswer
+from agent.events import ServerQuestion
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
@@ -19,6 +21,7 @@ from agent.security.policy.base import (
     tightest_of,
 )
 from agent.security.policy.full_access import FullAccessPolicy
+from agent.tools.base import CallContext, ElicitInCall
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.approval_coordinator import ApprovalCoordinator
@@ -26,6 +29,7 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
+from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 
 if TYPE_CHECKING:
@@ -87,6 +91,32 @@ class TurnPermissions:
             return UnattendedApprover()
         if last.channel == CONSOLE and last.options.unattended:
             return None
+        return self.approvals.approver(self._asking(messages, session, turn))
+
+    def elicit(
+        self, messages: Sequence[InboundMessage], session: str, turn: int
+    ) -> ElicitInCall | None:
+        """Asks the owner what a server wants to know; None where nobody is there."""
+        last = messages[-1]
+        if last.job is not None or (last.channel == CONSOLE and last.options.unattended):
+            return None
+        asking = self._asking(messages, session, turn)
+
+        async def elicit(question: Elicitation, call: CallContext) -> ElicitationAnswer:
+            from gateway.access.server_questions import ask_person
+
+            async def put(query: ServerQuestion) -> ApprovalPrompt | None:
+                return await self.approvals.ask_for_server(asking(), call.call, query)
+
+            return await ask_person(put, question, call.redactor.learn)
+
+        return elicit
+
+    def _asking(
+        self, messages: Sequence[InboundMessage], session: str, turn: int
+    ) -> Callable[[], ApprovalContext]:
+        """For whom the owner is asked, which may change while the turn runs."""
+        last = messages[-1]
 
         def asking() -> ApprovalContext:
             # A turn that also answers another person is asked for as theirs.
@@ -95,7 +125,7 @@ class TurnPermissions:
                 turn, next(others, messages[-1]), session, self.working_dir(last)
             )
 
-        return self.approvals.approver(asking)
+        return asking
 
     def mode(self, message: InboundMessage, session_mode: str | None) -> PermissionMode:
         """The mode that holds for a message; `session_mode` is that of its conversation."""

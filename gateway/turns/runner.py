@@ -256,6 +256,7 @@ class TurnRunner:
             schedule=self._jobs.of_turn(claim),
             places=self._agent.workspace.origin,
             on_command_end=self._reports.of_turn(claim),
+            elicit=self._permissions.elicit(claim.messages, claim.session, claim.turn),
         )
         return TurnRequest(
             environment=environment,

@@ -108,6 +108,12 @@ def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolCall:
     return ToolCall(call_id, name, arguments, json.dumps(arguments))
 
 
+def call_context(name: str, folder: Path) -> CallContext:
+    """A call of a tool on its own."""
+    environment = ToolEnvironment("s", folder, folder / "MEMORY.md", owner=True)
+    return CallContext(call(name), environment, lambda text, stream: None)
+
+
 def calls(*planned: ToolCall, text: str = "") -> Message:
     return assistant(text, planned)
 

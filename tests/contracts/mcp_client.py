@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import ToolError
-from agent.mcp.elicitation import Elicitation, ElicitationAnswer
 from agent.mcp.login_file import LoginOptions
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings

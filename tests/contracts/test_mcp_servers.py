@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from agent.mcp.elicitation import Elicitation, ElicitationAnswer
+from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings

@@ -6,13 +6,15 @@ answers with 5 MB, `hang` never answers a call, `die` ends at a call, `banner` p
 message, `changed` describes its tool in other words, `collide` has tools whose names come to the
 same, `many` has 200 tools, `remote-ref` refers to a schema elsewhere, `turncoat` describes its tool
 in other words from its second start on, `restless` says with its first list that it has changed,
-`babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call.
+`babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
+has a tool that asks the person what its arguments say, and answers with what came of it.
 """
 
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 BEHAVIOURS = set(sys.argv[1:])
@@ -35,12 +37,17 @@ ECHO: dict[str, Any] = {
         "required": ["text"],
     },
 }
+ASK = {"name": "ask", "description": "Ask the person.", "inputSchema": {"type": "object"}}
+# What came while it waited for a person.
+PENDING: list[str] = []
 WHERE = {"name": "where", "description": "Where it runs.", "inputSchema": {"type": "object"}}
 
 
 def tools() -> list[dict[str, Any]]:
     """What it offers."""
     offer = [ECHO, WHERE]
+    if "asks" in BEHAVIOURS:
+        offer.append(ASK)
     if "collide" in BEHAVIOURS:
         offer += [{**ECHO, "name": name} for name in ("a.b", "a/b", "x" * 100, "x" * 99 + "y")]
     if "many" in BEHAVIOURS:
@@ -126,15 +133,35 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             "token": os.environ.get("TOKEN"),
         }
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}
+    if name == "ask":
+        return {"content": [{"type": "text", "text": json.dumps(ask(arguments))}]}
     if name != "echo" and not name.startswith("tool_"):
         failure = {"type": "text", "text": f"there is no {name}"}
         return {"content": [failure], "isError": True}
     return {"content": [{"type": "text", "text": arguments["text"]}]}
 
 
+def ask(params: dict[str, Any]) -> Any:
+    """What a person says to this."""
+    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("id") == "q" and "method" not in message:
+            return message.get("result") or message.get("error")
+        PENDING.append(line)
+    return None
+
+
 def send(message: dict[str, Any]) -> None:
     """Write one message."""
     print(json.dumps(message), flush=True)
+
+
+def lines() -> Iterator[str]:
+    for line in sys.stdin:
+        yield line
+        while PENDING:
+            yield PENDING.pop(0)
 
 
 def main() -> None:
@@ -144,7 +171,7 @@ def main() -> None:
         print("Welcome!", flush=True)
     while "flood" in BEHAVIOURS:
         print("x" * 1_000_000, end="", flush=True)
-    for line in sys.stdin:
+    for line in lines():
         message = json.loads(line)
         if "silent" in BEHAVIOURS or "id" not in message or "method" not in message:
             continue

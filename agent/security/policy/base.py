@@ -61,8 +61,12 @@ ASKED_IN_EVERY_MODE = frozenset(
     {"ask-unclear", "ask-outside-sandbox", "ask-network", "role-escalation", "hook-ask"}
     | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
+# The rule of a question that an MCP server puts in the middle of a call.
+SERVER_QUESTION = "mcp-question"
 # What a person must see each time, so that no earlier answer counts.
-NEVER_REMEMBERED = frozenset({"ask-outside-sandbox", "role-escalation", "hook-ask"})
+NEVER_REMEMBERED = frozenset(
+    {"ask-outside-sandbox", "role-escalation", "hook-ask", SERVER_QUESTION}
+)
 # What an answer for any arguments may hold for: a command, and no other reason to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 

@@ -199,7 +199,7 @@ class OneShotTurn:
             self._note(f"● {call_line(event.name, event.arguments)}")
 
     async def _approve(self, approval: events.ApprovalAsked) -> None:
-        if self._ask is None:
+        if self._ask is None and approval.server_question is None:
             self._note(
                 t(
                     "{call} needs approval ({reason}) and was denied: nobody can be "

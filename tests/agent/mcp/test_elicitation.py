@@ -1,12 +1,14 @@
 """Questions of servers: what a person is asked, and what the server gets."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 types = pytest.importorskip("mcp.types", reason="needs the extra mcp")
 
-from agent.mcp.elicitation import Elicitation, ElicitationAnswer, elicit  # noqa: E402 - skipped
+from agent.elicitation import Elicitation, ElicitationAnswer, FormField  # noqa: E402 - skipped
+from agent.mcp.elicitation import LiveCalls, elicit  # noqa: E402 - skipped
 
 SCHEMA = {
     "type": "object",
@@ -65,3 +67,119 @@ async def test_a_page_is_named_and_its_answer_carries_nothing() -> None:
     )
     assert (question.url, question.fields) == ("https://example.org/pay", ())
     assert (result.action, result.content) == ("accept", None)
+
+
+async def test_the_time_that_a_person_thinks_is_not_the_servers() -> None:
+    calls = LiveCalls(None)
+    async with asyncio.timeout(100) as deadline:
+
+        async def person(question: Elicitation) -> ElicitationAnswer:
+            assert deadline.when() is None
+            return ElicitationAnswer("accept")
+
+        async with calls.during(person, deadline):
+            assert await calls.ask(Elicitation("s", "?")) == ElicitationAnswer("accept")
+            assert deadline.when() is not None
+
+
+async def test_of_two_calls_at_a_time_no_other_person_is_names() -> None:
+    calls, both = LiveCalls(None), asyncio.Barrier(3)
+    names: list[str] = []
+
+    async def work(name: str) -> None:
+        async def person(question: Elicitation) -> ElicitationAnswer:
+            names.append(name)
+            return ElicitationAnswer("accept")
+
+        async with asyncio.timeout(100) as deadline, calls.during(person, deadline):
+            await both.wait()
+            # Within the call it is plain whose it is.
+            await calls.ask(Elicitation("s", "?"))
+            await both.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            group.create_task(work(name))
+        await both.wait()
+        assert await calls.ask(Elicitation("s", "?")) == ElicitationAnswer("decline")
+        await both.wait()
+    assert sorted(names) == ["a", "b"]
+
+
+async def test_a_call_that_ends_ends_its_questions() -> None:
+    calls, begun = LiveCalls(None), asyncio.Event()
+
+    async def person(question: Elicitation) -> ElicitationAnswer:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with asyncio.timeout(100) as deadline:
+        async with calls.during(person, deadline):
+            asking = asyncio.create_task(calls.ask(Elicitation("s", "?")))
+            await begun.wait()
+        assert await asking == ElicitationAnswer("cancel")
+
+
+async def test_a_server_asks_no_more_than_ten_times_in_one_call() -> None:
+    calls = LiveCalls(None)
+
+    async def person(question: Elicitation) -> ElicitationAnswer:
+        return ElicitationAnswer("accept")
+
+    async with asyncio.timeout(100) as deadline, calls.during(person, deadline):
+        said = [(await calls.ask(Elicitation("s", "?"))).action for _ in range(11)]
+    assert said == ["accept"] * 10 + ["decline"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "boolean"}, "yes", True),
+        ({"type": "boolean"}, "2", False),
+        ({"type": "string", "enum": ["3", "1"]}, "1", "1"),
+        ({"type": "string", "enum": ["a", "b"], "enumNames": ["Ann", "Ben"]}, "ben", "b"),
+        ({"enum": ["b", "a"], "enumNames": ["a", "b"]}, "b", "a"),
+        ({"type": "string", "oneOf": [{"const": "x", "title": "An x"}]}, "an x", "x"),
+        ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "2, a,b", ["b", "a"]),
+        ({"type": "number"}, " 1.5 ", 1.5),
+        ({"type": "string", "format": "email"}, "a@b.c", "a@b.c"),
+    ],
+)
+def test_words_of_a_person_become_values(schema: dict[str, Any], text: str, value: object) -> None:
+    assert FormField("f", schema).read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "boolean"}, "perhaps"),
+        ({"type": "integer"}, "1.5"),
+        ({"type": "number"}, "nan"),
+        ({"type": "integer", "maximum": 5}, "6"),
+        ({"type": "string", "enum": ["a"]}, "2"),
+        ({"type": "string", "minLength": 3}, "ab"),
+        ({"type": "string", "format": "date"}, "soon"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "1,2"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(schema: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        FormField("f", schema).read(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "is_secret"),
+    [
+        ("userPassword", {}, True),
+        ("api_key", {}, True),
+        ("value", {"description": "The token of your account"}, True),
+        ("v", {"title": "密码"}, True),
+        ("pin", {}, True),
+        ("spinning", {}, False),
+        ("city", {}, False),
+        ("secret", {"type": "boolean"}, False),
+    ],
+)
+def test_what_looks_secret(name: str, schema: dict[str, Any], is_secret: bool) -> None:
+    assert FormField(name, schema).is_secret is is_secret

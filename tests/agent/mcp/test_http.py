@@ -13,7 +13,7 @@ from agent.errors import ToolError
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings, McpSettings
 from agent.settings import ToolSettings
-from tests.agent.props import call
+from tests.agent.props import call_context
 from tests.fakes.loopback import LoopbackServer
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -91,7 +91,7 @@ async def test_a_wild_answer_is_one_sentence(tmp_path: Path, tool: str) -> None:
     async with wild(tmp_path) as (server, servers):
         (each,) = (one for one in servers.mcp_tools() if one.definition.name == tool)
         with pytest.raises(ToolError, match="MCP server w") as failure:
-            await each.run({}, call(each.name))
+            await each.run({}, call_context(each.name, tmp_path))
         assert server.requests == [tool]
         assert len(str(failure.value)) < 500
         assert ("more than Kore takes" in str(failure.value)) == (tool in ("large", "packed"))

@@ -16,7 +16,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.redaction import Redactor
 from agent.settings import ToolSettings
 from gateway.store.cipher import Cipher
-from tests.agent.props import call
+from tests.agent.props import call_context
 from tests.fakes.oauth_mcp import OauthMcpServer, open_page
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -65,7 +65,7 @@ async def log_in(server: OauthMcpServer, folder: Path, sealer: Any = None) -> No
 
 async def whoami(running: McpServers) -> str:
     (tool,) = running.mcp_tools()
-    result = await tool.run({}, call(tool.name))
+    result = await tool.run({}, call_context(tool.name, Path.cwd()))
     return result.for_model
 
 

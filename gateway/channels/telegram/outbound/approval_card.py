@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from agent.events import ServerQuestion
 from agent.i18n import t
 from agent.mcp.names import is_mcp_tool
 from agent.records import frozen
@@ -13,6 +14,7 @@ from gateway.channels.telegram.outbound.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
+from gateway.core.server_question import buttons_of
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
 _CODE_UNITS = LIMIT_UNITS - 1450 - units(REPEAT_NOTE)
@@ -32,6 +34,8 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     What does not fit is cut in the middle, with a note; then `render_details` has the full text,
     and only "once" can be allowed.
     """
+    if question.server_question is not None:
+        return _server_question(question, question.server_question, decided)
     code, language = _subject(question.request)
     shortened = _shorten(code)
     pieces = [*_pieces(question, shortened, language)]
@@ -55,10 +59,36 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:
     """A file with all that would happen, when `render_approval` leaves something out; else None."""
     code, language = _subject(question.request)
-    if _shorten(code) == code:
+    if question.server_question is not None or _shorten(code) == code:
         return None
     name = f"question-{question.number}.{'diff' if language == 'diff' else 'txt'}"
     return OutboundFile(name, text=code, size_bytes=len(code.encode()))
+
+
+def _server_question(
+    question: ApprovalPrompt, query: ServerQuestion, decided: str | None
+) -> OutboundPart:
+    """Words of a stranger, and who it is: a person must not take them for ours or the model's."""
+    server = escape_for_approval(query.server)[:_LINE_CHARS]
+    head = t("❓ Question {n}: the MCP server {name} asks", n=question.number, name=server)
+    pieces = [
+        _Piece(head, "bold"),
+        _Piece("\n\n"),
+        _Piece(_shorten(escape_for_approval(mend(query.text))), "blockquote"),
+    ]
+    if decided:
+        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
+        return _part(pieces)
+    hints = [t("Answer by a reply to this message.")] if query.takes_text else []
+    if query.is_secret:
+        hints.append(t("Delete your reply afterwards: this chat keeps it."))
+    if hints:
+        pieces.append(_Piece(f"\n\n{' '.join(hints)}", "italic"))
+    if question.asker != question.principal:
+        asker = t("Requested by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
+        pieces.append(_Piece(f"\n{asker}"))
+    part = _part(pieces)
+    return OutboundPart(part.text, part.entities, buttons_of(question.nonce, query))
 
 
 def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterator[_Piece]:

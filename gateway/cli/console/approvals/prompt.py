@@ -17,7 +17,13 @@ from gateway.cli.console.output.approval_choices import (
     choices_for,
     choices_text,
 )
-from gateway.cli.console.output.approval_text import SAY_WHY, subject, time_left, verdict
+from gateway.cli.console.output.approval_text import (
+    server_verdict,
+    subject,
+    time_left,
+    verdict,
+    words_hint,
+)
 from gateway.core.approval import ApprovalReply
 
 _CTRL_C = "\x03"
@@ -33,12 +39,15 @@ def ask_at_terminal(
 
     async def ask(approval: ApprovalAsked) -> ApprovalReply:
         diff = f"\n{escape_for_approval(approval.diff)}" if approval.diff else ""
-        print(
-            f"? {subject(approval)}{diff}\n  {escape_for_approval(t(approval.reason))}", file=screen
-        )
+        print(f"? {subject(approval)}{diff}", file=screen)
+        if approval.server_question is None:
+            print(f"  {escape_for_approval(t(approval.reason))}", file=screen)
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
+        if approval.server_question is not None:
+            print(server_verdict(reply.answer), file=screen, flush=True)
+            return reply
         prefix = approval.prefix if reply.scope == "prefix" else None
         print(verdict(reply.answer, reply.words, prefix, approval.network), file=screen, flush=True)
         return reply
@@ -90,24 +99,31 @@ class _Question:
         """A key of the sentence for the model."""
         if key in _ENTER:
             self._print("\n  ")
-            self._settle(ApprovalReply("deny", line))
+            if self._approval.server_question is None:
+                self._settle(ApprovalReply("deny", line))
+            elif line:
+                self._settle(ApprovalReply("once", line))
         elif key == _ESCAPE:
             self._line = None
             self._print(f"\n  {choices_text(self._approval)} ")
             self._choice.arm()
         elif key in _BACKSPACE:
             self._line = line[:-1]
-            self._print(f"\r\x1b[K  {self._line}")
+            self._print(f"\r\x1b[K  {self._visible(self._line)}")
         elif key.isprintable():
             self._line = line + key
-            self._print(key)
+            self._print(self._visible(key))
+
+    def _visible(self, text: str) -> str:
+        query = self._approval.server_question
+        return "•" * len(text) if query is not None and query.is_secret else text
 
     def _decide(self, choice: ApprovalChoice) -> None:
         if choice.takes_words:
             self._line = ""
-            self._print(f"\n  {t(SAY_WHY)}\n  ")
+            self._print(f"\n  {words_hint(self._approval)}\n  ")
         else:
-            self._settle(ApprovalReply(choice.answer, scope=choice.scope))
+            self._settle(ApprovalReply(choice.answer, choice.words, choice.scope))
 
     def _settle(self, reply: ApprovalReply) -> None:
         if not self._reply.done():

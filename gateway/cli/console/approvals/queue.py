@@ -16,7 +16,8 @@ _ENTER = ("\r", "\n")
 class ApprovalQueue:
     """`put` what is asked and `close` what is settled; `reply` is called with the person's word.
 
-    While it `takes_words`, the line that is written is what the model is told with a no.
+    While it `takes_words`, the line that is written is what the model is told with a no, or what
+    the server is answered that asks.
     """
 
     def __init__(self, view: TurnView, reply: Reply) -> None:
@@ -61,8 +62,13 @@ class ApprovalQueue:
         return True
 
     def say(self, words: str) -> None:
-        """Deny what stands first, with these words for the model."""
-        self._settle(ApprovalReply("deny", words))
+        """Deny what stands first, with these words for the model, or answer the server."""
+        if self._open[0].server_question is None:
+            self._settle(ApprovalReply("deny", words))
+        elif words:
+            self._settle(ApprovalReply("once", words))
+        else:
+            self.ask_again()
 
     def ask_again(self) -> None:
         """The person would rather choose again."""
@@ -79,7 +85,7 @@ class ApprovalQueue:
         if choice.takes_words:
             self._take_words(True)
         else:
-            self._settle(ApprovalReply(choice.answer, scope=choice.scope))
+            self._settle(ApprovalReply(choice.answer, choice.words, choice.scope))
 
     def _settle(self, reply: ApprovalReply) -> None:
         approval = self._open[0]

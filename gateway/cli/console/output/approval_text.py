@@ -10,6 +10,7 @@ from agent.text.visible import escape_for_approval
 from gateway.cli.console.output.text import seconds
 
 SAY_WHY = mark_for_translation("Why not? Enter denies and tells the model, Escape goes back.")
+WRITE_ANSWER = mark_for_translation("What you write goes to the server. Escape goes back.")
 _VERDICTS: dict[Answer, str] = {
     "once": mark_for_translation("allowed once"),
     "session": mark_for_translation("allowed for this session"),
@@ -20,6 +21,9 @@ _VERDICTS: dict[Answer, str] = {
 
 def subject(approval: ApprovalAsked) -> str:
     """Exactly what would happen, every character visible; a diff is shown beside it."""
+    if (query := approval.server_question) is not None:
+        head = t("the MCP server {name} asks", name=query.server)
+        return escape_for_approval("\n  ".join([f"{head}:", *query.text.split("\n")]))
     arguments = {**approval.arguments, **_further_details(approval)}
     if isinstance(command := arguments.get("command"), str):
         others = [_row(name, value) for name, value in arguments.items() if name != "command"]
@@ -50,6 +54,16 @@ def _further_details(approval: ApprovalAsked) -> dict[str, str]:
 def time_left(left_s: float | None) -> str:
     """How long the question still waits; nothing when it waits until it is answered."""
     return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
+
+
+def words_hint(approval: ApprovalAsked) -> str:
+    """What the line is for that is to be written."""
+    return t(SAY_WHY if approval.server_question is None else WRITE_ANSWER)
+
+
+def server_verdict(answer: Answer) -> str:
+    """What was said to a server."""
+    return t("not answered") if answer == "deny" else t("answered")
 
 
 def verdict(

@@ -10,7 +10,7 @@ from agent.events import ApprovalAsked
 from agent.i18n import t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output.approval_choices import choices_text
-from gateway.cli.console.output.approval_text import SAY_WHY, time_left
+from gateway.cli.console.output.approval_text import time_left, words_hint
 from gateway.cli.console.output.screen import Screen, break_lines
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import seconds
@@ -71,16 +71,22 @@ class Footer:
         work: Padding | Text = self._choices() if self.approval else _work(self.worked_s, thinking)
         lines = self._screen.render(work)
         if self.typed_text:
-            lines += self._screen.render(Text(f"› {escape_invisible(self.typed_text)}"))[-3:]
+            lines += self._screen.render(Text(f"› {self._shown_text()}"))[-3:]
         if self.status is not None and self.approval is None:
             line = self.status.line(self._screen.console.width, self.count_queued())
             lines += self._screen.render(Text(f"  {line}", "dim", no_wrap=True))[:1]
         return lines
 
+    def _shown_text(self) -> str:
+        query = self.approval.server_question if self.approval and self.asks_words else None
+        if query is not None and query.is_secret:
+            return "•" * len(self.typed_text)
+        return escape_invisible(self.typed_text)
+
     def _choices(self) -> Padding:
         assert self.approval is not None
         if self.asks_words:
-            return self._indented(Text(t(SAY_WHY), "bold"))
+            return self._indented(Text(words_hint(self.approval), "bold"))
         left_s = self.approval.expires_s
         if left_s is not None:
             left_s = max(0.0, left_s - (self._clock() - self._asked_at))

@@ -58,6 +58,8 @@ def tool_outcome(
 def question(approval: events.ApprovalAsked) -> RenderableType:
     """All of what would happen: nothing that a person approves may be hidden."""
     head = Text.assemble(("? ", "bold yellow"), (subject(approval), "bold"))
+    if approval.server_question is not None:
+        return head
     reason = Text(f"  {escape_for_approval(t(approval.reason))}", "dim")
     return Group(head, diff(approval.diff, None), reason) if approval.diff else Group(head, reason)
 

@@ -13,7 +13,7 @@ from agent.i18n import mark_for_translation, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_choices import choices_text
-from gateway.cli.console.output.approval_text import SAY_WHY, time_left, verdict
+from gateway.cli.console.output.approval_text import server_verdict, time_left, verdict, words_hint
 from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
 from gateway.cli.console.output.footer import Footer, spinner
 from gateway.cli.console.output.line_buffer import LineBuffer
@@ -101,7 +101,11 @@ class TurnView:
             case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
                 self._take_tool(event)
             case events.ApprovalAnswered():
-                text = verdict(event.answer, event.words, event.prefix, event.network)
+                text = (
+                    server_verdict(event.answer)
+                    if event.server
+                    else verdict(event.answer, event.words, event.prefix, event.network)
+                )
                 self.say(f"  {text}")
             case Delivered():
                 self._deliver(event)
@@ -129,8 +133,8 @@ class TurnView:
     def ask_words(self, asks: bool) -> None:
         """The foot says that a sentence for the model is to be written, or no longer."""
         self.footer.asks_words = asks
-        if asks and not self._screen.live:
-            self._screen.print(Text(f"  {t(SAY_WHY)}", "bold"))
+        if asks and self.footer.approval is not None and not self._screen.live:
+            self._screen.print(Text(f"  {words_hint(self.footer.approval)}", "bold"))
 
     def tick(self) -> None:
         self._screen.refresh()

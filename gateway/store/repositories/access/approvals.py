@@ -3,15 +3,22 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from agent.events import ServerQuestion
 from agent.records import frozen
 from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from agent.security.shell.ast import CommandPrefix
 from agent.serialization import dumps
-from gateway.core.approval import ApprovalPrompt, State, audit_text, audit_text_for_grant
+from gateway.core.approval import (
+    ApprovalPrompt,
+    State,
+    audit_text,
+    audit_text_for_grant,
+    audit_text_for_server,
+)
 from gateway.core.messages import Route
 from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox
@@ -22,6 +29,8 @@ from gateway.store.repositories.states import AWAITING
 
 _ROUTE = ("channel", "account", "chat", "thread")
 _OWN = ("nonce", "lane", "session", "asker", "principal", "asked_at", "expires_at")
+# In the place of a hash of what is asked for: a server's question binds nothing.
+_ASKED = "asked by a server"
 _SELECT = (
     f"SELECT id, {', '.join(_OWN)}, {', '.join(_ROUTE)}, question, state, answered_by FROM approval"
 )
@@ -91,6 +100,21 @@ def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
     """Store a question; its turn waits from now on. Returns it with its number."""
+    number = _store(tx, wish, question)
+    wait(tx, wish.turn)
+    return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
+
+
+def open_server_question(
+    tx: Transaction, turn: int, call_id: str, question: ApprovalPrompt
+) -> ApprovalPrompt:
+    """As `open_approval`, for what a server asks in the middle of a call: its turn goes on, and the
+    answer holds for nothing else."""
+    key = ApprovalKey(turn, call_id, question.session, question.asker, _ASKED, question.nonce)
+    return replace(question, number=_store(tx, key, question))
+
+
+def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
     route = question.route
     (number,) = tx.one(
         "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
@@ -116,8 +140,7 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
             question.expires_at,
         ),
     )
-    wait(tx, wish.turn)
-    return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
+    return int(number)
 
 
 def wait(tx: Transaction, turn: int) -> None:
@@ -149,7 +172,18 @@ def close_approval(
         reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
         params = {"action": state, "who": question.asker, "chat": question.lane}
         audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=question.session))
-    if state == "withdrawn":
+    if question.server_question is not None:
+        reason = (
+            f"question {question.number} of the MCP server {question.server_question.server}: "
+            f"{audit_text_for_server(state, by)}"
+        )
+        params = {"who": question.asker, "chat": question.lane}
+        is_answered = state == "once"
+        note = AuditNote(
+            now, "question", reason, params, allowed=is_answered, session=question.session
+        )
+        audit_outbox.put(tx, note)
+    elif state == "withdrawn":
         # The turn is to stop: the call itself never comes to its decision again.
         reason = (
             f"question {question.number} about {question.request.tool}: {audit_text(state, by)}"
@@ -184,6 +218,15 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
         f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND {run_here('approval')}"
         " ORDER BY id",
         (now,),
+    )
+    return [_stored_approval(tx, row) for row in rows]
+
+
+def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
+    """What servers ask, of channels that are run here, oldest first."""
+    rows = tx.all(
+        f"{_SELECT} WHERE state = 'open' AND args_hash = ? AND {run_here('approval')} ORDER BY id",
+        (_ASKED,),
     )
     return [_stored_approval(tx, row) for row in rows]
 
@@ -259,6 +302,11 @@ def _format_content(question: ApprovalPrompt) -> str:
             "network": request.network,
             "words": question.words,
             "scope": question.scope,
+            **(
+                {}
+                if question.server_question is None
+                else {"server_question": asdict(question.server_question)}
+            ),
         }
     )
 
@@ -269,6 +317,9 @@ def _parse_content(content: str) -> dict[str, Any]:
     # Older questions lack some of them.
     names = ("title", "root", "words", "scope")
     contents: dict[str, Any] = {name: values.pop(name) for name in names if name in values}
+    if (query := values.pop("server_question", None)) is not None:
+        query["choices"] = tuple(query["choices"])
+        contents["server_question"] = ServerQuestion(**query)
     folder, prefix = values.pop("folder"), values.pop("prefix", None)
     contents["request"] = ApprovalRequest(
         folder=Path(folder) if folder else None,

@@ -1,0 +1,239 @@
+"""Questions of a server to a person, in the middle of a call: a form to fill in, or a page to
+open; and what a person's words mean in a field of such a form."""
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from datetime import date, datetime
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import escape_invisible
+
+# Bounds against a server that wants to be read for ever.
+_MOST_CHOICES = 100
+_TITLE_CHARS = 200
+_TEXT_CHARS = 20_000
+_SECRET = re.compile(
+    r"pass(?:word|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
+    r"|access[ _-]?key|\b(?:pin|otp|2fa|cvv|cvc|iban|ssn)\b|card[ _-]?number|seed[ _-]?phrase"
+    r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class FormField:
+    """One value that is asked for, by its JSON Schema: of a plain type, or of a list."""
+
+    name: str
+    schema: Mapping[str, Any]
+    is_required: bool = False
+
+    @property
+    def title(self) -> str:
+        return _short(self.schema.get("title") or self.name)
+
+    @property
+    def description(self) -> str:
+        return _short(self.schema.get("description") or "")
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it looks like something that only the person should know."""
+        if self.choices:
+            return False
+        keys = ("title", "description", "format")
+        words = " ".join(str(self.schema.get(key, "")) for key in keys)
+        # A word in "apiToken" and "user_password" begins somewhere in the middle.
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", self.name)
+        return looks_secret(f"{self.name} {name} {words}")
+
+    @property
+    def takes_several(self) -> bool:
+        return self.schema.get("type") == "array"
+
+    @property
+    def choices(self) -> tuple[tuple[str, Any], ...]:
+        """What may be answered, as people read it, and the value of each; none when it is free."""
+        if self.schema.get("type") == "boolean":
+            return ((t("Yes"), True), (t("No"), False))
+        schema = self.schema.get("items") if self.takes_several else self.schema
+        return _choices(schema) if isinstance(schema, Mapping) else ()
+
+    @property
+    def kind(self) -> str:
+        """What is to be written, for a field without choices."""
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
+        match self.schema.get("type"):
+            case "integer" | "number" if low is not None and high is not None:
+                return t("a number from {low} to {high}", low=_short(low), high=_short(high))
+            case "integer":
+                return t("a whole number")
+            case "number":
+                return t("a number")
+        formats = {
+            "email": t("an e-mail address"),
+            "uri": t("a web address"),
+            "date": t("a date, as 2026-11-23"),
+            "date-time": t("a time, as 2026-11-23T15:00:00Z"),
+        }
+        return formats.get(str(self.schema.get("format")), t("text"))
+
+    def label_of(self, value: Any) -> str:
+        """A value of the field as people read it."""
+        if self.is_secret:
+            return "••••"
+        if self.takes_several and isinstance(value, list | tuple):
+            return ", ".join(map(self._label, value))
+        return self._label(value)
+
+    def _label(self, value: Any) -> str:
+        for label, one in self.choices:
+            if type(one) is type(value) and one == value:
+                return label
+        return _short(value)
+
+    def read(self, text: str) -> Any:
+        """The value that a person's words stand for. Raises `ValueError` with a sentence."""
+        if self.takes_several:
+            values = [self._choice(part) for part in re.split(r"[,，、\n]", text) if part.strip()]
+            values = [one for n, one in enumerate(values) if one not in values[:n]]
+            least, most = self.schema.get("minItems"), self.schema.get("maxItems")
+            _check_bounds(len(values), least, most, t("The number of choices"))
+            return values
+        if self.choices:
+            return self._choice(text)
+        if self.schema.get("type") in ("integer", "number"):
+            return self._number(text.strip())
+        return self._text(text)
+
+    def _choice(self, text: str) -> Any:
+        words = text.strip()
+        # A label may be the value, or the number, of another choice: it is what people see.
+        for n in (0, 1):
+            for choice in self.choices:
+                if words.casefold() == str(choice[n]).casefold():
+                    return choice[1]
+        if words.isascii() and words.isdecimal() and 0 < int(words[:9]) <= len(self.choices):
+            return self.choices[int(words[:9]) - 1][1]
+        raise ValueError(t("{words} is none of the choices.", words=_short(words)))
+
+    def _number(self, words: str) -> int | float:
+        is_whole = self.schema.get("type") == "integer"
+        try:
+            value: int | float = int(words) if is_whole else float(words)
+            is_number = math.isfinite(value)
+        except (ValueError, OverflowError):
+            is_number = False
+        if not is_number:
+            raise ValueError(t("{words} is not {kind}.", words=_short(words), kind=self.kind))
+        _check_bounds(value, self.schema.get("minimum"), self.schema.get("maximum"), self.title)
+        return value
+
+    def _text(self, text: str) -> str:
+        if len(text) > _TEXT_CHARS:
+            raise ValueError(t("That is too long."))
+        least, most = self.schema.get("minLength"), self.schema.get("maxLength")
+        _check_bounds(len(text), least, most, t("The number of characters"))
+        if not _has_format(text, str(self.schema.get("format", ""))):
+            # What was written may be meant for nobody else: it is not said again.
+            raise ValueError(t("That is not {kind}.", kind=self.kind))
+        return text
+
+
+@frozen
+class Elicitation:
+    """A question of the server `server`. With `url` a person is to open that page, and nothing
+    else is asked."""
+
+    server: str
+    message: str
+    fields: tuple[FormField, ...] = ()
+    url: str | None = None
+
+    @property
+    def host(self) -> str | None:
+        """The host of the page as it really is; None where there is no page of the web."""
+        try:
+            parts = urlsplit(self.url or "")
+            # Letters of other alphabets may look like those of a known name.
+            host = (parts.hostname or "").encode("idna").decode()
+        except ValueError:
+            return None
+        return host if host and parts.scheme in ("http", "https") else None
+
+    def defaults(self) -> dict[str, Any]:
+        """The values that the server proposes."""
+        return {
+            each.name: each.schema["default"] for each in self.fields if "default" in each.schema
+        }
+
+
+@frozen
+class ElicitationAnswer:
+    """What a person says. What the person leaves out of a form has its default."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+# Asks a person. Nobody is there to ask: `decline`.
+Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
+
+
+async def decline(question: Elicitation) -> ElicitationAnswer:
+    """An `Elicit` for where nobody is."""
+    return ElicitationAnswer("decline")
+
+
+def looks_secret(words: str) -> bool:
+    return _SECRET.search(words) is not None
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    values = schema.get("enum")
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        names = schema.get("enumNames")
+        labels = names if isinstance(names, Sequence) and len(names) == len(values) else values
+        pairs = zip(labels, values, strict=True)
+        return tuple((_short(label), value) for label, value in pairs)[:_MOST_CHOICES]
+    options = schema.get("oneOf") or schema.get("anyOf") or ()
+    if not isinstance(options, Sequence):
+        return ()
+    return tuple(
+        (_short(one.get("title") or one["const"]), one["const"])
+        for one in options
+        if isinstance(one, Mapping) and "const" in one
+    )[:_MOST_CHOICES]
+
+
+def _check_bounds(value: float, least: Any, most: Any, what: str) -> None:
+    if isinstance(least, int | float) and value < least:
+        raise ValueError(t("{what} is at least {n}.", what=what, n=least))
+    if isinstance(most, int | float) and value > most:
+        raise ValueError(t("{what} is at most {n}.", what=what, n=most))
+
+
+def _has_format(text: str, name: str) -> bool:
+    try:
+        match name:
+            case "email":
+                return re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None
+            case "uri":
+                return bool(urlsplit(text).scheme)
+            case "date":
+                return bool(date.fromisoformat(text))
+            case "date-time":
+                return bool(datetime.fromisoformat(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _short(value: object) -> str:
+    line = escape_invisible(" ".join(str(value).split()))
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"

@@ -1,0 +1,160 @@
+"""What MCP servers ask people in the middle of a call, put to them one field at a time."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from agent.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
+from agent.events import ServerQuestion
+from agent.i18n import t
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.server_question import MOST_BUTTONS
+
+# A form with more fields is nothing that one would fill in here.
+MOST_FIELDS = 15
+_MOST_TRIES = 3
+_MESSAGE_CHARS = 2_000
+_URL_CHARS = 1_500
+
+# Puts one question to the person and returns how it was settled; None when nobody can be asked.
+Put = Callable[[ServerQuestion], Awaitable[ApprovalPrompt | None]]
+
+
+async def ask_person(
+    put: Put, elicitation: Elicitation, learn: Callable[[Iterable[str]], None]
+) -> ElicitationAnswer:
+    """Nothing is accepted but by a person's own press, key or words. `learn` is told what looks
+    secret, before the server is: it may say it again in its result."""
+    if len(elicitation.fields) > MOST_FIELDS:
+        return ElicitationAnswer("decline")
+    if elicitation.url is not None:
+        return await _ask_to_open(put, elicitation)
+    values: dict[str, Any] = {}
+    for number, field in enumerate(elicitation.fields, start=1):
+        answer = await _ask_field(put, elicitation, field, number)
+        if isinstance(answer, ElicitationAnswer):
+            return answer
+        if field.is_secret or (not field.choices and looks_secret(elicitation.message)):
+            learn(value for value in answer.values() if isinstance(value, str))
+        values |= answer
+    if len(elicitation.fields) == 1:
+        return ElicitationAnswer("accept", values)
+    ending = await put(_last_question(elicitation, values))
+    return _refusal(ending) or ElicitationAnswer("accept", values)
+
+
+async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
+    """Accepting says that the person is willing; nothing here opens the page."""
+    host, url = elicitation.host, elicitation.url or ""
+    if host is None or len(url) > _URL_CHARS:
+        return ElicitationAnswer("decline")
+    text = "\n".join(
+        [
+            _message(elicitation),
+            "",
+            t("It wants you to open a page on: {host}", host=host),
+            url,
+            "",
+            t(
+                "I do not open it. Open it yourself, and only if you expected it and know {host}.",
+                host=host,
+            ),
+        ]
+    )
+    query = ServerQuestion(elicitation.server, text, otherwise=t("I agree to open it"))
+    return _refusal(await put(query)) or ElicitationAnswer("accept")
+
+
+async def _ask_field(
+    put: Put, elicitation: Elicitation, field: FormField, number: int
+) -> dict[str, Any] | ElicitationAnswer:
+    """The value of the field by its name, nothing when it is left out; or why there is none."""
+    remark = ""
+    for _ in range(_MOST_TRIES):
+        query = _field_question(elicitation, field, number, remark)
+        ending = await put(query)
+        if (refusal := _refusal(ending)) is not None:
+            return refusal
+        words = ending.value if ending is not None else ""
+        if not words and query.otherwise:
+            return {}
+        try:
+            return {field.name: field.read(words)}
+        except ValueError as exc:
+            remark = str(exc)
+    return ElicitationAnswer("cancel")
+
+
+def _field_question(
+    elicitation: Elicitation, field: FormField, number: int, remark: str
+) -> ServerQuestion:
+    choices = tuple(label for label, _ in field.choices)
+    is_listed = field.takes_several or len(choices) > MOST_BUTTONS
+    is_secret = field.is_secret or (not choices and looks_secret(elicitation.message))
+    lines = [*([f"⚠ {remark}"] if remark else []), _message(elicitation), ""]
+    head = field.title
+    if len(elicitation.fields) > 1:
+        head = f"{number}/{len(elicitation.fields)} {head}"
+    lines += [head, *([field.description] if field.description else [])]
+    if is_listed:
+        lines += [f"{n}. {label}" for n, label in enumerate(choices, start=1)]
+    if field.takes_several:
+        lines.append(t("Answer with the numbers, separated by commas."))
+    elif not choices:
+        lines.append(t("Answer: {kind}", kind=field.kind))
+    if is_secret:
+        lines += ["", _warning(elicitation)]
+    return ServerQuestion(
+        elicitation.server,
+        "\n".join(lines),
+        () if is_listed else choices,
+        takes_text=is_listed or not choices,
+        otherwise=_otherwise(field),
+        is_secret=is_secret,
+    )
+
+
+def _otherwise(field: FormField) -> str:
+    """What an empty answer stands for."""
+    if "default" in field.schema:
+        return t("Keep {value}", value=field.label_of(field.schema["default"]) or "…")
+    return "" if field.is_required else t("Leave out")
+
+
+def _last_question(elicitation: Elicitation, values: dict[str, Any]) -> ServerQuestion:
+    """All that would be sent; of a form without fields, what is to be agreed to."""
+    if not elicitation.fields:
+        return ServerQuestion(elicitation.server, _message(elicitation), otherwise=t("Accept"))
+    whole = elicitation.defaults() | values
+    rows = [
+        f"{field.title}: {field.label_of(whole[field.name])}"
+        for field in elicitation.fields
+        if field.name in whole
+    ]
+    name = elicitation.server
+    text = "\n".join([t("This would be sent to the MCP server {name}:", name=name), *rows])
+    return ServerQuestion(elicitation.server, text, otherwise=t("Send"))
+
+
+def _warning(elicitation: Elicitation) -> str:
+    return t(
+        "⚠ This looks like a password or another secret. The MCP server {name} asks for it, not "
+        "the model, and gets what you write. Answer only if you trust that server with it.",
+        name=elicitation.server,
+    )
+
+
+def _message(elicitation: Elicitation) -> str:
+    text = elicitation.message.strip()
+    return text if len(text) <= _MESSAGE_CHARS else f"{text[: _MESSAGE_CHARS - 1]}…"
+
+
+def _refusal(ending: ApprovalPrompt | None) -> ElicitationAnswer | None:
+    """What the server is told when the person did not answer it."""
+    if ending is None:
+        return ElicitationAnswer("decline")
+    match ending.state:
+        case "once":
+            return None
+        case "deny":
+            return ElicitationAnswer("decline")
+    return ElicitationAnswer("cancel")

@@ -1,0 +1,279 @@
+"""What MCP servers ask people in the middle of a call: who is asked, and what the server hears."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.mcp.settings import McpServerSettings
+from agent.providers.scripted import ScriptedProvider
+from agent.types import assistant
+from gateway.config.mcp_servers import mcp_settings
+from gateway.config.schema import Settings
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.messages import OutboundFile, OutboundPart, Sender
+from gateway.core.server_question import buttons_of
+from tests import fakes
+from tests.fakes.platform import Platform
+from tests.gateway.parts import (
+    Parts,
+    accept_messages,
+    chat_message,
+    load_history,
+    running,
+    tool_call,
+)
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+SERVER = Path(fakes.__file__).with_name("mcp_server.py")
+OWNER = "chat:7"
+CITY = {"type": "string", "title": "City"}
+COLOUR = {"type": "string", "title": "Colour", "enum": ["red", "blue"], "default": "blue"}
+
+
+class Asking(Platform):
+    """A platform with buttons."""
+
+    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
+        assert question.server_question is not None
+        buttons = buttons_of(question.nonce, question.server_question)
+        return OutboundPart(
+            decided or question.server_question.text, (), () if decided else buttons
+        )
+
+    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
+        return None
+
+    async def acknowledge(self, event_id: str, sentence: str) -> None:
+        self.calls.append(("told", "", sentence))
+        self._tell()
+
+
+def form(message: str, required: tuple[str, ...] = (), **fields: object) -> dict[str, Any]:
+    schema = {"type": "object", "properties": fields, "required": list(required)}
+    return {"message": message, "requestedSchema": schema}
+
+
+def model_that_asks(question: Mapping[str, Any]) -> ScriptedProvider:
+    return ScriptedProvider([assistant("", (tool_call("1", "mcp__s__ask", **question),)), "done"])
+
+
+def use_server(parts: Parts, folder: Path, **settings: Any) -> None:
+    """One server that asks, with what the real program gives its servers."""
+    command = (sys.executable, ("-B", str(SERVER), "asks"))
+    server = McpServerSettings("s", *command, allow=("*",), **settings)
+    real = mcp_settings(Settings(), folder / "mcp")
+    parts.agent._mcp_settings = replace(real, servers=(server,))
+    parts.agent._toolbox = None
+
+
+async def open_question(parts: Parts, number: int = 1) -> ApprovalPrompt:
+    await parts.until_stored("approval", state="open", id=number)
+    (found,) = await parts.service.list_approvals()
+    return found
+
+
+async def hear(parts: Parts) -> Any:
+    """What the server heard, once the turn is over."""
+    await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
+    *_, result = [one for one in await load_history(parts) if one.role == "tool"]
+    return json.loads(result.text)
+
+
+async def press(parts: Parts, question: ApprovalPrompt, label: str, who: str = "7") -> None:
+    assert question.server_question is not None
+    buttons = {one.label: one.data for one in buttons_of(question.nonce, question.server_question)}
+    more: dict[str, Any] = {"kind": "button", "sender": Sender(who, "Ann")}
+    await accept_messages(parts, chat_message(buttons[label], **more))
+
+
+async def reply(parts: Parts, text: str) -> None:
+    """A reply to the message that the chat shows last."""
+    shown = parts.platform.chats["1"][-1]
+    await accept_messages(parts, chat_message(text, quoted_id=shown.id))
+
+
+async def question_in_chat(parts: Parts, number: int = 1) -> ApprovalPrompt:
+    """The open question, once the chat shows it."""
+    question = await open_question(parts, number)
+    assert question.server_question is not None
+    text = question.server_question.text
+    await parts.platform.until(lambda: text in parts.platform.texts("1"))
+    await parts.until_stored("outbox", state="sent", delivery_id=f"q{number}")
+    return question
+
+
+async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
+    question = form("Where to?", ("city", "express"), city=CITY, express={"type": "boolean"})
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        await question_in_chat(p)
+        await reply(p, "Turin")
+        await press(p, await question_in_chat(p, 2), "Yes")
+        last = await question_in_chat(p, 3)
+        assert last.server_question is not None
+        assert "City: Turin\nexpress: Yes" in last.server_question.text
+        # Nothing has left yet.
+        assert await p.stored("turn", "state") == [("running",)]
+        await press(p, last, "Send")
+        said = {"city": "Turin", "express": True}
+        assert await hear(p) == {"action": "accept", "content": said}
+
+
+async def test_one_choice_is_an_answer(tmp_path: Path) -> None:
+    question = form("Which?", colour=COLOUR)
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        query = await question_in_chat(p)
+        await press(p, query, "red", who="8")
+        assert await p.stored("approval", "state") == [("open",)]
+        await press(p, query, "red")
+        assert await hear(p) == {"action": "accept", "content": {"colour": "red"}}
+        assert p.platform.texts("1")[0] == "✅ Answered by Ann (chat:7)"
+
+
+async def test_what_does_not_fit_is_asked_again(tmp_path: Path) -> None:
+    question = form("How many?", ("n",), n={"type": "integer", "minimum": 1, "maximum": 5})
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        await question_in_chat(p)
+        await reply(p, "many")
+        again = await question_in_chat(p, 2)
+        assert again.server_question is not None
+        assert "many is not a number from 1 to 5." in again.server_question.text
+        await reply(p, "3")
+        assert await hear(p) == {"action": "accept", "content": {"n": 3}}
+
+
+async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowhere(
+    tmp_path: Path,
+) -> None:
+    question = form("Log in", ("password",), password={"type": "string"})
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go", private=True))
+        query = await question_in_chat(p)
+        assert query.server_question is not None
+        assert query.server_question.is_secret
+        assert "The MCP server s asks for it, not the model" in query.server_question.text
+        await reply(p, "hunter2-very-secret")
+        await p.platform.until(lambda: "done" in p.platform.texts("1"))
+        for table in ("approval", "inbox", "outbox"):
+            assert "hunter2" not in str(await p.stored(table, "*"))
+        # The server said it again.
+        assert "hunter2" not in str(await load_history(p))
+        assert (await hear(p))["content"] == {"password": "***"}
+
+
+async def test_a_group_is_never_asked_for_a_password(tmp_path: Path) -> None:
+    question = form("Log in", ("password",), password={"type": "string"})
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go", private=False))
+        assert await hear(p) == {"action": "decline"}
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://example.org@evil.example/pay", "evil.example"),
+        ("https://\u0430pple.com/", "xn--pple-43d.com"),
+    ],
+)
+async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
+    tmp_path: Path, url: str, host: str
+) -> None:
+    question = {"mode": "url", "message": "Pay", "url": url, "elicitationId": "1"}
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        query = await question_in_chat(p)
+        assert query.server_question is not None
+        assert f"It wants you to open a page on: {host}\n" in query.server_question.text
+        await press(p, query, "I agree to open it")
+        assert await hear(p) == {"action": "accept"}
+
+
+async def test_no_page_but_one_of_the_web_is_shown(tmp_path: Path) -> None:
+    url = "file:///etc/passwd"
+    question = {"mode": "url", "message": "Look", "url": url, "elicitationId": "1"}
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        assert await hear(p) == {"action": "decline"}
+
+
+async def test_a_no_and_a_deny_command_decline(tmp_path: Path) -> None:
+    question = form("Which?", colour=COLOUR)
+    for text in ("press", "/deny"):
+        folder = tmp_path / text.strip("/")
+        folder.mkdir()
+        async with running(folder, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+            use_server(p, folder)
+            await accept_messages(p, chat_message("go"))
+            query = await question_in_chat(p)
+            if text == "press":
+                await press(p, query, "Decline")
+            else:
+                await accept_messages(p, chat_message(text))
+            assert await hear(p) == {"action": "decline"}
+
+
+async def test_a_job_declines_without_a_question(tmp_path: Path) -> None:
+    question = form("Which?", colour=COLOUR)
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go", job=1))
+        assert await hear(p) == {"action": "decline"}
+        assert await p.stored("approval", "id") == []
+
+
+async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
+    question = form("Which?", colour=COLOUR)
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        query = await question_in_chat(p)
+        await accept_messages(p, chat_message("/stop"))
+        await p.until_stored("approval", state="withdrawn")
+        await press(p, query, "red")
+        await p.platform.until(lambda: any("Too late" in one[2] for one in p.platform.calls))
+        assert await p.stored("approval", "state") == [("withdrawn",)]
+
+
+async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
+    tmp_path: Path,
+) -> None:
+    question = form("Which?", colour=COLOUR)
+    platform = Asking()
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    async with running(first, model_that_asks(question), owner=OWNER, platform=platform) as p:
+        use_server(p, first)
+        await accept_messages(p, chat_message("go"))
+        left = await question_in_chat(p)
+        # What a kill leaves at this moment.
+        shutil.copytree(first, second)
+        platform.blocked.add("1")
+    platform.calls.clear()
+    platform.unblock("1")
+    model = model_that_asks(question)
+    async with running(second, model, owner=OWNER, platform=platform) as p:
+        use_server(p, second)
+        await p.until_stored("approval", id=1, state="withdrawn")
+        words = "⏹ Withdrawn: I was restarted, and the server no longer waits for the answer"
+        await platform.until(lambda: ("edit", "1", words) in platform.calls)
+        again = await question_in_chat(p, 2)
+        await press(p, left, "red")
+        await platform.until(lambda: any("Too late" in one[2] for one in platform.calls))
+        assert await p.stored("approval", "state", id=2) == [("open",)]
+        await press(p, again, "blue")
+        assert await hear(p) == {"action": "accept", "content": {"colour": "blue"}}
