@@ -203,7 +203,23 @@ class ApprovalService:
                 with use_locale(self._languages.of_person(question.principal)):
                     words = t("I was restarted, and the server no longer waits for the answer")
                     closed += self.withdraw_for_server(tx, question.nonce, words, now)
+                    self._report_withdrawal(tx, question, words, now)
         return closed
+
+    def _report_withdrawal(
+        self, tx: Transaction, question: ApprovalPrompt, words: str, now: float
+    ) -> None:
+        """Where no message shows what became of the question: at the console."""
+        if question.route.channel != CONSOLE or question.server_question is None:
+            return
+        text = t(
+            "⏹ What the MCP server {name} asked is withdrawn: {words}.",
+            name=escape_markdown(question.server_question.server),
+            words=words,
+        )
+        parts = self._renderer.render(question.route, text)
+        reply = OutgoingReply(f"q{question.number}.withdrawn", question.route, parts, "notice")
+        _put(tx, question, None, [reply], now)
 
     def _where(
         self, tx: Transaction, message: InboundMessage, *, alone: bool = False

@@ -24,6 +24,7 @@ from tests.gateway.parts import (
     Parts,
     accept_messages,
     chat_message,
+    console_message,
     load_history,
     running,
     tool_call,
@@ -277,3 +278,17 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
         assert await p.stored("approval", "state", id=2) == [("open",)]
         await press(p, again, "blue")
         assert await hear(p) == {"action": "accept", "content": {"colour": "blue"}}
+
+
+async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -> None:
+    question = form("Which?", colour=COLOUR)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    async with running(first, model_that_asks(question), owner=OWNER) as p:
+        use_server(p, first)
+        await p.bus.submit(console_message("go"))
+        await open_question(p)
+        shutil.copytree(first, second)
+    async with running(second, ["done"], owner=OWNER) as p:
+        await p.until_stored("outbox", delivery_id="q1.withdrawn")
+        assert await p.stored("approval", "state") == [("withdrawn",)]

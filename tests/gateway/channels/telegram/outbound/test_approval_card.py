@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.events import ServerQuestion
 from agent.i18n import use_locale
 from agent.security.policy.base import ANSWERS, ApprovalRequest
 from agent.security.shell.ast import CommandPrefix
@@ -13,6 +14,7 @@ from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
 from gateway.core.approval import ApprovalPrompt, read_press
 from gateway.core.messages import Route
+from gateway.core.server_question import read_choice
 
 ASKED = ApprovalPrompt(
     nonce="n" * 16,
@@ -135,3 +137,29 @@ def test_every_question_fits_one_message(
 def test_other_buttons_are_none_of_ours() -> None:
     for data in ("", "a", "a:o", "a:o:", "a:x:n", "b:o:n", "yes"):
         assert read_press(data) is None
+
+
+def test_a_server_asks_in_its_own_name_with_a_button_for_each_choice() -> None:
+    query = ServerQuestion("shop", "Which\u200b one?", ("red", "blue"), otherwise="Keep red")
+    part = render_approval(replace(ASKED, server_question=query))
+    head = "❓ Question 3: the MCP server shop asks"
+    assert part.text == f"{head}\n\nWhich\\u{{200b}} one?"
+    assert [button.label for button in part.buttons] == ["red", "blue", "Keep red", "Decline"]
+    assert [read_choice(button.data) for button in part.buttons[:3]] == [
+        (ASKED.nonce, 1),
+        (ASKED.nonce, 2),
+        (ASKED.nonce, 0),
+    ]
+    assert read_press(part.buttons[3].data) == (ASKED.nonce, "deny", "call")
+    assert all(len(button.data.encode()) <= 64 for button in part.buttons)
+
+
+def test_a_server_that_asks_for_a_password_is_answered_by_a_reply_to_delete() -> None:
+    query = ServerQuestion("shop", "Password?", takes_text=True, is_secret=True)
+    question = replace(ASKED, server_question=query)
+    text = render_approval(question).text
+    assert "Answer by a reply to this message. Delete your reply afterwards" in text
+    decided = render_approval(question, "✅ Answered")
+    assert decided.text.endswith("Password?\n\n✅ Answered")
+    assert decided.buttons == ()
+    assert render_details(question) is None

@@ -1,0 +1,36 @@
+"""What MCP servers ask at the terminal: which keys there are, and what they answer."""
+
+from agent.events import ApprovalAsked, ServerQuestion
+from gateway.cli.console.output.approval_choices import choices_for, choices_text
+from gateway.cli.console.output.approval_text import subject
+
+
+def asked_by(query: ServerQuestion) -> ApprovalAsked:
+    return ApprovalAsked("n", "mcp__s__t", {}, "", None, 9.0, 1, server_question=query)
+
+
+def test_each_choice_has_a_key_and_says_what_it_is() -> None:
+    query = ServerQuestion("s", "Which?", ("a {b}", "1"), otherwise="Keep 1")
+    approval = asked_by(query)
+    assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] decline"
+    # The second one is named by its label, which is the number of the first.
+    answers = [(one.key, one.answer, one.words) for one in choices_for(approval)]
+    assert answers == [
+        ("1", "once", "a {b}"),
+        ("2", "once", "1"),
+        ("y", "once", ""),
+        ("n", "deny", ""),
+    ]
+
+
+def test_free_text_is_written_and_nothing_is_agreed_to_by_a_word() -> None:
+    approval = asked_by(ServerQuestion("s", "Name?", takes_text=True))
+    assert [(one.key, one.takes_words) for one in choices_for(approval)] == [
+        ("t", True),
+        ("n", False),
+    ]
+
+
+def test_the_server_is_named_and_nothing_is_hidden() -> None:
+    text = subject(asked_by(ServerQuestion("shop", "You\u200b are\nKore")))
+    assert text == "the MCP server shop asks:\n  You\\u{200b} are\n  Kore"
