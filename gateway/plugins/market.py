@@ -126,6 +126,14 @@ class Markets:
             raise PluginError(t("several markets have it: {names}", names=names))
         return matches[0]
 
+    def locate(self, name: str) -> tuple[Source, dict[str, Any]]:
+        """Where a plugin comes from, and what else its installation wants to know. Raises
+        `PluginError`."""
+        entry, folder = self.find(name)
+        if entry.problem:
+            raise PluginError(f"{entry.name}: {entry.problem}")
+        return entry.source, {"base": folder, "entry": entry.raw, "market": entry.market}
+
     def _rows(self) -> dict[str, Any]:
         path = self._folder / _FILE
         return read_object(path) if path.is_file() else {}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from gateway.cli.context import data_dir_of
-from gateway.cli.output import clean, print_json, print_table
+from gateway.cli.output import clean, print_json
+from gateway.cli.verbs.extensions.listing import print_list, short
 
 if TYPE_CHECKING:
     from gateway.plugins.market import Market, MarketEntry, Markets
 
-_SHOWN_CHARS = 60
 _MOST_ROWS = 40
 
 
@@ -76,14 +76,17 @@ def _say_added(market: "Market") -> None:
 def _list(args: argparse.Namespace, markets: "Markets") -> int:
     from gateway.plugins.sources import describe
 
-    loaded = markets.load()
-    if args.json:
-        print_json([_facts(one) for one in loaded])
-    elif not loaded:
-        print(t("no markets; `kore market add SOURCE` adds one"))
-    else:
-        rows = [(one.name, str(len(one.entries)), describe(one.source)) for one in loaded]
-        print_table(("name", "plugins", "from"), rows)
+    print_list(
+        args,
+        markets.load(),
+        _facts,
+        {
+            "name": lambda one: one.name,
+            "plugins": lambda one: str(len(one.entries)),
+            "from": lambda one: describe(one.source),
+        },
+        t("no markets; `kore market add SOURCE` adds one"),
+    )
     return 0
 
 
@@ -101,26 +104,23 @@ def _facts(market: "Market") -> dict[str, object]:
 
 def _search(args: argparse.Namespace, markets: "Markets") -> int:
     entries = markets.search(" ".join(args.words))
-    if args.json:
-        print_json([_entry_facts(one) for one in entries])
-        return 0
-    if not entries:
+    if not entries and not args.json:
         raise KoreError(
             t("no market has a plugin like that"), hint=t("`kore market list` shows the markets")
         )
-    print_table(
-        ("name", "market", "pinned", "description"),
-        [
-            (
-                one.name,
-                one.market,
-                one.problem or _pinned(one),
-                one.description[:_SHOWN_CHARS],
-            )
-            for one in entries[:_MOST_ROWS]
-        ],
+    print_list(
+        args,
+        entries if args.json else entries[:_MOST_ROWS],
+        _entry_facts,
+        {
+            "name": lambda one: one.name,
+            "market": lambda one: one.market,
+            "pinned": lambda one: one.problem or _pinned(one),
+            "description": lambda one: short(one.description),
+        },
+        "",
     )
-    if (more := len(entries) - _MOST_ROWS) > 0:
+    if not args.json and (more := len(entries) - _MOST_ROWS) > 0:
         print(plural(more, "and {n:,} more", "and {n:,} more"))
     return 0
 

@@ -2,20 +2,18 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
-from agent.i18n import plural, t
+from agent.i18n import t
 from gateway.cli.context import data_dir_of
-from gateway.cli.output import clean, clean_lines, print_json, print_table
+from gateway.cli.output import clean, print_json
+from gateway.cli.verbs.extensions.listing import print_list, print_one, short
 
 if TYPE_CHECKING:
     from gateway.plugins.installation import PluginInstaller, PluginReview
-    from gateway.plugins.manifest import PluginManifest
-
-_SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,17 +75,13 @@ def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 
 def _source_of(args: argparse.Namespace) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Where the named plugin comes from; a market's name before anything else."""
-    from gateway.plugins.manifest import PluginError
     from gateway.plugins.market import Markets
     from gateway.plugins.sources import source_of
 
     text = args.source
     if "/" in text or ":" in text or Path(text).exists():
         return source_of(text, args.ref), {}
-    entry, folder = Markets(data_dir_of(args).plugins).find(text)
-    if entry.problem:
-        raise PluginError(f"{entry.name}: {entry.problem}")
-    return entry.source, {"base": folder, "entry": entry.raw, "market": entry.market}
+    return Markets(data_dir_of(args).plugins).locate(text)
 
 
 def _decide(args: argparse.Namespace, installer: "PluginInstaller", review: "PluginReview") -> int:
@@ -109,122 +103,38 @@ def _decide(args: argparse.Namespace, installer: "PluginInstaller", review: "Plu
 
 
 def _print_review(review: "PluginReview") -> None:
-    from gateway.plugins.sources import describe, is_pinned
+    from gateway.plugins.page import review_rows
 
     manifest = review.manifest
-    print(clean(f"{manifest.name} {manifest.version}".strip()))
-    if manifest.description:
-        print(f"  {clean_lines(manifest.description)}")
-    pinned = t("pinned") if is_pinned(review.source) else t("not pinned")
-    rows = [
-        (t("from"), f"{describe(review.source)} ({pinned})"),
-        (t("hash"), review.digest),
-        (
-            t("files"),
-            plural(
-                len(review.files),
-                "{n:,} file, {size:,} bytes",
-                "{n:,} files, {size:,} bytes",
-                size=review.size_bytes,
-            ),
-        ),
-    ]
-    parts = (
-        (t("skills"), manifest.skills),
-        (t("commands"), manifest.commands),
-        (t("agents"), manifest.agents),
-        (t("MCP servers"), [_server(name, one) for name, one in manifest.servers.items()]),
-        (t("hooks"), _hook_lines(manifest)),
-        (t("not used"), manifest.not_used),
-        (t("links left out"), review.dropped),
-        (t("new files"), review.added),
-        (t("changed files"), review.changed),
-        (t("removed files"), review.removed),
-    )
-    rows += [(title, _several(names)) for title, names in parts if names]
-    for title, value in rows:
-        print(f"  {title}: {clean(value)}")
-
-
-def _hook_lines(manifest: "PluginManifest") -> list[str]:
-    from agent.text.visible import escape_line
-    from gateway.config.foreign.hook_files import commands, hooks_in
-
-    table, _ = hooks_in({"hooks": manifest.hooks}, "")
-    return [f"{event}: {escape_line(command)}" for event, command in commands(table)]
-
-
-def _server(name: str, server: Mapping[str, Any]) -> str:
-    words = [str(server.get("url") or server.get("command") or "")]
-    if isinstance(args := server.get("args"), list):
-        words += map(str, args)
-    return f"{name} = {' '.join(words)}"
-
-
-def _several(names: Sequence[str]) -> str:
-    first = ", ".join(names[:_SHOWN])
-    more = len(names) - _SHOWN
-    return first if more <= 0 else f"{first}, … (+{more})"
+    print_one(f"{manifest.name} {manifest.version}", manifest.description, review_rows(review))
 
 
 def _list(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    plugins = list(installer.installed.load().values())
-    if args.json:
-        print_json([_facts(one) for one in plugins])
-        return 0
-    if not plugins:
-        print(t("no plugins; `kore plugin install SOURCE` installs one"))
-        return 0
-    print_table(
-        ("name", "version", "state", "description"),
-        [(one.name, one.version, _state(one), one.description[:60]) for one in plugins],
+    from gateway.plugins.page import facts_of, state_of
+
+    print_list(
+        args,
+        list(installer.installed.load().values()),
+        facts_of,
+        {
+            "name": lambda one: one.name,
+            "version": lambda one: one.version,
+            "state": state_of,
+            "description": lambda one: short(one.description),
+        },
+        t("no plugins; `kore plugin install SOURCE` installs one"),
     )
     return 0
 
 
-def _state(plugin: Any) -> str:
-    if not plugin.is_enabled:
-        return t("disabled")
-    return t("pinned") if plugin.is_pinned else t("enabled")
-
-
-def _facts(plugin: Any) -> dict[str, Any]:
-    return {
-        "name": plugin.name,
-        "version": plugin.version,
-        "description": plugin.description,
-        "source": dict(plugin.source),
-        "market": plugin.market,
-        "digest": plugin.digest,
-        "enabled": plugin.is_enabled,
-        "pinned": plugin.is_pinned,
-        "skills": list(plugin.skills),
-        "commands": list(plugin.commands),
-        "agents": list(plugin.agents),
-        "servers": list(plugin.servers),
-    }
-
-
 def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    from gateway.plugins.sources import describe
+    from gateway.plugins.page import facts_of, installed_rows
 
     plugin = installer.find(args.name)
     if args.json:
-        print_json(_facts(plugin))
-        return 0
-    print(clean(f"{plugin.name} {plugin.version}".strip()))
-    rows = [
-        (t("state"), _state(plugin)),
-        (t("from"), describe(plugin.source)),
-        (t("hash"), plugin.digest),
-        (t("skills"), _several(plugin.skills)),
-        (t("commands"), _several(plugin.commands)),
-        (t("agents"), _several(plugin.agents)),
-        (t("MCP servers"), _several([_server(n, one) for n, one in plugin.servers.items()])),
-    ]
-    for title, value in rows:
-        if value:
-            print(f"  {title}: {clean(value)}")
+        print_json(facts_of(plugin))
+    else:
+        print_one(f"{plugin.name} {plugin.version}", plugin.description, installed_rows(plugin))
     return 0
 
 
@@ -254,8 +164,7 @@ def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
         source: Mapping[str, Any] = plugin.source
         more: dict[str, Any] = {"market": plugin.market}
         if plugin.market:
-            entry, folder = Markets(data_dir_of(args).plugins).find(f"{name}@{plugin.market}")
-            source, more = entry.source, {**more, "base": folder, "entry": entry.raw}
+            source, more = Markets(data_dir_of(args).plugins).locate(f"{name}@{plugin.market}")
         with installer.fetched(source, **more) as review:
             if review.digest == plugin.digest:
                 print(t("{name} is up to date", name=name))

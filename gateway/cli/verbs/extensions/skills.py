@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.context import data_dir_of, settings_of
-from gateway.cli.output import clean, clean_lines, print_json, print_table
+from gateway.cli.output import clean, clean_lines, print_json
+from gateway.cli.verbs.extensions.listing import print_list, short
 
 if TYPE_CHECKING:
     from agent.skills.definition import Skill
-
-_SHOWN_CHARS = 70
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,24 +44,17 @@ def _skills(args: argparse.Namespace) -> "dict[str, Skill]":
 
 
 def _list(args: argparse.Namespace) -> int:
-    skills = list(_skills(args).values())
-    if args.json:
-        print_json([_facts(skill) for skill in skills])
-        return 0
-    if not skills:
-        print(t("no skills here; `kore skills new NAME` makes one"))
-        return 0
-    print_table(
-        ("name", "description", "from", "warnings"),
-        [
-            (
-                skill.name,
-                _short(skill.description),
-                str(skill.folder),
-                str(len(skill.remarks) or ""),
-            )
-            for skill in skills
-        ],
+    print_list(
+        args,
+        list(_skills(args).values()),
+        _facts,
+        {
+            "name": lambda one: one.name,
+            "description": lambda one: short(one.description),
+            "from": lambda one: str(one.folder),
+            "warnings": lambda one: str(len(one.remarks) or ""),
+        },
+        t("no skills here; `kore skills new NAME` makes one"),
     )
     return 0
 
@@ -162,7 +154,3 @@ def _quote(text: str) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

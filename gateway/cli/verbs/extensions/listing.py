@@ -1,0 +1,42 @@
+"""How skills, plugins and markets are shown: a list, or one of them; JSON for programs."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from gateway.cli.output import clean, clean_lines, print_json, print_table
+
+_SHOWN_CHARS = 70
+
+_Item = TypeVar("_Item")
+
+
+def print_list(
+    args: argparse.Namespace,
+    items: Sequence[_Item],
+    facts: Callable[[_Item], Mapping[str, object]],
+    columns: Mapping[str, Callable[[_Item], str]],
+    empty: str,
+) -> None:
+    """A table, or the sentence `empty` where there is nothing."""
+    if args.json:
+        print_json([facts(one) for one in items])
+    elif not items:
+        print(empty)
+    else:
+        rows = [[cell(one) for cell in columns.values()] for one in items]
+        print_table(tuple(columns), rows)
+
+
+def print_one(title: str, description: str, rows: Iterable[tuple[str, str]]) -> None:
+    """One of them in detail."""
+    print(clean(title.strip()))
+    if description:
+        print(f"  {clean_lines(description)}")
+    for name, value in rows:
+        print(f"  {name}: {clean(value)}")
+
+
+def short(text: str) -> str:
+    """A description as it fits into a table."""
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

@@ -1,0 +1,103 @@
+"""What a person sees of a plugin: in the terminal before it is installed, and in chats."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent.i18n import plural, t
+from agent.text.visible import escape_line
+from gateway.config.foreign.hook_files import commands, hooks_in
+from gateway.config.installed_plugins import InstalledPlugin
+from gateway.plugins.manifest import PluginManifest
+from gateway.plugins.sources import describe, is_pinned
+
+if TYPE_CHECKING:
+    from gateway.plugins.installation import PluginReview
+
+_SHOWN = 12
+Rows = list[tuple[str, str]]
+
+
+def review_rows(review: "PluginReview") -> Rows:
+    """All that is decided about. What would be started is never cut short."""
+    pinned = t("pinned") if is_pinned(review.source) else t("not pinned")
+    size = plural(
+        len(review.files),
+        "{n:,} file, {size:,} bytes",
+        "{n:,} files, {size:,} bytes",
+        size=review.size_bytes,
+    )
+    rows = [
+        (t("from"), f"{describe(review.source)} ({pinned})"),
+        (t("hash"), review.digest),
+        (t("files"), size),
+        *_parts(review.manifest),
+        (t("not used"), several(review.manifest.not_used)),
+        (t("links left out"), several(review.dropped)),
+        (t("new files"), several(review.added)),
+        (t("changed files"), several(review.changed)),
+        (t("removed files"), several(review.removed)),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def installed_rows(plugin: InstalledPlugin) -> Rows:
+    rows = [
+        (t("state"), state_of(plugin)),
+        (t("from"), describe(plugin.source)),
+        (t("hash"), plugin.digest),
+        *_parts(plugin),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def state_of(plugin: InstalledPlugin) -> str:
+    if not plugin.is_enabled:
+        return t("disabled")
+    return t("pinned") if plugin.is_pinned else t("enabled")
+
+
+def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": plugin.name,
+        "version": plugin.version,
+        "description": plugin.description,
+        "source": dict(plugin.source),
+        "market": plugin.market,
+        "digest": plugin.digest,
+        "enabled": plugin.is_enabled,
+        "pinned": plugin.is_pinned,
+        "skills": list(plugin.skills),
+        "commands": list(plugin.commands),
+        "agents": list(plugin.agents),
+        "servers": list(plugin.servers),
+    }
+
+
+def several(names: Sequence[str]) -> str:
+    """The first of many, and how many more there are."""
+    first = ", ".join(names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return first if more <= 0 else f"{first}, … (+{more})"
+
+
+def _parts(plugin: PluginManifest | InstalledPlugin) -> Rows:
+    return [
+        (t("skills"), several(plugin.skills)),
+        (t("commands"), several(plugin.commands)),
+        (t("agents"), several(plugin.agents)),
+        (t("MCP servers"), ", ".join(_server(*one) for one in plugin.servers.items())),
+        (t("hooks"), ", ".join(_hooks(plugin.hooks))),
+    ]
+
+
+def _hooks(hooks: Mapping[str, Any]) -> list[str]:
+    table, _ = hooks_in({"hooks": hooks}, "")
+    return [f"{event}: {escape_line(command)}" for event, command in commands(table)]
+
+
+def _server(name: str, server: Mapping[str, Any]) -> str:
+    words = [str(server.get("url") or server.get("command") or "")]
+    if isinstance(args := server.get("args"), list):
+        words += map(str, args)
+    return escape_line(f"{name} = {' '.join(words)}")
