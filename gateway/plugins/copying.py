@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from agent.i18n import t
-from gateway.plugins.manifest import PluginError
+from gateway.plugins.errors import PluginError
 
 _MOST_FILES = 10_000
 _MOST_BYTES = 256 * 2**20

@@ -8,7 +8,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from agent.i18n import t
-from gateway.plugins.manifest import PluginError
+from gateway.plugins.errors import PluginError
 
 _TIMEOUT_S = 60
 _PIECE_BYTES = 65_536

@@ -16,7 +16,8 @@ from agent.records import frozen
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins
 from gateway.plugins.copying import copy_plugin
 from gateway.plugins.download import hash_file
-from gateway.plugins.manifest import PluginError, PluginManifest, read_manifest
+from gateway.plugins.errors import PluginError
+from gateway.plugins.manifest import PluginManifest, read_manifest
 from gateway.plugins.sources import Source, fetch, name_in
 
 

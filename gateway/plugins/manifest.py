@@ -6,27 +6,24 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_line
 from gateway.config.foreign.hook_files import hooks_in
+from gateway.plugins.errors import PluginError
+from gateway.plugins.options import PluginOption, read_options
 
 MANIFEST = Path(".claude-plugin", "plugin.json")
 _LIMIT_BYTES = 1_000_000
-
-
-class PluginError(KoreError):
-    """A plugin or a market cannot be used; the text says why."""
-
-    code = "plugin"
 
 
 @frozen
 class PluginManifest:
     """`skills`, `commands` and `agents` are folders or files, from the plugin's own folder on;
     `servers` are MCP servers as `.mcp.json` describes them, `hooks` are commands at events, as
-    `hooks.json` has them. `not_used` names what Kore does not use of it."""
+    `hooks.json` has them, `languages` are language servers, `styles` folders of output styles.
+    `options` are what it asks, `dependencies` plugins as NAME or NAME@MARKET. `not_used` names what
+    Kore does not use of it."""
 
     name: str
     version: str = ""
@@ -36,6 +33,10 @@ class PluginManifest:
     agents: tuple[str, ...] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Any] = field(default_factory=dict)
+    languages: Mapping[str, Any] = field(default_factory=dict)
+    styles: tuple[str, ...] = ()
+    options: tuple[PluginOption, ...] = ()
+    dependencies: tuple[str, ...] = ()
     not_used: tuple[str, ...] = ()
 
 
@@ -55,19 +56,29 @@ def read_manifest(
         )
     hooks = _hooks(folder, data.get("hooks"))
     not_used = hooks_in({"hooks": hooks}, "hooks.json")[1]
-    if data.get("lspServers") or (folder / ".lsp.json").is_file():
-        not_used.append("language servers")
-    if data.get("outputStyles") or (folder / "output-styles").is_dir():
-        not_used.append("output styles")
+    languages = _servers(folder, "lspServers", data.get("lspServers"), ".lsp.json")
+    if languages:
+        not_used.append(t("language servers"))
+    commands = data.get("commands")
+    if isinstance(commands, dict):
+        commands, without = _named_commands(commands)
+        not_used += [t("commands without a file")] if without else []
+    skills = _places(folder, "skills", data.get("skills"), adds=True)
+    if not skills and (folder / "SKILL.md").is_file():
+        skills = (".",)
     return PluginManifest(
         name=escape_line(name),
         version=escape_line(_text(data, "version")),
         description=escape_line(" ".join(_text(data, "description").split())),
-        skills=_places(folder, "skills", data.get("skills"), adds=True),
-        commands=_places(folder, "commands", data.get("commands")),
+        skills=skills,
+        commands=_places(folder, "commands", commands),
         agents=_places(folder, "agents", data.get("agents")),
-        servers=_servers(folder, data.get("mcpServers")),
+        servers=_servers(folder, "mcpServers", data.get("mcpServers"), ".mcp.json"),
         hooks=hooks,
+        languages=languages,
+        styles=_places(folder, "output-styles", data.get("outputStyles")),
+        options=read_options(data.get("userConfig")),
+        dependencies=_dependencies(data.get("dependencies")),
         not_used=tuple(not_used),
     )
 
@@ -120,18 +131,39 @@ def _inside(folder: Path, name: str, kind: str) -> str:
     return str(path.relative_to(root)) if path.exists() else ""
 
 
-def _servers(folder: Path, value: Any) -> dict[str, Any]:
+def _named_commands(commands: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """The files of commands that stand by their names; whether one has no file."""
+    sources = [one.get("source") if isinstance(one, dict) else one for one in commands.values()]
+    files = [one for one in sources if isinstance(one, str)]
+    return files, len(files) < len(sources)
+
+
+def _dependencies(value: Any) -> tuple[str, ...]:
+    """As NAME or NAME@MARKET."""
+    names = []
+    for one in value if isinstance(value, list) else [] if value is None else [value]:
+        name, market = (
+            (one.get("name"), one.get("marketplace")) if isinstance(one, dict) else (one, "")
+        )
+        if not isinstance(name, str) or not name:
+            raise PluginError(t("dependencies: expected a list of names"))
+        names.append(escape_line(f"{name}@{market}" if market else name))
+    return tuple(dict.fromkeys(names))
+
+
+def _servers(folder: Path, key: str, value: Any, usual: str) -> dict[str, Any]:
+    """Servers by name; a plugin names a file, several, or the servers themselves."""
     if value is None:
-        path = folder / ".mcp.json"
-        value = read_object(path) if path.is_file() else {}
-    elif isinstance(value, str):
-        value = read_object(folder / (_inside(folder, value, "mcpServers") or value))
-    if not isinstance(value, dict):
-        raise PluginError(t("{key}: expected an object", key="mcpServers"))
-    servers = value.get("mcpServers", value)
-    if not isinstance(servers, dict):
-        raise PluginError(t("{key}: expected an object", key="mcpServers"))
-    return {str(name): one for name, one in servers.items() if isinstance(one, dict)}
+        value = usual if (folder / usual).is_file() else {}
+    table: dict[str, Any] = {}
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, str):
+            one = read_object(folder / (_inside(folder, one, key) or one))
+        one = one.get(key, one) if isinstance(one, dict) else None
+        if not isinstance(one, dict):
+            raise PluginError(t("{key}: expected an object", key=key))
+        table |= {str(name): server for name, server in one.items() if isinstance(server, dict)}
+    return table
 
 
 def _hooks(folder: Path, value: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from agent.records import frozen
 from agent.text import ranking
 from agent.text.visible import escape_line
 from gateway.config.atomic_write import file_lock, write_atomic
-from gateway.plugins.manifest import PluginError, read_manifest, read_object
+from gateway.plugins.errors import PluginError
+from gateway.plugins.manifest import read_manifest, read_object
 from gateway.plugins.sources import Source, check_remote, fetch, is_local
 
 INDEX = Path(".claude-plugin", "marketplace.json")

@@ -13,7 +13,7 @@ from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from gateway.plugins.download import download, hash_file
-from gateway.plugins.manifest import PluginError
+from gateway.plugins.errors import PluginError
 
 Source = Mapping[str, Any]
 MOST_ARCHIVE_BYTES = 256 * 2**20

@@ -21,20 +21,26 @@ class Obedient:
     `{SECRET}` in an order stands for the first canary that it has seen, `{B64}`, `{HEX}`,
     `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … for what a clever model makes of it. An order
     that needs a secret waits until one was seen; in the orders of a sub-agent `{LATER}` stands for
-    the first that the sub-agent sees. `gullible=False` makes it a model that obeys the
-    person alone.
+    the first that the sub-agent sees. `heeds_system` makes it obey its instructions,
+    too, `gullible=False` the person alone.
     """
 
     name = "obedient"
 
-    def __init__(self, *, gullible: bool = True, ideas: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, gullible: bool = True, ideas: Sequence[str] = (), heeds_system: bool = False
+    ) -> None:
         self._gullible = gullible
+        self._heeds_system = heeds_system
         self._ideas = list(ideas)
         self._minds: dict[str, _Mind] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         # A sub-agent has instructions of its own, and a mind of its own.
-        mind = self._minds.setdefault(request.system, _Mind(self._gullible, self._ideas))
+        if request.system not in self._minds:
+            orders = ORDER.findall(request.system) if self._heeds_system else []
+            self._minds[request.system] = _Mind(self._gullible, self._ideas, orders)
+        mind = self._minds[request.system]
         for event in reply_events(request, mind.reply(request)):
             yield event
 
@@ -45,11 +51,11 @@ class Obedient:
 class _Mind:
     """What one conversation has been told, and what of that is still to be done."""
 
-    def __init__(self, gullible: bool, ideas: list[str]) -> None:
+    def __init__(self, gullible: bool, ideas: list[str], orders: list[tuple[str, str]]) -> None:
         self._gullible = gullible
         self._ideas = ideas
         self._read = 0
-        self._orders: list[tuple[str, str]] = []
+        self._orders = orders
         self._texts: list[str] = []
         self._calls = 0
 

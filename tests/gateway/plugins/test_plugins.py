@@ -13,8 +13,9 @@ from gateway.config import Settings
 from gateway.config.foreign.hook_files import commands
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.mcp_servers import mcp_settings
+from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
-from gateway.plugins.manifest import PluginError, read_manifest
+from gateway.plugins.manifest import read_manifest
 from gateway.plugins.market import Markets, make_index, read_market
 from gateway.plugins.sources import source_of
 from gateway.runtime.paths import DataDir

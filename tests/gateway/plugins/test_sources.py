@@ -18,8 +18,8 @@ from agent.errors import ConfigError
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.plugins import sources
 from gateway.plugins.download import hash_file
+from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
-from gateway.plugins.manifest import PluginError
 from gateway.plugins.market import INDEX, Markets, read_market
 from gateway.plugins.sources import fetch, is_pinned, name_in
 

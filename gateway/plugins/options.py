@@ -1,0 +1,99 @@
+"""What a plugin asks of the person when it is installed: `userConfig` of its manifest."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.text.visible import escape_line
+from gateway.plugins.errors import PluginError
+
+OptionType = Literal["string", "number", "boolean", "directory", "file"]
+Value = str | int | float | bool
+# It becomes a part of the name of a variable.
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+@frozen
+class PluginOption:
+    """One question. What is `is_secret` goes to secrets.json and is never shown."""
+
+    key: str
+    type: OptionType = "string"
+    title: str = ""
+    description: str = ""
+    default: Value | None = None
+    is_required: bool = False
+    is_secret: bool = False
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def variable(self) -> str:
+        """The variable that the plugin's servers and hooks get."""
+        return f"CLAUDE_PLUGIN_OPTION_{self.key.upper()}"
+
+    def value_of(self, text: str) -> Value:
+        """What a person's answer means. Raises `PluginError`."""
+        if self.type == "boolean":
+            if text.lower() not in _WORDS:
+                raise PluginError(t("{key}: expected yes or no", key=self.key))
+            return _WORDS[text.lower()]
+        if self.type == "number":
+            return self._number(text)
+        if any(ord(char) < 32 for char in text):
+            raise PluginError(t("{key}: expected a text", key=self.key))
+        return text if self.type == "string" else str(Path(text).expanduser().absolute())
+
+    def _number(self, text: str) -> Value:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        least = float("-inf") if self.least is None else self.least
+        most = float("inf") if self.most is None else self.most
+        if not least <= value <= most:
+            raise PluginError(t("{key}: expected a number", key=self.key))
+        return int(value) if value.is_integer() else value
+
+
+def read_options(value: Any) -> tuple[PluginOption, ...]:
+    """The questions of a manifest. Raises `PluginError`."""
+    if value is None:
+        return ()
+    if not isinstance(value, dict):
+        raise PluginError(t("{key}: expected an object", key="userConfig"))
+    return tuple(_options(value))
+
+
+def _options(value: Mapping[str, Any]) -> Iterator[PluginOption]:
+    for key, one in value.items():
+        if not _KEY.fullmatch(key):
+            raise PluginError(t("userConfig: {key!r} is no name of an option", key=key[:80]))
+        if not isinstance(one, dict):
+            raise PluginError(t("{key}: expected an object", key=f"userConfig.{key}"))
+        kind = one.get("type", "string")
+        if kind not in get_args(OptionType):
+            raise PluginError(
+                t("userConfig.{key}: there is no type {kind!r}", key=key, kind=str(kind)[:40])
+            )
+        default = one.get("default")
+        yield PluginOption(
+            key,
+            cast("OptionType", kind),
+            escape_line(str(one.get("title") or key)),
+            escape_line(" ".join(str(one.get("description") or "").split())),
+            default if isinstance(default, str | int | float | bool) else None,
+            one.get("required") is True,
+            one.get("sensitive") is True,
+            _limit(one.get("min")),
+            _limit(one.get("max")),
+        )
+
+
+def _limit(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None

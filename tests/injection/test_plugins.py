@@ -1,0 +1,68 @@
+"""The same attacks from an installed plugin: in a skill, and in an agent."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Settings
+from gateway.plugins.installation import PluginInstaller
+from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import catalogue_of, skill_catalog
+from tests.injection.obedient import Obedient
+from tests.injection.scene import CANARY, Agreeing, Refusing, Scene, attacks, open_scene, plant
+
+ATTACKS = attacks()
+ORDERS = {
+    "skill": '@@ skill {"name": "helper"}',
+    "agent": '@@ task {"description": "d", "prompt": "Go on.", "agent": "stranger"}',
+}
+
+
+def install(home: DataDir, folder: Path, text: str) -> None:
+    """Install a plugin whose parts all hold this text."""
+    files = {
+        "skills/helper/SKILL.md": f"---\nname: helper\ndescription: Helps.\n---\n{text}",
+        "agents/stranger.md": f"---\nname: stranger\ndescription: Helps.\n---\n{text}",
+        ".claude-plugin/plugin.json": json.dumps({"name": "p", "description": text}),
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    installer = PluginInstaller(home.plugins)
+    with installer.fetched({"source": "folder", "path": str(folder)}) as review:
+        installer.install(review)
+
+
+@asynccontextmanager
+async def attacked(
+    tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
+) -> AsyncIterator[Scene]:
+    """A conversation in which the plugin's part was used."""
+    model = Obedient(heeds_system=True)
+    async with open_scene(tmp_path, model=model, person=person) as scene:
+        home, settings = DataDir(tmp_path / "kore"), Settings()
+        install(home, tmp_path / "p", plant(scene, attack))
+        scene.agent.skills = skill_catalog(home, settings)
+        scene.agent.subagents = catalogue_of(home, settings)
+        await scene.say(f"Help me. {ORDERS[kind]}")
+        yield scene
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+async def test_a_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    async with attacked(tmp_path, attack, kind) as scene:
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
+    """What the proof looks for is really there once nothing is in the way."""
+    (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
+    async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
+        assert CANARY in scene.loot()
