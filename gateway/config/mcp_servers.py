@@ -1,7 +1,6 @@
 """The MCP servers that the settings name."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,31 +28,37 @@ def mcp_settings(
 ) -> McpSettings:
     """The servers that are not switched off, and those of plugins; `folder` holds what is known of
     them, `sealer` seals the logins there."""
-    servers = [server_of(name, each) for name, each in settings.mcp_servers.items() if each.enabled]
+    servers = {**settings.mcp_servers, **plugin_servers(plugins)}
+    enabled = (server_of(name, each) for name, each in servers.items() if each.enabled)
     # Who can be asked, each call brings along.
-    return McpSettings((*servers, *_of_plugins(plugins)), folder, sealer, decline)
+    return McpSettings(tuple(enabled), folder, sealer, decline)
 
 
-def login_key_variable(settings: "Settings") -> str | None:
+def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str | None:
     """The variable with the key that seals logins, as it does the store's texts; None when there
     is none, or no server to log in to."""
-    if not any(each.url and each.enabled for each in settings.mcp_servers.values()):
+    servers = [*settings.mcp_servers.values(), *plugin_servers(plugins).values()]
+    if not any(each.url and each.enabled for each in servers):
         return None
     return settings.store.encryption_key_env
 
 
-def _of_plugins(plugins: "InstalledPlugins | None") -> Iterator[McpServerSettings]:
+def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
     """The servers that plugins bring; one that is described wrongly is left out, and logged."""
     from pydantic import ValidationError
 
+    servers = {}
     for name, described in (plugins.servers() if plugins is not None else {}).items():
         values = {key: value for key, value in described.items() if key in _PLUGIN_KEYS}
         if values.get("type") in ("streamable-http", "streamableHttp"):
             values["type"] = "http"
         try:
-            yield server_of(name, McpServer.model_validate(values))
+            server = McpServer.model_validate(values)
+            server_of(name, server)
+            servers[name] = server
         except (ConfigError, ValidationError) as exc:
             log.warning("the MCP server %s cannot be used: %s", name, exc)
+    return servers
 
 
 def server_of(name: str, server: McpServer) -> McpServerSettings:

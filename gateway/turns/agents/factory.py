@@ -67,7 +67,7 @@ async def build_agent(
         limits=command_limits(settings),
         temporary_folder=home.temporary,
     )
-    sealer = cipher_of(login_key_variable(settings), os.environ)
+    sealer = cipher_of(login_key_variable(settings, plugins), os.environ)
     return Agent(
         models,
         subagents=catalogue_of(home, settings),

@@ -14,11 +14,15 @@ from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json
+from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.mcp_servers import login_key_variable, server_of
 
 if TYPE_CHECKING:
     from agent.mcp.login_file import LoginFile
+    from agent.mcp.servers import McpServers
+    from agent.mcp.settings import McpServerSettings
     from gateway.config import Settings
+    from gateway.config.sections import McpServer
 
 # A person has so long for the page.
 _LOGIN_S = 600.0
@@ -119,25 +123,26 @@ async def _listening(port: int, *, opens_browser: bool) -> AsyncIterator[Loopbac
         yield dialogs[0]
 
 
-def login(args: argparse.Namespace, settings: "Settings") -> int:
+def login(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
     """Raises `KoreError` when the login does not succeed."""
-    if settings.mcp_servers[args.name].url is None:
+    if server.url is None:
         raise KoreError(t("{name} is a command: it needs no login", name=args.name))
-    return asyncio.run(_login(args, settings))
+    return asyncio.run(_login(args, settings, server_of(args.name, server)))
 
 
-async def _login(args: argparse.Namespace, settings: "Settings") -> int:
+async def _login(
+    args: argparse.Namespace, settings: "Settings", server: "McpServerSettings"
+) -> int:
     from agent.mcp.login_file import LoginOptions
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpSettings
     from agent.settings import ToolSettings
     from gateway.store.cipher import cipher_of
 
-    server = server_of(args.name, settings.mcp_servers[args.name])
     server = replace(server, start_timeout_s=_LOGIN_S)
-    folder = data_dir_of(args).mcp
-    sealer = cipher_of(login_key_variable(settings), os.environ)
-    configured = McpSettings((server,), folder, sealer)
+    home = data_dir_of(args)
+    sealer = cipher_of(login_key_variable(settings, InstalledPlugins(home.plugins)), os.environ)
+    configured = McpSettings((server,), home.mcp, sealer)
     secret = os.environ.get(args.client_secret_env, "") if args.client_secret_env else ""
     if args.client_secret_env and not secret:
         raise KoreError(t("{name} is not set", name=args.client_secret_env))
@@ -175,13 +180,8 @@ def _port_of(file: "LoginFile") -> int:
     return 0
 
 
-def logout(args: argparse.Namespace, settings: "Settings") -> int:
+def logout(args: argparse.Namespace, servers: "McpServers") -> int:
     """Forget the tokens and the registration."""
-    from agent.mcp.servers import McpServers
-    from agent.settings import ToolSettings
-    from gateway.config.mcp_servers import mcp_settings
-
-    servers = McpServers(mcp_settings(settings, data_dir_of(args).mcp), ToolSettings())
     had_login = args.name in servers.names and servers.login_file(args.name).remove()
     if args.json:
         print_json({"name": args.name, "had_login": had_login})

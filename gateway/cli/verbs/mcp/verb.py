@@ -19,7 +19,9 @@ from gateway.cli.output import clean, clean_lines, print_json, print_table
 if TYPE_CHECKING:
     from agent.mcp.listing import ServerListing
     from agent.mcp.servers import McpServers
+    from agent.mcp.settings import McpServerSettings
     from gateway.config import Settings
+    from gateway.config.sections import McpServer
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _SHOWN_CHARS = 60
@@ -108,6 +110,7 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
     from agent.mcp.login_file import LoginOptions
     from agent.mcp.servers import McpServers
     from agent.settings import ToolSettings
+    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.mcp_servers import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
 
@@ -118,15 +121,26 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
         off_limits=(*home.protected_paths, *settings.files, *settings.store.files),
     )
     logins = LoginOptions(args.crash.redactor.learn)
-    sealer = cipher_of(login_key_variable(settings), os.environ)
-    return McpServers(mcp_settings(settings, home.mcp, sealer), tools, logins=logins)
+    plugins = InstalledPlugins(home.plugins)
+    sealer = cipher_of(login_key_variable(settings, plugins), os.environ)
+    configured = mcp_settings(settings, home.mcp, sealer, plugins)
+    return McpServers(configured, tools, logins=logins)
+
+
+def _plugin_servers(args: argparse.Namespace) -> "dict[str, McpServer]":
+    from gateway.config.installed_plugins import InstalledPlugins
+    from gateway.config.mcp_servers import plugin_servers
+
+    return plugin_servers(InstalledPlugins(data_dir_of(args).plugins))
 
 
 def _list(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     servers = _servers(args, settings)
     rows = []
-    for name, server in settings.mcp_servers.items():
+    of_plugins = _plugin_servers(args)
+    place = settings.places.get(("mcp_servers",), "default")
+    for name, server in {**settings.mcp_servers, **of_plugins}.items():
         listing = servers.listing(name) if server.enabled else None
         rows.append(
             {
@@ -134,7 +148,7 @@ def _list(args: argparse.Namespace) -> int:
                 "server": server.url or " ".join([server.command or "", *server.args]),
                 "enabled": server.enabled,
                 "tools": None if listing is None else len(listing.tools),
-                "from": settings.places.get(("mcp_servers",), "default"),
+                "from": "plugin" if name in of_plugins else place,
             }
         )
     if args.json:
@@ -241,7 +255,7 @@ def _remove(args: argparse.Namespace) -> int:
     import shutil
 
     settings = settings_of(args)
-    _configured(settings, args.name)
+    _configured(args, settings)
     folder = _servers(args, settings).folder_of(args.name)
     file = _write(args, ("mcp_servers", args.name), None)
     shutil.rmtree(folder, ignore_errors=True)
@@ -253,7 +267,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _allow(args: argparse.Namespace) -> int:
-    server = _configured(settings_of(args), args.name)
+    server = _configured(args, settings_of(args))
     allow = [pattern for pattern in server.allow if pattern != args.tool]
     if not args.revoke:
         allow.append(args.tool)
@@ -271,21 +285,20 @@ def _login(args: argparse.Namespace) -> int:
     from gateway.cli.verbs.mcp.login import login
 
     settings = settings_of(args)
-    _configured(settings, args.name)
-    return login(args, settings)
+    return login(args, settings, _server_of(args, settings))
 
 
 def _logout(args: argparse.Namespace) -> int:
     from gateway.cli.verbs.mcp.login import logout
 
     settings = settings_of(args)
-    _configured(settings, args.name)
-    return logout(args, settings)
+    _server_of(args, settings)
+    return logout(args, _servers(args, settings))
 
 
 def _logs(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    _configured(settings, args.name)
+    _server_of(args, settings)
     path = _servers(args, settings).folder_of(args.name) / "log"
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
@@ -323,14 +336,15 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _test(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    server = _configured(settings, args.name)
+    server = _server_of(args, settings)
     if not server.enabled:
         raise KoreError(t("the MCP server {name} is disabled", name=args.name))
-    return asyncio.run(_show_offer(args, settings))
+    return asyncio.run(_show_offer(args, settings, server))
 
 
-async def _show_offer(args: argparse.Namespace, settings: "Settings") -> int:
+async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
     from agent.errors import ToolError
+    from gateway.config.mcp_servers import server_of
     from gateway.runtime.sandbox import choose_sandbox
 
     choice = await choose_sandbox(settings, data_dir_of(args))
@@ -349,16 +363,16 @@ async def _show_offer(args: argparse.Namespace, settings: "Settings") -> int:
         raise KoreError(str(exc), hint=hint if log.exists() else None) from None
     finally:
         await servers.aclose()
-    _print_offer(args, settings, listing, changed)
+    _print_offer(args, server_of(args.name, server), listing, changed)
     return 0
 
 
 def _print_offer(
-    args: argparse.Namespace, settings: "Settings", listing: "ServerListing", changed: Sequence[str]
+    args: argparse.Namespace,
+    server: "McpServerSettings",
+    listing: "ServerListing",
+    changed: Sequence[str],
 ) -> None:
-    from gateway.config.mcp_servers import server_of
-
-    server = server_of(args.name, settings.mcp_servers[args.name])
     if args.json:
         tools = [
             {
@@ -400,12 +414,24 @@ def _print_offer(
         print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
 
 
-def _configured(settings: "Settings", name: str) -> Any:
-    """The server of this name. Raises `ConfigError`."""
-    server = settings.mcp_servers.get(name)
+def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
+    """The server of this name in the configuration. Raises `ConfigError`."""
+    server = settings.mcp_servers.get(args.name)
+    if server is None:
+        _server_of(args, settings)
+        raise ConfigError(
+            t("the MCP server {name} comes from a plugin", name=args.name),
+            hint=t("`kore plugin disable NAME` switches a plugin off"),
+        )
+    return server
+
+
+def _server_of(args: argparse.Namespace, settings: "Settings") -> "McpServer":
+    """The server of this name, also of a plugin. Raises `ConfigError`."""
+    server = settings.mcp_servers.get(args.name) or _plugin_servers(args).get(args.name)
     if server is None:
         raise ConfigError(
-            t("there is no MCP server {name!r}", name=name[:80]),
+            t("there is no MCP server {name!r}", name=args.name[:80]),
             hint=t("`kore mcp list` shows them"),
         )
     return server

@@ -31,6 +31,21 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
+def test_servers_of_plugins_are_listed_and_tried(home: Path) -> None:
+    row = {"name": "p", "version": "1", "description": "", "source": {}, "digest": "d"}
+    servers = {"s": {"command": sys.executable, "args": [SERVER]}}
+    plugins = {"version": 1, "plugins": [{**row, "folder": "cache/p", "servers": servers}]}
+    (home / "plugins").mkdir()
+    (home / "plugins" / "installed.json").write_text(json.dumps(plugins))
+    tested = kore("mcp", "test", "plugin_p_s", home=home)
+    assert "echo: Say it again." in tested.stdout, tested.stderr
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
+    assert (row["name"], row["tools"], row["from"]) == ("plugin_p_s", 2, "plugin")
+    removed = kore("mcp", "remove", "plugin_p_s", home=home)
+    assert "comes from a plugin" in removed.stderr
+    assert removed.returncode == 2
+
+
 def test_a_server_is_added_tried_allowed_and_removed(home: Path) -> None:
     secret = "sk-not-to-be-shown-123456"
     added = kore(
