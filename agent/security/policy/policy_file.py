@@ -416,7 +416,12 @@ class _PolicyReader:
         canonical = self._canonical(name)
         if canonical is None:
             suggestion = guess(name, TOOLS)
-            place.wrong(node, t('unknown tool "{name}"{guess}', name=name, guess=suggestion))
+            message = t('unknown tool "{name}"{guess}', name=name, guess=suggestion)
+            if suggestion:
+                # Misspelt, it would leave a rule out.
+                place.wrong(node, message)
+            else:
+                self._notes.append(f"{place.where(node)}{message}")
         return canonical or name
 
 
