@@ -234,7 +234,7 @@ class Agent(Generic[DepsT]):
             self.settings, self.subagents = other.settings, other.subagents
             self.workspace = other.workspace
             self._mcp_settings, self.skills = other._mcp_settings, other.skills
-            self.hooks = other.hooks
+            self.hooks, self._tools = other.hooks, other._tools
             self.redactor.learn(other.settings.secrets | other.models.keys())
             self._toolbox = None
         return old

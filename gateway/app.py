@@ -182,6 +182,7 @@ async def _run_tasks(app: Container, database: Store, events: EventHub) -> Async
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(app.sender.run(), name="delivery"),
             group.create_task(app.compactions.run(), name="compactions"),
+            group.create_task(app.speech.run(), name="speech"),
             group.create_task(app.timer.run(), name="scheduler"),
             group.create_task(app.reports.run(), name="reports of commands"),
         ]

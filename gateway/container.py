@@ -35,6 +35,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
+from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
@@ -122,6 +123,7 @@ class Container:
     reports: CommandReports
     sender: OutboxSender
     service: LocalService
+    speech: SpeechService
     subagents: SubagentCoordinator
     supervisor: ChannelSupervisor
     timer: JobTimer
@@ -248,6 +250,9 @@ def build_container(
         usage=usage,
         audience=permissions.audience,
     )
+    speech = SpeechService(
+        settings=settings.tts, database=database, renderer=renderer, sender=sender
+    )
     subagents = SubagentCoordinator(
         database=database,
         agent=agent,
@@ -281,6 +286,7 @@ def build_container(
         jobs=jobs,
         is_command=is_command,
         similarity=_similarity(settings, agent, database),
+        on_answer=speech.consider,
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(
@@ -434,6 +440,7 @@ def build_container(
         reports=reports,
         sender=sender,
         service=service,
+        speech=speech,
         subagents=subagents,
         supervisor=supervisor,
         timer=timer,

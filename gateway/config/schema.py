@@ -17,6 +17,7 @@ from gateway.config.sections import (
     HookEventName,
     HookMatcher,
     HttpSection,
+    ImagesSection,
     LimitsSection,
     LoggingSection,
     McpServer,
@@ -31,6 +32,7 @@ from gateway.config.sections import (
     TelegramSection,
     ToolsSection,
     TranscriptionSection,
+    TtsSection,
 )
 from gateway.config.value_types import RoleName, Word
 
@@ -59,6 +61,8 @@ class Settings(BaseSettings):
     telegram: TelegramSection = TelegramSection()
     media: MediaSection = MediaSection()
     transcription: TranscriptionSection = TranscriptionSection()
+    tts: TtsSection = TtsSection()
+    images: ImagesSection = ImagesSection()
     memory: MemorySection = MemorySection()
     tools: ToolsSection = ToolsSection()
     context: ContextSection = ContextSection()

@@ -155,6 +155,27 @@ class TranscriptionSection(Section):
     price_per_minute_usd: Number | None = None
 
 
+class ImagesSection(Section):
+    """A service that makes pictures; without an address there is none. `ask`: each one asks."""
+
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    model: Word = "gpt-image-1"
+    size: Word | None = None
+    ask: Flag = True
+
+
+class TtsSection(Section):
+    """A service that reads aloud; without an address there is none. `replies` says which answers
+    are spoken as well: those to voice messages, all of private chats, or none."""
+
+    api_base: Url | None = None
+    api_key: SecretStr | None = None
+    model: Word = "tts-1"
+    voice: Word = "alloy"
+    replies: Literal["voice", "private", "never"] = "voice"
+
+
 class MemorySection(Section):
     """`embeddings` is a `model_name` of model_list or vendor/model; without it words decide."""
 
@@ -166,6 +187,8 @@ class ToolsSection(Section):
     output_limit_bytes: Annotated[Whole, Field(ge=1000)] = 30_000
     read_limit_bytes: Annotated[Whole, Field(ge=1000)] = 50_000
     web_search_results: Annotated[Whole, Field(le=50)] = 5
+    summarize: Flag = False
+    asset_export: Flag = False
 
 
 class ContextSection(Section):

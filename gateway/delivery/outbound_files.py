@@ -45,6 +45,18 @@ def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
     return OutboundFile(path.name, str(copy), None, _kind_of(path, size, head), size)
 
 
+def write_snapshot(data: bytes, folder: Path) -> Path:
+    """A copy that holds `data`, for one message. Raises OSError."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    copy = folder / secrets.token_hex(16)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(copy, flags, 0o600), "wb") as target:
+        target.write(data)
+        target.flush()
+        os.fsync(target.fileno())
+    return copy
+
+
 async def send_message(channel: Channel, message: OutboundMessage) -> str:
     """Send a message by the way that is right for it; returns the platform's id. Raises
     `SendError`."""

@@ -90,6 +90,7 @@ class TurnRunner:
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
         similarity: Similarity | None = None,
+        on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
     ) -> None:
         self._database = database
         self._agent = agent
@@ -107,6 +108,7 @@ class TurnRunner:
         self._jobs = jobs
         self._is_command = is_command
         self._similarity = similarity
+        self._on_answer = on_answer
         self._draining = False
         self._server_quotes = ServerQuotesReader(
             agent=agent, database=database, permissions=permissions
@@ -402,6 +404,8 @@ class TurnRunner:
                 window.drop(dropped)
             is_left = is_once and await self._background.close_if_abandoned(claim.session, lane)
         self._wake([] if part else letters, lanes)
+        if is_told and ending.error is None and ending.result.stopped is None:
+            self._on_answer(claim, defuse_answer(ending.result.text, exposure))
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
         return has_more

@@ -204,6 +204,7 @@ TOOLS = frozenset(
     {"read_file", "write_file", "edit_file", "append_file", "move_file", "apply_patch"}
     | {"list_dir", "glob", "grep", "exec"}
     | {"process", "web_search", "web_fetch", "remember", "undo", "todo", "ask_user", "task"}
+    | {"summarize", "image_generate", "asset_export"}
     | {"skill", "lsp", "tool_search", "memory_search", "send_file", "schedule"}
 )
 

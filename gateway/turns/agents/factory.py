@@ -1,6 +1,7 @@
 """The agent as the settings describe it."""
 
 import os
+from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.providers.local_discovery import ollama_models
@@ -14,6 +15,9 @@ from gateway.config.model_entries import chosen_model, fallbacks, model_list, pr
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
+
+if TYPE_CHECKING:
+    from agent.tools.base import Tool
 
 
 async def build_agent(
@@ -74,6 +78,7 @@ async def build_agent(
         approve=approve,
         mcp_servers=mcp_settings(settings, home.mcp, sealer, plugins),
         skills=skill_catalog(home, settings),
+        tools=creative_tools(settings, tools),
         hooks=hooks_of(settings, plugins, tools.with_full_access() if full_access else tools),
         workspace=settings.agent.workspace,
         settings=AgentSettings(
@@ -87,6 +92,28 @@ async def build_agent(
             trusted_folders=trusted_folders(settings),
         ),
     )
+
+
+def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
+    """Those that are configured; nothing is imported for none."""
+    own: list[Tool] = []
+    if settings.images.api_base is not None:
+        from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
+
+        images = settings.images
+        key = images.api_key.get_secret_value() if images.api_key else ""
+        address = str(images.api_base)
+        service = ImageSettings(address, images.model, key, images.size, images.ask)
+        own.append(ImageGenerate(tools, service))
+    if settings.tools.asset_export:
+        from agent.tools.creative.asset_export import AssetExport
+
+        own.append(AssetExport(tools))
+    if settings.tools.summarize:
+        from agent.tools.creative.summarize import Summarize
+
+        own.append(Summarize(tools, "quick" if settings.profiles.quick != "default" else None))
+    return own
 
 
 async def _default_model(settings: Settings) -> str:

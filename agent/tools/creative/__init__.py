@@ -1,0 +1,1 @@
+"""Tools that make pictures, summaries and archives, each where it is configured."""

@@ -1,0 +1,177 @@
+"""`image_generate`: a picture from a service that speaks OpenAI's protocol.
+
+https://platform.openai.com/docs/api-reference/images/create
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt, render_prompt
+from agent.records import frozen
+from agent.security.files import file_io
+from agent.security.files.file_io import exclusive_file
+from agent.security.network.urls import Allow, is_public
+from agent.security.policy.base import Decision
+from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.taint import NOTHING
+from agent.settings import ToolSettings
+from agent.text.media_types import sniff_image_type
+from agent.text.visible import escape_line
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.creative.delivery import delivered, plain_name, unused_path, way_out
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+if TYPE_CHECKING:
+    from openai.types import ImagesResponse
+
+FOLDER = "pictures"
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+ANSWER_S = 180.0
+_MOST_BYTES = 30_000_000
+_PROMPT_CHARS = 8_000
+
+
+@frozen
+class ImageSettings:
+    """A service that makes pictures: its address up to `/v1`, and what it is asked with. Without
+    `asks` a picture needs no person's consent."""
+
+    api_base: str
+    model: str
+    api_key: str = field(default="", repr=False)
+    size: str | None = None
+    asks: bool = True
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.api_base).hostname or self.api_base
+
+
+class ServiceRefused(ToolError):
+    """The service says why, in its own words."""
+
+    untrusted = True
+
+
+class ImageGenerate:
+    """One picture, as a new file that is sent to the person. It costs money and its words leave, so
+    each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
+
+    name: ClassVar[str] = "image_generate"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = parameters(prompt="string", path="string?", size="string?")
+
+    def __init__(
+        self, settings: ToolSettings, service: ImageSettings, allow: Allow = is_public
+    ) -> None:
+        self._scope = WorkspaceScope(settings)
+        self._service = service
+        self._allow = allow
+        self.consent = _consent(service)
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/image_generate")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Where the words go, and the file that is made."""
+        path = await file_io.in_thread(lambda: self._target(args, call))
+        hosts = (self._service.host, *way_out(call))
+        return EffectPlan(creates=(path,), hosts=hosts, sends=_prompt(args))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = await file_io.in_thread(lambda: self._target(args, call))
+        data = await self._picture(_prompt(args), args.get("size") or self._service.size)
+        if sniff_image_type(data[:16]) is None:
+            raise ToolError("The image service returned something that is no picture.")
+
+        def keep() -> None:
+            with exclusive_file(path):
+                if path.exists():
+                    raise ToolError(f"{path} exists: give another path.")
+                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
+                    file_io.write_atomic(path, data)
+
+        await file_io.in_thread(keep)
+        return await delivered(path, f"Made {path} ({len(data):,} bytes).", call)
+
+    def _target(self, args: Mapping[str, Any], call: CallContext) -> Path:
+        """The file that is to be made. Raises `ToolError`."""
+        name = args.get("path")
+        if not name:
+            plain = plain_name(_prompt(args), "picture")
+            name = unused_path(FOLDER, plain, ENDINGS[0], call.workspace)
+        path = self._scope.find(name, call)
+        if path.suffix.lower() not in ENDINGS:
+            raise ToolError(f"{escape_line(name)}: expected a name that ends in .png or .jpg.")
+        if path.exists():
+            raise ToolError(f"{path} exists: give another path.")
+        return path
+
+    async def _picture(self, prompt: str, size: str | None) -> bytes:
+        """Raises `ToolError`."""
+        import openai
+
+        service = self._service
+        client = openai.AsyncOpenAI(
+            api_key=service.api_key or "none",
+            base_url=service.api_base,
+            timeout=ANSWER_S,
+            # A second try might be a second picture, and a second bill.
+            max_retries=0,
+        )
+        try:
+            async with client:
+                answer = await client.images.generate(
+                    model=service.model, prompt=prompt, n=1, size=size or openai.omit
+                )
+        except openai.AuthenticationError as exc:
+            raise ToolError("The image service refused the key (images.api_key).") from exc
+        except openai.APIStatusError as exc:
+            reason = escape_line(exc.message)[:300]
+            raise ServiceRefused(f"The image service refused: {reason}") from exc
+        except openai.APITimeoutError as exc:
+            raise ToolError(f"The image service did not answer within {ANSWER_S:g} s.") from exc
+        except openai.APIError as exc:
+            raise ToolError("The image service could not be reached.") from exc
+        return await self._data(answer)
+
+    async def _data(self, answer: "ImagesResponse") -> bytes:
+        """The picture itself, which comes along or lies at an address."""
+        first = answer.data[0] if answer.data else None
+        if first is not None and first.b64_json:
+            try:
+                return base64.b64decode(first.b64_json, validate=True)
+            except binascii.Error as exc:
+                raise ToolError("The image service returned something unreadable.") from exc
+        if first is None or not first.url:
+            raise ToolError("The image service returned no picture.")
+        from agent.tools.web.fetch import fetch_bytes
+
+        return await fetch_bytes(first.url, _MOST_BYTES, self._allow)
+
+
+def _consent(service: ImageSettings) -> Decision:
+    """What the configuration says of calls."""
+    if service.asks:
+        return Decision("ask", render_prompt("policy/ask_image", host=service.host), "ask-image")
+    return Decision("allow", "images.ask is off", "image-allowed")
+
+
+def _prompt(args: Mapping[str, Any]) -> str:
+    prompt: str = args["prompt"].strip()
+    if not prompt:
+        raise ToolError("The prompt is empty: describe the picture.")
+    if len(prompt) > _PROMPT_CHARS:
+        raise ToolError(f"The prompt has {len(prompt):,} characters; {_PROMPT_CHARS:,} at most.")
+    return prompt

@@ -1,0 +1,58 @@
+"""`summarize`: a sub-agent reads a long file, so that the conversation does not have to."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt, render_prompt
+from agent.security.taint.taint import NOTHING
+from agent.settings import ToolSettings
+from agent.text.visible import escape_line
+from agent.tools.base import CallContext, EffectPlan, SubagentRequest
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+# It reads and changes nothing.
+AGENT = "explore"
+_FOCUS_CHARS = 1_000
+
+
+class Summarize:
+    """What the sub-agent reads is judged call by call, and counted; `model` is the one that it is
+    asked of, None for the conversation's."""
+
+    name: ClassVar[str] = "summarize"
+    effect: ClassVar[Effect] = "read"
+    lasts: ClassVar[bool] = True
+    # The result says what the sub-agent has taken in.
+    brings: ClassVar[frozenset[Taint]] = NOTHING
+    parameters: ClassVar[JsonSchema] = parameters(path="string", focus="string?")
+
+    def __init__(self, settings: ToolSettings, model: str | None = None) -> None:
+        self._scope = WorkspaceScope(settings)
+        self._model = model
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/summarize")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        return EffectPlan(reads=(self._scope.find(args["path"], call),))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        """Raises `Unanswered` when the result comes later and the call is to be made again."""
+        if call.spawn is None:
+            raise ToolError("Sub-agents are not available here: read the file yourself.")
+        path = self._scope.find(args["path"], call)
+        focus = escape_line(args.get("focus") or "")[:_FOCUS_CHARS]
+        request = SubagentRequest(
+            title=escape_line(f"Summarize {path.name}")[:80],
+            prompt=render_prompt(
+                "summarize_file", path=path, focus=f"What matters: {focus}." if focus else ""
+            ),
+            agent=AGENT,
+            model=self._model,
+        )
+        return await call.spawn(request, call)

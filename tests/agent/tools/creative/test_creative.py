@@ -1,0 +1,177 @@
+"""Pictures, archives and summaries, by the tools of whole turns."""
+
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kore
+from agent.providers.scripted import ScriptedProvider
+from agent.settings import ToolSettings
+from agent.tools.base import Tool
+from agent.tools.creative.asset_export import AssetExport
+from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
+from agent.tools.creative.summarize import Summarize
+from tests.agent.props import call, calls
+from tests.fakes.studio import PNG, Studio
+
+
+@pytest.fixture
+async def studio() -> AsyncIterator[Studio]:
+    async with Studio() as running:
+        yield running
+
+
+def painter(studio: Studio, **more: Any) -> ImageGenerate:
+    settings = ImageSettings(studio.base_url, "paint-1", "sk-paint", "512x512")
+    return ImageGenerate(ToolSettings(), settings, **more)
+
+
+async def outcome(
+    folder: Path, tool: Tool, answer: str = "once", **args: Any
+) -> tuple[kore.Result, list[kore.ApprovalRequest]]:
+    """A turn in which the model calls the tool, and what a person was asked."""
+    questions: list[kore.ApprovalRequest] = []
+
+    def approve(request: kore.ApprovalRequest) -> str:
+        questions.append(request)
+        return answer
+
+    model = ScriptedProvider([calls(call_with(tool.name, args)), "done"])
+    agent = kore.Agent(model, workspace=folder, tools=[tool], approve=approve, mode="auto")
+    return await agent.run("?"), questions
+
+
+def call_with(tool: str, args: dict[str, Any]) -> kore.ToolCall:
+    return kore.ToolCall("c1", tool, args, json.dumps(args))
+
+
+def answer_to_call(result: kore.Result) -> str:
+    return next(message.text for message in result.messages if message.role == "tool")
+
+
+async def test_a_picture_is_a_new_file_and_asks_first(tmp_path: Path, studio: Studio) -> None:
+    result, questions = await outcome(tmp_path, painter(studio), prompt="A red fox, at dawn!")
+    path = tmp_path / "pictures" / "a-red-fox-at-dawn.png"
+    assert path.read_bytes() == PNG
+    assert str(path) in answer_to_call(result)
+    (question,) = questions
+    assert question.sends == "A red fox, at dawn!"
+    assert studio.requests[0] == {
+        "model": "paint-1",
+        "prompt": "A red fox, at dawn!",
+        "n": 1,
+        "size": "512x512",
+    }
+    assert studio.keys == ["Bearer sk-paint"]
+    # The next one of the same words is another file.
+    await outcome(tmp_path, painter(studio), prompt="A red fox, at dawn!")
+    assert (tmp_path / "pictures" / "a-red-fox-at-dawn-2.png").exists()
+
+
+async def test_a_no_means_that_nothing_is_asked_of_the_service(
+    tmp_path: Path, studio: Studio
+) -> None:
+    await outcome(tmp_path, painter(studio), "deny", prompt="A fox")
+    assert studio.requests == []
+    assert not (tmp_path / "pictures").exists()
+
+
+async def test_a_picture_at_an_address_is_fetched_from_public_hosts_only(
+    tmp_path: Path, studio: Studio
+) -> None:
+    studio.by_address = True
+    result, _ = await outcome(tmp_path, painter(studio), prompt="A fox")
+    assert "pictures" not in answer_to_call(result)
+    assert not (tmp_path / "pictures").exists()
+    await outcome(tmp_path, painter(studio, allow=lambda address: True), prompt="A fox")
+    assert (tmp_path / "pictures" / "a-fox.png").read_bytes() == PNG
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, {"error": {"message": "bad key"}}, "refused the key (images.api_key)"),
+        (400, {"error": {"message": "no violence"}}, "no violence"),
+        (200, {"created": 1, "data": []}, "returned no picture"),
+        (200, {"created": 1, "data": [{"b64_json": "!!"}]}, "something unreadable"),
+        (200, {"created": 1, "data": [{"b64_json": "aGVsbG8="}]}, "no picture"),
+    ],
+)
+async def test_what_goes_wrong_is_one_sentence_and_one_request(
+    tmp_path: Path, studio: Studio, status: int, body: Any, words: str
+) -> None:
+    studio.answers = [(status, body)]
+    result, _ = await outcome(tmp_path, painter(studio), prompt="A fox")
+    assert words in answer_to_call(result)
+    assert "sk-paint" not in answer_to_call(result)
+    assert len(studio.requests) == 1
+
+
+async def test_it_may_be_configured_to_need_no_consent(tmp_path: Path, studio: Studio) -> None:
+    tool = ImageGenerate(ToolSettings(), ImageSettings(studio.base_url, "paint-1", asks=False))
+    _, questions = await outcome(tmp_path, tool, "deny", prompt="A fox")
+    assert questions == []
+    assert (tmp_path / "pictures" / "a-fox.png").exists()
+
+
+@pytest.mark.parametrize("path", ["../out.png", "notes.txt", "there.png", ".git/x.png"])
+async def test_no_other_file_can_be_made(tmp_path: Path, studio: Studio, path: str) -> None:
+    folder = tmp_path / "w"
+    folder.mkdir()
+    (folder / "there.png").write_bytes(b"mine")
+    await outcome(folder, painter(studio), prompt="A fox", path=path)
+    assert studio.requests == []
+    assert (folder / "there.png").read_bytes() == b"mine"
+
+
+async def test_files_are_packed_as_they_may_be_seen(tmp_path: Path) -> None:
+    for name in ("site/index.html", "site/a/b.css", "site/.env", "site/out/x.o", "notes.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "site" / ".gitignore").write_text("out/\n")
+    result, _ = await outcome(
+        tmp_path, AssetExport(ToolSettings()), paths=["site", "notes.md"], name="My Site"
+    )
+    path = tmp_path / "exports" / "my-site.zip"
+    assert str(path) in answer_to_call(result)
+    with zipfile.ZipFile(path) as archive:
+        assert set(archive.namelist()) - {"site/.gitignore"} == {
+            "site/index.html",
+            "site/a/b.css",
+            "notes.md",
+        }
+        assert archive.read("site/a/b.css") == b"site/a/b.css"
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [(["gone"], "does not exist"), ([], "Give 1 to"), (["/etc"], "outside"), (["bare"], "nothing")],
+)
+async def test_what_cannot_be_packed_is_said(tmp_path: Path, paths: list[str], words: str) -> None:
+    (tmp_path / "bare").mkdir()
+    result, _ = await outcome(tmp_path, AssetExport(ToolSettings()), paths=paths)
+    assert words in answer_to_call(result)
+
+
+async def test_a_summary_is_another_agents_work(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("The meeting is on Tuesday.\n" * 500)
+    model = ScriptedProvider(
+        [
+            calls(call("summarize", path="long.txt", focus="dates")),
+            calls(call("read_file", "r", path="long.txt")),
+            "It is on Tuesday.",
+            "done",
+        ]
+    )
+    agent = kore.Agent(model, workspace=tmp_path, tools=[Summarize(ToolSettings())])
+    result = await agent.run("?")
+    assert "It is on Tuesday." in answer_to_call(result)
+    asked = json.dumps([message.text for message in model.requests[1].messages])
+    assert "What matters: dates." in asked
+    # Its reading is not in the conversation that asked.
+    assert "on Tuesday.\\n1" not in json.dumps([m.text for m in model.requests[-1].messages])
+    assert len(model.requests[-1].messages) == 3
