@@ -33,6 +33,20 @@ _Mark = tuple[int, int, int]
 
 
 @frozen
+class SkillFolder:
+    """Where skills lie. Links count in a folder that `follows_links`: the person's own. A
+    project's folder lies `within` it."""
+
+    path: Path
+    follows_links: bool = True
+    within: Path | None = None
+
+    def lies_within(self) -> bool:
+        """Whether the folder is not a link that leaves its project."""
+        return self.within is None or is_in(self.path, (Path(os.path.realpath(self.within)),))
+
+
+@frozen
 class SkillPaths:
     """Where skills are looked for: `user` is the person's home folder, `own` Kore's, `workspace`
     where the assistant lives. A project's count in `trusted` folders alone. `further` are those
@@ -44,15 +58,19 @@ class SkillPaths:
     trusted: tuple[Path, ...] = ()
     further: tuple[Path, ...] = ()
 
-    def folders(self, root: Path | None) -> list[Path]:
+    def folders(self, root: Path | None) -> list[SkillFolder]:
         """Later ones win: what plugins bring, the person's, the workspace's, the project's."""
-        folders = [*self.further]
-        folders += [self.user / program / "skills" for program in PROGRAMS[:2]]
-        folders += [self.own / "skills"]
-        folders += [*self._of(self.workspace), self.workspace / "skills"]
+        own = [self.user / program / "skills" for program in PROGRAMS[:2]]
+        own += [self.own / "skills", *self._of(self.workspace), self.workspace / "skills"]
+        folders = [SkillFolder(folder, follows_links=False) for folder in self.further]
+        folders += map(SkillFolder, own)
         for project in reversed(project_folders(root, self.user)) if root is not None else ():
             if is_in(project, self.trusted) and project != self.workspace:
-                folders += self._of(project)
+                folders += [
+                    SkillFolder(folder, follows_links=False, within=project)
+                    for folder in self._of(project)
+                    if folder not in own
+                ]
         return list(dict.fromkeys(folders))
 
     def _of(self, folder: Path) -> list[Path]:
@@ -65,7 +83,7 @@ class SkillCatalog:
     def __init__(self, paths: SkillPaths) -> None:
         self._paths = paths
         self._cache: dict[Path, tuple[_Mark, Skill | None]] = {}
-        self._folders: dict[Path | None, list[tuple[str, Path]]] = {}
+        self._folders: dict[Path | None, list[tuple[str, SkillFolder]]] = {}
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Skill]:
@@ -74,7 +92,7 @@ class SkillCatalog:
         cache: dict[Path, tuple[_Mark, Skill | None]] = {}
         # Each turn asks, mostly for folders that are not there: one system call for each of those.
         for name, folder in self._folders_of(root):
-            if not os.access(name, os.R_OK):
+            if not os.access(name, os.R_OK) or not folder.lies_within():
                 continue
             for path, mark in _files(folder):
                 cached = self._cache.get(path)
@@ -82,7 +100,7 @@ class SkillCatalog:
                     cached = mark, _read(path)
                 cache[path] = cached
                 skill = cached[1]
-                if skill is not None and folder in self._paths.further:
+                if skill is not None and folder.path in self._paths.further:
                     skill = replace(skill, is_own=False)
                 if skill is not None and self._is_own(path):
                     by_name.pop(skill.name, None)
@@ -91,11 +109,11 @@ class SkillCatalog:
         self._cache = {**self._cache, **cache} if len(self._cache) < _MOST_FOLDERS else cache
         return by_name
 
-    def _folders_of(self, root: Path | None) -> list[tuple[str, Path]]:
+    def _folders_of(self, root: Path | None) -> list[tuple[str, SkillFolder]]:
         """The folders of a root, which is asked for again and again."""
         folders = self._folders.get(root)
         if folders is None:
-            folders = [(str(folder), folder) for folder in self._paths.folders(root)]
+            folders = [(str(folder.path), folder) for folder in self._paths.folders(root)]
             self._folders = {**dict([*self._folders.items()][-_MOST_ROOTS:]), root: folders}
         return folders
 
@@ -117,7 +135,14 @@ class SkillCatalog:
 
     def _is_own(self, path: Path) -> bool:
         """Whether no stranger's words can stand in it."""
-        if not is_unseen(path) and not is_marked(path):
+        real = Path(os.path.realpath(path))
+        # Which link leads there is a word, too: a command may have put it there.
+        links = (one for one in path.parents if one.is_symlink()) if real != path else ()
+        if (
+            not is_marked(path)
+            and (real == path or not is_marked(real))
+            and not any(is_unseen(link) or is_unseen(link.parent) for link in links)
+        ):
             self._strange.discard(path)
             return True
         if path not in self._strange:
@@ -140,11 +165,21 @@ def files_of(skill: Skill) -> list[str]:
     return names
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, _Mark]]:
-    """The SKILL.md files below a folder, none through a link that leaves it; the nearest first, so
-    that one large folder does not keep others from being found."""
-    top = Path(os.path.realpath(folder))
-    waiting = deque([(folder, _DEPTH)])
+def linked_skills(folder: Path) -> list[Path]:
+    """Where the links of a folder lead to skills."""
+    try:
+        links = [one for one in folder.iterdir() if one.is_symlink()]
+    except OSError:
+        return []
+    return [one.resolve() for one in links if (one / FILE).is_file()]
+
+
+def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Mark]]:
+    """The SKILL.md files below a folder; the nearest first, so that one large folder does not keep
+    others from being found."""
+    top = Path(os.path.realpath(folder.path))
+    waiting = deque([(folder.path, _DEPTH)])
+    linked: set[Path] = set()
     for _ in range(_MOST_FOLDERS):
         if not waiting:
             return
@@ -155,8 +190,12 @@ def _files(folder: Path) -> Iterator[tuple[Path, _Mark]]:
         except OSError:
             continue
         for entry in listed:
-            if entry.is_symlink() and not Path(os.path.realpath(entry.path)).is_relative_to(top):
-                continue
+            if entry.is_symlink():
+                real = Path(os.path.realpath(entry.path))
+                is_inside = real.is_relative_to(top)
+                if not (is_inside or folder.follows_links) or real in linked:
+                    continue
+                linked.add(real)
             try:
                 info = entry.stat()
             except OSError:
@@ -165,7 +204,9 @@ def _files(folder: Path) -> Iterator[tuple[Path, _Mark]]:
                 yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
             elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in _SKIPPED:
                 waiting.append((Path(entry.path), depth - 1))
-    log.warning("%s: more than %s folders; not all were searched for skills", folder, _MOST_FOLDERS)
+    log.warning(
+        "%s: more than %s folders; not all were searched for skills", folder.path, _MOST_FOLDERS
+    )
 
 
 def _read(path: Path) -> Skill | None:

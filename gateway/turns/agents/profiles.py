@@ -10,7 +10,7 @@ from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.security.taint.origin import TrustedOrigins
 from agent.settings import SubagentLimits
-from agent.skills.catalog import SkillCatalog, SkillPaths
+from agent.skills.catalog import SkillCatalog, SkillPaths, linked_skills
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from gateway.config.installed_plugins import InstalledPlugins
@@ -57,9 +57,11 @@ def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
 
 
 def own_skill_folders(home: DataDir) -> tuple[Path, ...]:
-    """The folders of the person's own skills and of plugins, as far as they are there."""
+    """The folders of the person's own skills and of plugins, as far as they are there; with those
+    that links in them lead to."""
     folders = (Path.home() / ".claude", Path.home() / ".agents", home.root)
     own = [path for folder in folders if (path := folder / "skills").is_dir()]
+    own += [place for path in own for place in linked_skills(path)]
     return (*own, *(folder for _, folder in InstalledPlugins(home.plugins).places("skills")))
 
 

@@ -8,7 +8,7 @@ import pytest
 from agent.agent import Agent
 from agent.context.compaction.compactor import shorten_old_result
 from agent.providers.scripted import ScriptedProvider
-from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.file_marks import TaintingCommand, mark_tainted
 from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
 from agent.skills.definition import read_skill
 from agent.skills.substitution import fill_in
@@ -107,15 +107,61 @@ def test_the_nearest_of_a_name_wins_and_a_project_needs_trust(tmp_path: Path) ->
     assert trusting.load(tmp_path)["shared"].description == "workspace"
 
 
-def test_no_link_leads_out_and_depth_ends(tmp_path: Path) -> None:
+def test_depth_ends(tmp_path: Path) -> None:
     folder = tmp_path / "own" / "skills"
-    skills = catalog(tmp_path)
-    outside = write(tmp_path / "elsewhere", "outside")
     write(folder / "a" / "b", "nested")
     write(folder.joinpath(*"abcdefgh"), "deep")
-    (folder / "linked").symlink_to(outside)
-    (folder / "inside").symlink_to(folder / "a" / "b" / "nested")
-    assert set(skills.load()) == {"nested"}
+    assert set(catalog(tmp_path).load()) == {"nested"}
+
+
+@pytest.mark.parametrize("place", ["user/.claude/skills", "own/skills", "workspace/skills"])
+def test_links_count_in_the_persons_own_folders(tmp_path: Path, place: str) -> None:
+    skills = catalog(tmp_path)
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    (folder / "one").symlink_to(write(tmp_path / "elsewhere", "one"))
+    (folder / "loop").symlink_to(tmp_path)
+    (folder / "nowhere").symlink_to(tmp_path / "nowhere")
+    assert set(skills.load()) == {"one"}
+
+
+@pytest.mark.parametrize("link", [".claude/skills/one", ".claude/skills", ".claude"])
+def test_no_link_leads_out_of_a_project(tmp_path: Path, link: str) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    write(tmp_path / "elsewhere/skills", "one")
+    target = tmp_path / "elsewhere"
+    (project / link).parent.mkdir(parents=True, exist_ok=True)
+    (project / link).symlink_to(target if link == ".claude" else target / "skills")
+    write(project / ".agents" / "skills", "mine")
+    assert set(catalog(tmp_path, project).load(project)) == {"mine"}
+
+
+def test_no_link_leads_out_of_a_plugin(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin" / "skills"
+    write(plugin, "mine")
+    (plugin / "one").symlink_to(write(tmp_path / "elsewhere", "one"))
+    places = (tmp_path / "user", tmp_path / "own", tmp_path / "workspace")
+    skills = SkillCatalog(SkillPaths(*places, further=(plugin,)))
+    assert set(skills.load()) == {"mine"}
+
+
+def test_a_link_that_a_tainted_command_may_have_made_does_not_count(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    workspace = tmp_path / "workspace"
+    other = write(tmp_path / "elsewhere", "other")
+    (workspace / "skills").mkdir()
+    (workspace / "skills" / "theirs").symlink_to(write(tmp_path / "elsewhere", "one"))
+    (workspace / "skills" / "other").symlink_to(other)
+    assert set(skills.load()) == {"one", "other"}
+    mark_tainted(other / "SKILL.md", tmp_path / "elsewhere")
+    assert set(skills.load()) == {"one"}
+    command = TaintingCommand(workspace)
+    command.start()
+    (workspace / "skills" / "theirs").unlink()
+    (workspace / "skills" / "theirs").symlink_to(tmp_path / "elsewhere" / "one")
+    command.end()
+    assert skills.load() == {}
 
 
 def test_what_strangers_may_have_written_is_not_used(tmp_path: Path) -> None:
