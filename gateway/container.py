@@ -301,6 +301,7 @@ def build_container(
     codes = PairingCodes(access)
     pairing = PairingService(access=access, codes=codes, renderer=renderer, languages=languages)
     command_services = CommandServices(
+        home=resources.home,
         agent=agent,
         database=database,
         access=access,

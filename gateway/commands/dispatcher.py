@@ -21,6 +21,7 @@ from gateway.core.messages import Button, InboundMessage
 from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
+from gateway.runtime.paths import DataDir
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import CommandClaim
@@ -56,6 +57,7 @@ class CommandServices:
     of it.
     """
 
+    home: DataDir
     agent: Agent
     database: Store
     access: AccessControl

@@ -175,17 +175,12 @@ def _server_line(servers: "McpServers", name: str) -> str:
 _NO_EXIT = mark_for_translation(
     "There is nothing to exit in a chat. /new starts a new conversation."
 )
-_NO_PLUGINS = mark_for_translation(
-    "`kore plugin list` shows the plugins on Kore's machine. /tools lists what I can do."
-)
 _ELSEWHERE = {
     "exit": _NO_EXIT,
     "quit": _NO_EXIT,
     "doctor": mark_for_translation(
         "Run `kore doctor` on the machine where Kore runs. /status shows the status here."
     ),
-    "plugin": _NO_PLUGINS,
-    "plugins": _NO_PLUGINS,
 }
 
 

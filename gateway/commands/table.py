@@ -145,6 +145,11 @@ COMMANDS = {
         mark_for_translation("list the skills"), "info.answer_skills", takes_time=True
     ),
     "mcp": ChatCommand(mark_for_translation("list the MCP servers"), "info.answer_mcp"),
+    "plugin": ChatCommand(
+        mark_for_translation("list, enable and disable plugins"),
+        "plugins.answer_plugin",
+        takes_time=True,
+    ),
     "tasks": ChatCommand(
         mark_for_translation("list background tasks"), "tasks.answer_tasks", at_once=True
     ),
@@ -169,19 +174,19 @@ GROUPS = (
     ),
     (
         mark_for_translation("Work"),
-        ("undo", "redo", "diff", "tasks", "agents", "tools", "skills", "mcp", "cron"),
+        ("undo", "redo", "diff", "tasks", "agents", "tools", "skills", "mcp", "plugin", "cron"),
     ),
     (mark_for_translation("Permissions"), ("mode", "plan", "auto", "deny", "pair")),
     (mark_for_translation("Model"), ("model", "agent", "thinking", "cost")),
     (mark_for_translation("This chat"), ("status", "queue", "verbose", "language", "help")),
 )
 # Other words for some of them.
-ALIASES = {"clear": "new", "reset": "new"}
+ALIASES = {"clear": "new", "reset": "new", "plugins": "plugin"}
 # Words that other programs have; the model must not answer them as if it could.
 _ELSEWHERE = ChatCommand(
     mark_for_translation("say where to find it"), "info.answer_elsewhere", at_once=True
 )
-UNLISTED = dict.fromkeys(("exit", "quit", "doctor", "plugin", "plugins"), _ELSEWHERE)
+UNLISTED = dict.fromkeys(("exit", "quit", "doctor"), _ELSEWHERE)
 # A single word with a slash that is no command; it is not listed.
 MISTYPED = ChatCommand(
     mark_for_translation("say what was meant"), "suggestions.answer_mistyped", at_once=True

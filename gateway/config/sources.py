@@ -43,7 +43,8 @@ class Sources:
         from gateway.config.load import foreign_files
 
         theirs = foreign_files(self.home, self.cwd, self.environ)
-        own = (self.own_file, self.secrets_file, self.home / "trust.json")
+        plugins = self.home / "plugins" / "installed.json"
+        own = (self.own_file, self.secrets_file, self.home / "trust.json", plugins)
         return (*own, self.project_file, *theirs)
 
     def load(self, drafts: Drafts | None = None) -> Settings:

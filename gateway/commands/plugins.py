@@ -1,0 +1,58 @@
+"""`/plugin`: the installed plugins, and whether they are used."""
+
+import asyncio
+
+from agent.i18n import t
+from gateway.commands.dispatcher import CommandCall
+from gateway.config.installed_plugins import InstalledPlugin
+from gateway.core.markdown import code, escape_markdown
+from gateway.plugins.errors import PluginError
+from gateway.plugins.installation import PluginInstaller
+from gateway.plugins.page import installed_rows, state_of
+
+_SUMMARY_CHARS = 120
+
+
+async def answer_plugin(call: CommandCall) -> str:
+    """List, show, enable and disable; all but the list for the owner."""
+    word, _, name = call.argument.partition(" ")
+    installer = PluginInstaller(call.services.home.plugins)
+    if word in ("", "list"):
+        return _list(await asyncio.to_thread(installer.installed.load))
+    if word not in ("show", "enable", "disable") or not name.strip():
+        return t(
+            "`/plugin show NAME`, `/plugin enable NAME`, `/plugin disable NAME`. "
+            "`kore plugin` installs and updates them on Kore's machine."
+        )
+    if not call.is_owner:
+        return t("Only the owner can see and change plugins.")
+    try:
+        return await asyncio.to_thread(_answer, installer, word, name.strip())
+    except PluginError as exc:
+        return escape_markdown(str(exc))
+
+
+def _answer(installer: PluginInstaller, word: str, name: str) -> str:
+    if word == "show":
+        return _page(installer.find(name))
+    installer.change(name, is_enabled=word == "enable")
+    if word == "enable":
+        return t("{name} is used from the next message on.", name=code(name))
+    return t("{name} is not used any more.", name=code(name))
+
+
+def _list(plugins: dict[str, InstalledPlugin]) -> str:
+    if not plugins:
+        return t("There are no plugins. `kore plugin install` adds one on Kore's machine.")
+    return "\n".join(
+        f"- {code(one.name)} {escape_markdown(one.version)} ({state_of(one)}): "
+        f"{escape_markdown(one.description[:_SUMMARY_CHARS])}"
+        for one in plugins.values()
+    )
+
+
+def _page(plugin: InstalledPlugin) -> str:
+    title = f"{plugin.name} {plugin.version}".strip()
+    lines = [f"**{escape_markdown(title)}**", escape_markdown(plugin.description)]
+    lines += [f"- {name}: {escape_markdown(value)}" for name, value in installed_rows(plugin)]
+    return "\n".join(filter(None, lines))
