@@ -4,6 +4,7 @@ the memory."""
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -14,6 +15,8 @@ from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @asynccontextmanager
@@ -27,12 +30,12 @@ async def open_http(
     headers = {"Accept-Encoding": "identity", **server.headers}
     if server.is_sse:
         async with sse_client(
-            server.url, headers=headers, auth=auth, httpx_client_factory=_client
+            server.url, headers=headers, auth=auth, httpx_client_factory=bounded_client
         ) as streams:
             yield streams
         return
     async with (
-        _client(headers=headers, auth=auth) as client,
+        bounded_client(headers=headers, auth=auth) as client,
         streamable_http_client(
             server.url, http_client=client, max_sse_event_size=MOST_MESSAGE_BYTES
         ) as streams,
@@ -40,7 +43,17 @@ async def open_http(
         yield streams
 
 
-def _client(
+def leads_safely(server_url: str, address: str) -> bool:
+    """Whether Kore may go where a server sends it with a login: one that is elsewhere must not lead
+    it to this machine, and none in the clear."""
+    own, url = urlsplit(server_url), urlsplit(address)
+    is_near = own.hostname == url.hostname or own.hostname in _LOOPBACK
+    if url.scheme == "https" and (is_near or url.hostname not in _LOOPBACK):
+        return True
+    return url.scheme == "http" and own.scheme == "http" and is_near
+
+
+def bounded_client(
     headers: dict[str, str] | None = None,
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,

@@ -19,12 +19,12 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
+from agent.mcp.http import leads_safely
 from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.settings import McpServerSettings
 
 # The SDK writes a traceback for every login that is needed; what fails is reported by its caller.
 logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL)
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ServerLogin(OAuthClientProvider):
@@ -120,14 +120,8 @@ class ServerLogin(OAuthClientProvider):
             return
 
     def _check(self, address: str) -> None:
-        """A server elsewhere must not send Kore, with what it knows, to this machine or in the
-        clear."""
-        own = urlsplit(self._server.url or "")
-        url = urlsplit(address)
-        is_near = own.hostname == url.hostname or own.hostname in _LOOPBACK
-        if url.scheme == "https" and (is_near or url.hostname not in _LOOPBACK):
-            return
-        if url.scheme != "http" or own.scheme != "http" or not is_near:
+        if not leads_safely(self._server.url or "", address):
+            url = urlsplit(address)
             self.failure = f"Its login leads to {url.scheme}://{url.hostname}."
             raise OAuthFlowError(self.failure)
 

@@ -57,7 +57,8 @@ class LoginOptions:
 
 
 class LoginFile:
-    """Sealed where there is a `sealer`. `learn` is told each secret."""
+    """The login of the server at `url`, sealed where there is a `sealer`. `learn` is told each
+    secret."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class LoginFile:
         learn: Callable[[Iterable[str]], None] = _forget,
     ) -> None:
         self._path = path
-        self._url = url
+        self.url = url
         self._sealer = sealer
         self._learn = learn
 
@@ -88,7 +89,7 @@ class LoginFile:
             if self._sealer is not None and not data.startswith(b"{"):
                 data = self._sealer.open(data, self._place)
             record = json.loads(data)
-            if record["url"] != self._url:
+            if record["url"] != self.url:
                 return {}
             login = dict(record["login"])
         except (ValueError, KeyError, TypeError):
@@ -100,7 +101,7 @@ class LoginFile:
     def write(self, login: Mapping[str, Any]) -> None:
         """Raises `ToolError` when that is not possible."""
         self._learn(_secrets(login))
-        data = json.dumps({"url": self._url, "login": login}).encode()
+        data = json.dumps({"url": self.url, "login": login}).encode()
         if self._sealer is not None:
             data = self._sealer.shut(data, self._place)
         part = self._path.with_suffix(f".{os.getpid()}")
@@ -126,7 +127,7 @@ class LoginFile:
 
     @property
     def _place(self) -> str:
-        return f"mcp login {self._url}"
+        return f"mcp login {self.url}"
 
 
 def _secrets(value: Any) -> Iterator[str]:

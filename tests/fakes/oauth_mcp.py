@@ -27,6 +27,8 @@ class OauthMcpServer(LoopbackServer):
         self.issues_refresh = True
         # Set by tests: an authorization endpoint elsewhere.
         self.login_page = ""
+        # Where it says that tokens are revoked; empty for nowhere.
+        self.revocation = ""
         self._codes: dict[str, str] = {}
         self._count = 0
         add = self.app.router.add_route
@@ -36,6 +38,7 @@ class OauthMcpServer(LoopbackServer):
         add("POST", "/register", self._register)
         add("GET", "/authorize", self._authorize)
         add("POST", "/token", self._token)
+        add("POST", "/revoke", self._revoke)
 
     @property
     def secrets(self) -> set[str]:
@@ -82,6 +85,7 @@ class OauthMcpServer(LoopbackServer):
                 "authorization_endpoint": self.login_page or f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
                 "registration_endpoint": f"{self.url}/register",
+                **({"revocation_endpoint": self.revocation} if self.revocation else {}),
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["none"],
@@ -123,6 +127,14 @@ class OauthMcpServer(LoopbackServer):
             self.refresh.add(renew)
             answer["refresh_token"] = renew
         return web.json_response(answer)
+
+    async def _revoke(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        if form["client_id"] != f"client-{len(self.registrations)}":
+            return web.json_response({"error": "invalid_client"}, status=401)
+        self.refresh.discard(str(form["token"]))
+        self.access.discard(str(form["token"]))
+        return web.Response()
 
 
 async def open_page(url: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.mcp.login_file import LoginDialog, LoginOptions
+from agent.mcp.revocation import revoke
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.redaction import Redactor
@@ -186,3 +187,12 @@ async def test_a_login_is_sealed_and_only_its_owners(tmp_path: Path) -> None:
         async with servers(server, tmp_path, sealer=Cipher(os.urandom(32), "KEY")) as running:
             with pytest.raises(ToolError, match="kore mcp login g"):
                 await running.refresh("g")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1/revoke", "https://127.0.0.1/revoke", "http://example.org/revoke"]
+)
+async def test_tokens_are_not_given_back_to_another_place(address: str) -> None:
+    login = {"metadata": {"revocation_endpoint": address}, "tokens": {"access_token": "t"}}
+    with pytest.raises(ToolError, match="not safe"):
+        await revoke("https://example.org/mcp", login)

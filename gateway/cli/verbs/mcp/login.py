@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
+from agent.records import frozen
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.config.installed_plugins import InstalledPlugins
@@ -180,13 +181,47 @@ def _port_of(file: "LoginFile") -> int:
     return 0
 
 
+@frozen
+class Revocation:
+    """What became of the tokens at the server."""
+
+    is_done: bool = False
+    failure: str = ""
+
+    @property
+    def sentence(self) -> str:
+        if self.is_done:
+            return t("the server has revoked the tokens")
+        if self.failure:
+            return t("the server did not revoke the tokens: {reason}", reason=self.failure)
+        return t("the server cannot revoke tokens: they end when they expire")
+
+
+async def revoke_login(servers: "McpServers", name: str) -> Revocation:
+    """Give the tokens back; that they cannot be does not keep anybody logged in."""
+    from agent.mcp.revocation import revoke
+
+    try:
+        is_done = await revoke(servers.login_file(name).url, servers.login_file(name).read())
+    except ToolError as exc:
+        return Revocation(failure=str(exc))
+    return Revocation(is_done)
+
+
 def logout(args: argparse.Namespace, servers: "McpServers") -> int:
-    """Forget the tokens and the registration."""
-    had_login = args.name in servers.names and servers.login_file(args.name).remove()
+    """Revoke the tokens at the server, and forget them and the registration."""
+    revocation = Revocation()
+    had_login = False
+    if args.name in servers.names:
+        revocation = asyncio.run(revoke_login(servers, args.name))
+        had_login = servers.login_file(args.name).remove()
     if args.json:
-        print_json({"name": args.name, "had_login": had_login})
+        failure = args.crash.redactor.clean(revocation.failure)
+        answer = {"name": args.name, "had_login": had_login, "revoked": revocation.is_done}
+        print_json({**answer, **({"failure": failure} if failure else {})})
     elif had_login:
         print(t("logged out of {name}", name=args.name))
+        print(args.crash.redactor.clean(revocation.sentence))
     else:
         print(t("{name} had no login", name=args.name))
     return 0

@@ -81,6 +81,32 @@ async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
         assert "wants a login" in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/revoke", "the server has revoked the tokens"),
+        ("/mcp", "did not revoke the tokens: it answered with status 401"),
+        ("", "the server cannot revoke tokens"),
+    ],
+)
+async def test_a_logout_revokes_the_tokens_where_that_can_be(
+    tmp_path: Path, address: str, words: str
+) -> None:
+    async with configured(tmp_path) as server:
+        server.revocation = address and f"{server.url}{address}"
+        async with logging_in(tmp_path) as (process, link):
+            async with aiohttp.ClientSession() as browser, browser.get(link) as response:
+                assert response.status == 200
+            await ends(process)
+        assert server.access
+        out = await asyncio.to_thread(kore, "mcp", "logout", "g", home=tmp_path)
+        assert "logged out of g" in out.stdout
+        assert words in out.stdout
+        assert not [secret for secret in server.secrets if secret in out.stdout + out.stderr]
+        assert bool(server.access | server.refresh) is (address != "/revoke")
+        assert not list(tmp_path.rglob("login"))
+
+
 async def test_an_address_can_be_pasted(tmp_path: Path) -> None:
     async with configured(tmp_path), logging_in(tmp_path) as (process, link):
         address = await open_page(link)

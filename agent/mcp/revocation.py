@@ -1,0 +1,49 @@
+"""Giving the tokens of a login back to the server that issued them (RFC 7009)."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from agent.errors import ToolError
+from agent.mcp.http import bounded_client, leads_safely
+
+_TIMEOUT_S = 10.0
+
+
+async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
+    """Whether the tokens are worth nothing any more; False where the server has no way for that,
+    or there is no token. Raises `ToolError` when it refuses or cannot be reached."""
+    metadata, tokens = login.get("metadata") or {}, login.get("tokens") or {}
+    address = str(metadata.get("revocation_endpoint") or "")
+    # A token for renewal comes first: with it many servers take back all that came of it.
+    kinds = [kind for kind in ("refresh_token", "access_token") if tokens.get(kind)]
+    if not address or not kinds:
+        return False
+    if not leads_safely(server_url, address):
+        raise ToolError("its address for that is not safe to send tokens to")
+    form, auth = _client_of(login.get("client") or {})
+    try:
+        async with asyncio.timeout(_TIMEOUT_S), bounded_client(auth=auth) as client:
+            for kind in kinds:
+                response = await client.post(
+                    address,
+                    data={"token": tokens[kind], "token_type_hint": kind, **form},
+                    follow_redirects=False,
+                )
+                if response.status_code != 200:
+                    raise ToolError(f"it answered with status {response.status_code}")
+    except TimeoutError as exc:
+        raise ToolError(f"it did not answer within {_TIMEOUT_S:g} s") from exc
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as exc:
+        raise ToolError(f"it cannot be reached ({type(exc).__name__})") from exc
+    return True
+
+
+def _client_of(client: Mapping[str, Any]) -> tuple[dict[str, str], httpx2.BasicAuth | None]:
+    """How the client says who it is, as where it got the tokens."""
+    name, secret = str(client.get("client_id") or ""), str(client.get("client_secret") or "")
+    if secret and client.get("token_endpoint_auth_method") != "client_secret_post":
+        return {}, httpx2.BasicAuth(name, secret)
+    return {"client_id": name, **({"client_secret": secret} if secret else {})}, None
