@@ -2,10 +2,11 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, field, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from agent.errors import ConfigError
@@ -14,9 +15,13 @@ from agent.records import frozen
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.foreign.hook_files import hooks_in
 from gateway.config.hook_source import HookSource
+from gateway.config.references import read_secrets
 
 log = logging.getLogger(__name__)
 FILE = "installed.json"
+_SHELLS = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "cmd", "powershell", "pwsh"}
+)
 
 
 @frozen
@@ -24,7 +29,9 @@ class InstalledPlugin:
     """A plugin as it was approved. `folder` is its copy, from Kore's `plugins` folder on, named by
     `digest`, a hash of all that it holds; `source` is where it came from, `market` by which market.
     `skills`, `commands` and `agents` are paths in the copy, `servers` MCP servers as `.mcp.json`
-    has them, `hooks` as `hooks.json` does. `is_pinned`: updates leave it as it is."""
+    has them, `hooks` as `hooks.json` does. `options` are what the person answered, `secret_options`
+    the names of answers in secrets.json; `dependencies` are plugins as NAME or NAME@MARKET.
+    `is_pinned`: updates leave it as it is."""
 
     name: str
     version: str
@@ -40,6 +47,11 @@ class InstalledPlugin:
     agents: tuple[str, ...] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Any] = field(default_factory=dict)
+    languages: Mapping[str, Any] = field(default_factory=dict)
+    styles: tuple[str, ...] = ()
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    secret_options: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
 
 
 class InstalledPlugins:
@@ -100,6 +112,8 @@ class InstalledPlugins:
                 origin = t("plugin {name}", name=one.name)
                 table, _ = hooks_in({"hooks": one.hooks}, origin)
                 variables = {name[2:-1]: value for name, value in self._roots(one).items()}
+                # No secrets: what a hook is given stands on its command line.
+                variables |= _variables(one.options)
                 sources.append(HookSource(origin, table, variables, is_own=False))
         return sources
 
@@ -114,14 +128,62 @@ class InstalledPlugins:
             "${CLAUDE_PLUGIN_DATA}": str(self.folder / "data" / plugin.name),
         }
 
+    @property
+    def secrets_file(self) -> Path:
+        return self.folder.parent / "secrets.json"
+
     def servers(self) -> dict[str, Mapping[str, Any]]:
-        """The MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`."""
+        """The MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`. Raises
+        `ConfigError`."""
         servers: dict[str, Mapping[str, Any]] = {}
         for one in self.enabled():
-            roots = self._roots(one)
+            roots, answers = self._roots(one), self._answers(one) if one.servers else {}
+            placeholders = {
+                f"${{user_config.{key}}}": _text(value) for key, value in answers.items()
+            }
             for name, server in one.servers.items():
-                servers[f"plugin_{one.name}_{name}"] = _filled(server, roots)
+                # Answers never become a part of what a shell reads.
+                values = roots if _is_shell(server) else {**roots, **placeholders}
+                definition = _filled(server, values)
+                if answers and "command" in server:
+                    own = server.get("env")
+                    env = (
+                        _filled(own, {**roots, **placeholders}) if isinstance(own, Mapping) else {}
+                    )
+                    definition = {**definition, "env": {**_variables(answers), **env}}
+                servers[f"plugin_{one.name}_{name}"] = definition
         return servers
+
+    def _answers(self, plugin: InstalledPlugin) -> Mapping[str, Any]:
+        """All that the person answered, secrets too."""
+        if not plugin.secret_options:
+            return plugin.options
+        secrets = read_secrets(self.secrets_file)
+        names = {key: secret_name(plugin.name, key) for key in plugin.secret_options}
+        secret_answers = {key: secrets[name] for key, name in names.items() if name in secrets}
+        return {**plugin.options, **secret_answers}
+
+
+def secret_name(plugin: str, key: str) -> str:
+    """What an answer is called in secrets.json: each plugin and key has a name of its own."""
+    return f"PLUGIN_{_word(plugin)}_{_word(key)}"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", lambda match: f"_{ord(match[0]):x}_", text)
+
+
+def _variables(answers: Mapping[str, Any]) -> dict[str, str]:
+    return {f"CLAUDE_PLUGIN_OPTION_{key.upper()}": _text(one) for key, one in answers.items()}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_shell(server: Mapping[str, Any]) -> bool:
+    name = PurePath(str(server.get("command") or "")).name.lower().removesuffix(".exe")
+    return name in _SHELLS
 
 
 def _plugin(row: Mapping[str, Any]) -> InstalledPlugin:

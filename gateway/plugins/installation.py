@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins
+from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets
+from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins, secret_name
 from gateway.plugins.copying import copy_plugin
 from gateway.plugins.download import hash_file
 from gateway.plugins.errors import PluginError
 from gateway.plugins.manifest import PluginManifest, read_manifest
+from gateway.plugins.options import PluginOption, Value
 from gateway.plugins.sources import Source, fetch, name_in
 
 
@@ -64,13 +66,25 @@ class PluginInstaller:
             dropped = copy_plugin(place, copy)
             yield self._review(copy, source, dropped, entry, market)
 
-    def install(self, review: PluginReview) -> InstalledPlugin:
-        """Keep what was reviewed, enabled: a person has agreed to it."""
+    def install(
+        self, review: PluginReview, answers: Mapping[str, Value] | None = None
+    ) -> InstalledPlugin:
+        """Keep what was reviewed, enabled: a person has agreed to it. `answers` to what it asks
+        are added to those that are known."""
         manifest = review.manifest
         target = self._folder / "cache" / f"{manifest.name}-{review.digest[:16]}"
+        secret = {one.key for one in manifest.options if one.is_secret}
+        texts = {
+            secret_name(manifest.name, key): str(value)
+            for key, value in (answers or {}).items()
+            if key in secret
+        }
+        with file_lock(self.installed.secrets_file):
+            keep_secrets(self.installed.secrets_file, texts)
         with self.installed.edited() as plugins:
             self._keep(review, target)
             before = plugins.get(manifest.name)
+            options, secrets = self._divide(manifest.options, answers or {}, before)
             plugin = plugins[manifest.name] = InstalledPlugin(
                 name=manifest.name,
                 version=manifest.version,
@@ -85,8 +99,33 @@ class PluginInstaller:
                 agents=manifest.agents,
                 servers=dict(manifest.servers),
                 hooks=dict(manifest.hooks),
+                languages=dict(manifest.languages),
+                styles=manifest.styles,
+                options=options,
+                secret_options=secrets,
+                dependencies=manifest.dependencies,
             )
         return plugin
+
+    def _divide(
+        self,
+        questions: Sequence[PluginOption],
+        answers: Mapping[str, Value],
+        before: InstalledPlugin | None,
+    ) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """What stands in the list, and the names of what goes to secrets.json; what was answered
+        before and is asked still stays."""
+        options: dict[str, Value] = {}
+        secrets: list[str] = []
+        for one in questions:
+            if one.is_secret:
+                if one.key in answers or (before and one.key in before.secret_options):
+                    secrets.append(one.key)
+            elif one.key in answers:
+                options[one.key] = answers[one.key]
+            elif before and one.key in before.options:
+                options[one.key] = before.options[one.key]
+        return options, tuple(secrets)
 
     def _keep(self, review: PluginReview, target: Path) -> None:
         """Put what was reviewed in the cache, in place of a copy that has changed since."""
@@ -103,6 +142,8 @@ class PluginInstaller:
     def change(self, name: str, **values: Any) -> InstalledPlugin:
         """Enable, disable or pin. Raises `PluginError`."""
         with self.installed.edited() as plugins:
+            if values.get("is_enabled") is False:
+                _check_unneeded(plugins, name)
             plugin = plugins[name] = replace(_find(plugins, name), **values)
         return plugin
 
@@ -110,10 +151,26 @@ class PluginInstaller:
         """Raises `PluginError`."""
         with self.installed.edited() as plugins:
             plugin = _find(plugins, name)
+            _check_unneeded(plugins, name)
             del plugins[name]
             is_shared = plugin.folder in {one.folder for one in plugins.values()}
         if not is_shared:
             shutil.rmtree(self._folder / plugin.folder, ignore_errors=True)
+        names = [secret_name(name, key) for key in plugin.secret_options]
+        with file_lock(self.installed.secrets_file):
+            drop_secrets(self.installed.secrets_file, names)
+
+    def missing(self, manifest: PluginManifest) -> list[str]:
+        """The plugins that it needs and that are not used, as NAME or NAME@MARKET."""
+        used = {one.name for one in self.installed.enabled()}
+        return [name for name in manifest.dependencies if name.partition("@")[0] not in used]
+
+    def known_answers(self, name: str) -> frozenset[str]:
+        """What an installed plugin does not need to ask again."""
+        plugin = self.installed.load().get(name)
+        return (
+            frozenset() if plugin is None else frozenset({*plugin.options, *plugin.secret_options})
+        )
 
     def find(self, name: str) -> InstalledPlugin:
         """Raises `PluginError` when there is none of this name."""
@@ -160,6 +217,19 @@ class PluginInstaller:
             market=market,
             is_update=current is not None,
             folder=copy,
+        )
+
+
+def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:
+    others = [
+        one.name
+        for one in plugins.values()
+        if one.is_enabled and name in {need.partition("@")[0] for need in one.dependencies}
+    ]
+    if others:
+        raise PluginError(
+            t("{name} is needed by {others}", name=name, others=", ".join(others)),
+            hint=t("disable or remove them first"),
         )
 
 

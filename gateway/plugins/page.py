@@ -8,6 +8,7 @@ from agent.text.visible import escape_line
 from gateway.config.foreign.hook_files import commands, hooks_in
 from gateway.config.installed_plugins import InstalledPlugin
 from gateway.plugins.manifest import PluginManifest
+from gateway.plugins.options import PluginOption
 from gateway.plugins.sources import describe, is_pinned
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def review_rows(review: "PluginReview") -> Rows:
         (t("hash"), review.digest),
         (t("files"), size),
         *_parts(review.manifest),
+        (t("asks for"), ", ".join(map(_question, review.manifest.options))),
         (t("not used"), several(review.manifest.not_used)),
         (t("links left out"), several(review.dropped)),
         (t("new files"), several(review.added)),
@@ -71,6 +73,10 @@ def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
         "commands": list(plugin.commands),
         "agents": list(plugin.agents),
         "servers": list(plugin.servers),
+        "styles": list(plugin.styles),
+        "language_servers": list(plugin.languages),
+        "options": {**plugin.options, **dict.fromkeys(plugin.secret_options, "***")},
+        "dependencies": list(plugin.dependencies),
     }
 
 
@@ -88,7 +94,13 @@ def _parts(plugin: PluginManifest | InstalledPlugin) -> Rows:
         (t("agents"), several(plugin.agents)),
         (t("MCP servers"), ", ".join(_server(*one) for one in plugin.servers.items())),
         (t("hooks"), ", ".join(_hooks(plugin.hooks))),
+        (t("output styles"), several(plugin.styles)),
+        (t("needs"), ", ".join(plugin.dependencies)),
     ]
+
+
+def _question(option: PluginOption) -> str:
+    return f"{option.key} ({t('secret')})" if option.is_secret else option.key
 
 
 def _hooks(hooks: Mapping[str, Any]) -> list[str]:

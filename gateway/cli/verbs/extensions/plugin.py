@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.context import data_dir_of
-from gateway.cli.output import clean, print_json
+from gateway.cli.output import clean, print_json, tell
 from gateway.cli.verbs.extensions.listing import print_list, print_one, short
+from gateway.cli.verbs.extensions.questions import ask_options
 
 if TYPE_CHECKING:
     from gateway.plugins.installation import PluginInstaller, PluginReview
@@ -69,8 +70,38 @@ def run(args: argparse.Namespace) -> int:
 
 def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     source, more = _source_of(args)
+    _install_from(args, installer, source, more, ())
+    return 0
+
+
+def _install_from(
+    args: argparse.Namespace,
+    installer: "PluginInstaller",
+    source: Mapping[str, Any],
+    more: Mapping[str, Any],
+    around: tuple[str, ...],
+) -> None:
+    """A plugin, after those that it needs; each is shown and decided about by itself. `around`
+    are the plugins that need it."""
+    from gateway.plugins.errors import PluginError
+    from gateway.plugins.market import Markets
+
     with installer.fetched(source, **more) as review:
-        return _decide(args, installer, review)
+        name = review.manifest.name
+        for need in review.manifest.dependencies:
+            # One that came before may have brought it along.
+            is_missing = need in installer.missing(review.manifest)
+            if not is_missing or need.partition("@")[0] in (*around, name):
+                continue
+            market = f"@{review.market}" if review.market and "@" not in need else ""
+            try:
+                place = Markets(data_dir_of(args).plugins).locate(f"{need}{market}")
+            except PluginError as exc:
+                reason = t("{name} needs {need}: {reason}", name=name, need=need, reason=exc)
+                raise PluginError(reason, hint=exc.hint) from None
+            tell(t("{name} needs {need}:", name=clean(name), need=clean(need)))
+            _install_from(args, installer, *place, (*around, name))
+        _decide(args, installer, review, is_need=bool(around))
 
 
 def _source_of(args: argparse.Namespace) -> tuple[Mapping[str, Any], dict[str, Any]]:
@@ -84,8 +115,14 @@ def _source_of(args: argparse.Namespace) -> tuple[Mapping[str, Any], dict[str, A
     return Markets(data_dir_of(args).plugins).locate(text)
 
 
-def _decide(args: argparse.Namespace, installer: "PluginInstaller", review: "PluginReview") -> int:
-    """Show what a plugin brings, ask, and install it."""
+def _decide(
+    args: argparse.Namespace,
+    installer: "PluginInstaller",
+    review: "PluginReview",
+    *,
+    is_need: bool = False,
+) -> None:
+    """Show what a plugin brings, ask, and install it. Programs hear only of the one they named."""
     if not args.json:
         _print_review(review)
     if not args.yes:
@@ -94,12 +131,15 @@ def _decide(args: argparse.Namespace, installer: "PluginInstaller", review: "Plu
         print(t("Install it? Type yes: "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip() != "yes":
             raise KoreError(t("nothing was installed"))
-    plugin = installer.install(review)
+    answers_before = installer.known_answers(review.manifest.name)
+    answers = ask_options(review.manifest.options, answers_before, only_required=args.yes)
+    plugin = installer.install(review, answers)
+    if args.json and is_need:
+        return
     if args.json:
         print_json({"name": plugin.name, "version": plugin.version, "digest": plugin.digest})
     else:
         print(t("installed {name} {version}", name=plugin.name, version=plugin.version).strip())
-    return 0
 
 
 def _print_review(review: "PluginReview") -> None:

@@ -1,0 +1,66 @@
+"""What a plugin wants to know is asked in the terminal; without one its variables answer."""
+
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from getpass import getpass
+from typing import TYPE_CHECKING
+
+from agent.i18n import t
+from gateway.cli.output import clean, tell
+
+if TYPE_CHECKING:
+    from gateway.plugins.options import PluginOption, Value
+
+
+def ask_options(
+    options: "Sequence[PluginOption]", before: Collection[str], *, only_required: bool
+) -> "Mapping[str, Value]":
+    """The answers to what was not answered `before`. Raises `PluginError` when a required one is
+    missing."""
+    from gateway.plugins.errors import PluginError
+
+    answers: dict[str, Value] = {}
+    for one in options:
+        if one.variable in os.environ:
+            answers[one.key] = one.value_of(os.environ[one.variable])
+            continue
+        if one.key in before:
+            continue
+        may_skip = one.default is not None or not one.is_required
+        if sys.stdin.isatty() and not (only_required and may_skip):
+            answer = _ask(one)
+        else:
+            answer = one.default
+        if answer is not None:
+            answers[one.key] = answer
+        elif one.is_required:
+            raise PluginError(
+                t("the plugin needs a value for {key}", key=one.key),
+                hint=t("set the variable {name}, or install it in a terminal", name=one.variable),
+            )
+    return answers
+
+
+def _ask(option: "PluginOption") -> "Value | None":
+    """Until the answer can be used; nothing typed is the default."""
+    from gateway.plugins.errors import PluginError
+
+    if option.description:
+        tell(clean(option.description))
+    default = "" if option.default is None else f" [{option.default}]"
+    prompt = f"{clean(option.title)}{clean(default)}: "
+    while True:
+        if option.is_secret:
+            text = getpass(prompt, stream=sys.stderr)
+        else:
+            print(prompt, end="", file=sys.stderr, flush=True)
+            text = sys.stdin.readline()
+            if not text:
+                return option.default
+        if not text.strip():
+            return option.default
+        try:
+            return option.value_of(text.strip())
+        except PluginError as exc:
+            tell(str(exc))
