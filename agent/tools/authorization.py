@@ -13,6 +13,7 @@ from agent.security.policy.base import (
     ALLOWED_BY_PREFIX,
     ASKED_IN_EVERY_MODE,
     Answered,
+    AnswerPending,
     ApprovalRequest,
     Approver,
     Decision,
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 # What is compared has at most 400,000 characters; marks stand before its lines.
 _SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
+_NOTIFIED_S = 1.0
 
 
 class CallDenied(PolicyDenied):
@@ -169,10 +171,19 @@ async def _ask(
         return await approver.ask(question)
     note = asyncio.create_task(hooks.notify(context, question), name="notification")
     try:
-        return await approver.ask(question)
+        answer = await approver.ask(question)
+        # Who has answered does not wait for what tells of the question.
+        await asyncio.wait({note}, timeout=_NOTIFIED_S)
+        return answer
+    except AnswerPending:
+        # The turn ends with the question; the hook has its own deadline.
+        await asyncio.wait({note})
+        raise
     finally:
-        # It has its own deadline, and its turn may end with the question.
-        await note
+        note.cancel()
+        await asyncio.wait({note})
+        if not note.cancelled() and (failure := note.exception()) is not None:
+            log.error("a hook failed at a notification", exc_info=failure)
 
 
 def _may_have_prefix(decision: Decision) -> bool:

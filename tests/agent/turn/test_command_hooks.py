@@ -282,3 +282,15 @@ async def test_it_has_the_variables_of_who_brought_it(tmp_path: Path) -> None:
     )
     text, _ = await run(tmp_path, hook)
     assert f"/a 'b'|{tmp_path.resolve()}" in text
+
+
+async def test_who_answers_does_not_wait_for_a_notification(tmp_path: Path) -> None:
+    hook = CommandHook("Notification", "sleep 600", timeout_s=600)
+    model = ScriptedProvider([calls(call("exec", command="touch made")), "done"])
+    agent = kore.Agent(
+        model,
+        workspace=tmp_path,
+        hooks=[CommandHooks([hook], ToolSettings())],
+        approve=lambda request: "deny",
+    )
+    assert (await agent.run("?")).text == "done"
