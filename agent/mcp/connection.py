@@ -198,7 +198,12 @@ class McpConnection:
                     client = await self._open(stack, closing)
                 self._failures, self.failure, self.state = 0, "", "ready"
                 opened.set_result(client)
-                await closing.wait()
+                listening = asyncio.create_task(self._listen(client), name="mcp changes")
+                try:
+                    await closing.wait()
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
         except asyncio.CancelledError:
             _fail(opened, ToolError(f"The MCP server {self.server.name} was stopped."))
             raise
@@ -212,6 +217,31 @@ class McpConnection:
         finally:
             if self.state != "failed":
                 self.state = "idle"
+
+    async def _listen(self, client: "Client") -> None:
+        """Hear of changes from a server of the newer era, which tells only who asks for it."""
+        tools = client.server_capabilities.tools
+        if client.protocol_version < FIRST_STATELESS or tools is None or not tools.list_changed:
+            return
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                listener = client.listen(tools_list_changed=True, prompts_list_changed=True)
+                async with listener as changes:
+                    async for _ in changes:
+                        self._on_change()
+                return
+            except SubscriptionLost:
+                # What was said meanwhile is not said again.
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                self._on_change()
+            except (MCPError, ListenNotSupportedError, TimeoutError) as exc:
+                log.info("mcp server %s tells of no changes: %s", self.server.name, exc)
+                return
 
     def _note_failure(self, exc: BaseException) -> None:
         if isinstance(exc, TimeoutError):

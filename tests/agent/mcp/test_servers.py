@@ -465,3 +465,25 @@ async def test_progress_of_a_call_is_shown_while_it_runs(tmp_path: Path) -> None
             if isinstance(event, events.ToolOutput):
                 lines.append(event.text)
     assert lines == ["reading 1/2\n", "reading 2/2\n"]
+
+
+async def test_a_server_of_the_newer_era_tells_of_new_tools(tmp_path: Path) -> None:
+    program = Path(fakes.__file__).with_name("mcp_listener.py")
+    words = ("-B", "-P", str(program))
+    server = McpServerSettings("g", sys.executable, words, without_tools=("read_resource",))
+
+    async def grow(client: Any) -> object:
+        return await client.call_tool("grow", {})
+
+    async with serving(tmp_path, server) as servers:
+        assert await servers.load() == []
+        assert names(servers) == ["mcp__g__grow"]
+        connection = servers.connection("g")
+        await connection.request(grow, 10, what="grow")
+        deadline = time.monotonic() + 10
+        while "mcp__g__late" not in names(servers) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert names(servers) == ["mcp__g__grow", "mcp__g__late"]
+        listing = servers.listing("g")
+        assert listing is not None
+        assert listing.protocol == "2026-07-28"
