@@ -23,8 +23,8 @@ from gateway.channels.base import Channel
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
-from gateway.commands import is_command, read_command
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
+from gateway.commands.skill_calls import CommandReader
 from gateway.config import Settings
 from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
@@ -269,6 +269,7 @@ def build_container(
         events=events,
         after_s=timing.report_after_s,
     )
+    command_reader = CommandReader(agent, access)
     turns = TurnRunner(
         database=database,
         agent=agent,
@@ -284,7 +285,7 @@ def build_container(
         background=background,
         reports=reports,
         jobs=jobs,
-        is_command=is_command,
+        is_command=command_reader.is_command,
         similarity=_similarity(settings, agent, database),
         on_answer=speech.consider,
     )
@@ -324,11 +325,11 @@ def build_container(
         audit_relay=audit_relay,
         renderer=renderer,
         languages=languages,
-        read_command=read_command,
+        read_command=command_reader.read,
     )
     commands = CommandRunner(
         database=database,
-        commands=CommandDispatcher(command_services),
+        commands=CommandDispatcher(command_services, command_reader),
         renderer=renderer,
         sender=sender,
         pairing=pairing,

@@ -13,7 +13,8 @@ from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
-from gateway.commands import argument_of, chat_command, command_of, read_command
+from gateway.commands import argument_of, chat_command, command_of
+from gateway.commands.skill_calls import CommandReader
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.markdown import escape_markdown
@@ -111,9 +112,10 @@ class CommandDispatcher:
     """Carries commands out."""
 
     services: CommandServices
+    reader: CommandReader
 
     def read(self, message: InboundMessage) -> TypedCommand | None:
-        return read_command(message)
+        return self.reader.read(message)
 
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time

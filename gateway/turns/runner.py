@@ -60,6 +60,7 @@ from gateway.turns.prompt import (
     shown_taint,
 )
 from gateway.turns.server_quotes import ServerQuotesReader
+from gateway.turns.skill_calls import SkillCallReader
 from gateway.turns.steering import Steering
 from gateway.turns.trace import trace_of
 from gateway.turns.usage.meter import StoreUsageMeter
@@ -113,6 +114,7 @@ class TurnRunner:
         self._server_quotes = ServerQuotesReader(
             agent=agent, database=database, permissions=permissions
         )
+        self._skill_calls = SkillCallReader(agent=agent, database=database, permissions=permissions)
 
     @property
     def draining(self) -> bool:
@@ -139,6 +141,7 @@ class TurnRunner:
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
             claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
+            claim, user_message = await self._skill_calls.with_skills(claim, user_message)
             if any(map(is_said, claim.messages)):
                 self._reports.heard_person(claim.session)
         window = await self._windows.open(claim.session, user_message)

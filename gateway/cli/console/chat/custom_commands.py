@@ -31,9 +31,9 @@ class CustomCommand:
     def fill(self, arguments: str) -> str:
         """What is sent. Arguments that have no place in the text stand behind it."""
         if self.skill is not None:
-            from agent.skills.tool import skill_text
+            from agent.skills.invocation import SkillInvocation
 
-            return skill_text(self.skill, arguments)
+            return SkillInvocation(self.skill, arguments).text()
         return fill_in(self.body.replace("{args}", "$ARGUMENTS"), arguments, self.arguments)
 
 

@@ -1,0 +1,37 @@
+"""`/NAME` in a chat: which single words are skills, and so no command with a slip of the finger."""
+
+from collections.abc import Mapping
+
+from agent.agent import Agent
+from agent.records import frozen
+from agent.skills.definition import Skill
+from agent.skills.invocation import invocation_in
+from gateway.access.control import AccessControl
+from gateway.commands import read_command
+from gateway.core.messages import InboundMessage
+from gateway.core.records import TypedCommand
+
+
+@frozen
+class CommandReader:
+    """Reads messages as commands. A single word that is no command is looked up among the skills of
+    the chat's folder: that touches the disk."""
+
+    agent: Agent
+    access: AccessControl
+
+    def read(self, message: InboundMessage) -> TypedCommand | None:
+        """The message as a command; None when it is for the model."""
+        command = read_command(message)
+        if command is None or command.name or not self.access.is_allowed(message):
+            return command
+        return None if invocation_in(message.content, self._skills(message)) else command
+
+    def is_command(self, message: InboundMessage) -> bool:
+        return self.read(message) is not None
+
+    def _skills(self, message: InboundMessage) -> Mapping[str, Skill]:
+        catalog = self.agent.skills
+        if catalog is None:
+            return {}
+        return catalog.load(self.access.folder(self.agent.workspace.folder, message))

@@ -1,0 +1,103 @@
+"""`/NAME arguments` in a chat, which calls for a skill."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.providers.scripted import ScriptedProvider
+from agent.skills.catalog import SkillCatalog, SkillPaths
+from agent.types import Context
+from tests.agent.skills.test_skills import write
+from tests.gateway.parts import Parts, chat_message, running
+
+PLAIN = "---\ndescription: Makes a release.\ndisable-model-invocation: true\n---\nTag $0 now."
+
+
+def add_skills(parts: Parts, tmp_path: Path, *, plugin: Path | None = None) -> Path:
+    """A catalogue of the chat's workspace; the folder of its skills."""
+    further = () if plugin is None else (plugin,)
+    paths = SkillPaths(tmp_path / "user", tmp_path / "own", parts.workspace, further=further)
+    parts.agent.skills = SkillCatalog(paths)
+    return parts.workspace / "skills"
+
+
+def context_of(model: ScriptedProvider) -> str:
+    message = next(one for one in model.requests[-1].messages if one.role == "user")
+    return "\n".join(part.text for part in message.content if isinstance(part, Context))
+
+
+@pytest.mark.parametrize("typed", ["/make-release v1", "/make_release@my_bot v1"])
+async def test_a_chat_calls_for_a_skill(tmp_path: Path, typed: str) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(add_skills(parts, tmp_path), "make-release", PLAIN, tag="#!/bin/sh\n")
+        message = chat_message(typed)
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "Tag v1 now." in context_of(model)
+    assert model.requests[0].messages[-1].text.startswith(typed)
+
+
+async def test_a_single_word_is_a_skill_and_no_slip(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(add_skills(parts, tmp_path), "statsu", PLAIN)
+        message = chat_message("/statsu")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+        await parts.bus.submit(chat_message("/hlep"))
+        assert "did you mean" in (await parts.platform.answers("1", 2))[-1]
+    assert "Tag $0 now." in context_of(model)
+
+
+@pytest.mark.parametrize(
+    ("skill", "more"),
+    [
+        ("---\ndescription: d\nuser-invocable: false\n---\nCANARY", {}),
+        ("---\ndescription: d\n---\nCANARY", {"forwarded": True}),
+    ],
+)
+async def test_what_people_do_not_call_for_stays_text(
+    tmp_path: Path, skill: str, more: dict[str, bool]
+) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(add_skills(parts, tmp_path), "one", skill)
+        message = chat_message("/one two", **more)
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "CANARY" not in context_of(model)
+
+
+async def test_a_role_without_the_tool_calls_for_none(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:8") as parts:
+        write(add_skills(parts, tmp_path), "make-release", PLAIN)
+        message = chat_message("/make-release v1")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "Tag" not in context_of(model)
+
+
+async def test_one_that_runs_apart_names_its_agent(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    text = "---\ndescription: d\ncontext: fork\nagent: explore\n---\nCount."
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(add_skills(parts, tmp_path), "survey", text)
+        message = chat_message("/survey the files")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "sub-agent `explore`" in context_of(model)
+    assert "ARGUMENTS: the files" in context_of(model)
+
+
+async def test_a_plugins_skill_is_a_strangers_word(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done", "again"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(tmp_path / "plugin", "theirs", PLAIN)
+        add_skills(parts, tmp_path, plugin=tmp_path / "plugin")
+        message = chat_message("/theirs v1")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+        await parts.until_stored("session", taint="untrusted")
+    assert "Tag v1 now." in context_of(model)
