@@ -102,6 +102,8 @@ def language_of_terminal(environ: Mapping[str, str]) -> str:
     configured = environ.get("KORE_AGENT_LANGUAGE", "")
     if configured in LANGUAGES:
         return configured
+    if configured.casefold().startswith("zh"):
+        return language_of(configured) or ENGLISH
     tags = (environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name))
     return language_of(next(tags, None)) or ENGLISH
 

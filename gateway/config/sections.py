@@ -21,6 +21,7 @@ from gateway.config.value_types import (
     HeaderName,
     HostName,
     Hours,
+    Language,
     Names,
     Number,
     Pattern,
@@ -58,7 +59,7 @@ class AgentSection(Section):
     max_tokens: Whole | None = None
     thinking: Flag | None = None
     fallback: Names | None = None
-    language: Literal["auto", "en", "zh-Hans", "zh-Hant"] = "auto"
+    language: Language = "auto"
     start_in: Literal["project", "workspace"] = "project"
     default_agent: Word | None = None
 

@@ -1,12 +1,12 @@
 """The kinds of values that settings have, each with the words that say what it expects."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 
-from agent.i18n import t
+from agent.i18n import language_of, t
 
 
 def _url(text: str) -> str:
@@ -104,6 +104,15 @@ BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
 
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 
+
+def _language(value: Any) -> Any:
+    """Chinese as people name it: `zh`, `zh-CN`, `zh_TW`."""
+    if isinstance(value, str) and value.casefold().startswith("zh"):
+        return language_of(value) or value
+    return value
+
+
+Language = Annotated[Literal["auto", "en", "zh-Hans", "zh-Hant"], BeforeValidator(_language)]
 Names = Annotated[Word | tuple[Word, ...], BeforeValidator(_names)]
 
 ZoneName = Annotated[str, AfterValidator(_zone)]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="take what is found and ask nothing"
+    )
     parser.add_argument(
         "--live", action="store_true", help="test the key with one short question to the model"
     )

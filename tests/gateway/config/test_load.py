@@ -372,3 +372,11 @@ def test_a_reference_may_have_a_text_for_a_variable_that_is_not_there(tmp_path: 
     assert (server.command, server.args) == ("python3", ("", "x:-y", "c"))
     assert settings.http.host == "127.0.0.1"
     assert settings.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "language"),
+    [("zh", "zh-Hans"), ("zh_CN", "zh-Hans"), ("zh-tw", "zh-Hant"), ("en", "en"), ("auto", "auto")],
+)
+def test_chinese_goes_by_all_its_names(tmp_path: Path, value: str, language: str) -> None:
+    assert load(tmp_path, {"agent": {"language": value}}).agent.language == language
