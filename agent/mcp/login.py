@@ -152,7 +152,9 @@ class ServerLogin(OAuthClientProvider):
 
     def _refuse(self) -> None:
         name = self._server.name
-        self.failure = f"It wants a login: `kore mcp login {name}`."
+        self.failure = (
+            f"It wants a login: `kore mcp login {name}`, or `/mcp login {name}` in a chat."
+        )
         raise OAuthFlowError(self.failure)
 
     def _keep(self) -> None:

@@ -7,9 +7,38 @@ from typing import Any
 import httpx2
 
 from agent.errors import ToolError
+from agent.i18n import t
 from agent.mcp.http import bounded_client, leads_safely
+from agent.mcp.login_file import LoginFile
+from agent.records import frozen
 
 _TIMEOUT_S = 10.0
+
+
+@frozen
+class Revocation:
+    """What became of the tokens at the server."""
+
+    is_done: bool = False
+    failure: str = ""
+
+    @property
+    def sentence(self) -> str:
+        if self.is_done:
+            return t("the server has revoked the tokens")
+        if self.failure:
+            return t("the server did not revoke the tokens: {reason}", reason=self.failure)
+        return t("the server cannot revoke tokens: they end when they expire")
+
+
+async def end_login(file: LoginFile) -> tuple[bool, Revocation]:
+    """Give the tokens back and forget them; whether there was a login. That they cannot be given
+    back does not keep anybody logged in."""
+    try:
+        revocation = Revocation(await revoke(file.url, file.read()))
+    except ToolError as exc:
+        revocation = Revocation(failure=str(exc))
+    return file.remove(), revocation
 
 
 async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,9 @@ from agent.i18n import t
 from agent.mcp import resources
 from agent.mcp.connection import McpConnection
 from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, write_listing
-from agent.mcp.login_file import LoginFile, LoginOptions
+from agent.mcp.login_file import LoginDialog, LoginFile, LoginOptions
 from agent.mcp.names import tool_names
+from agent.mcp.pending_logins import LOGIN_S, PendingLogins
 from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
@@ -65,6 +67,7 @@ class McpServers:
         self._reach = reach
         self._sealer, self._elicit = settings.sealer, settings.elicit
         self._logins = logins
+        self.pending_logins = PendingLogins()
         self._own_folder: Path | None = None
         self._folder = settings.folder
         self._servers: dict[str, _Server] = {}
@@ -137,6 +140,7 @@ class McpServers:
 
     async def aclose(self) -> None:
         """End all servers."""
+        await self.pending_logins.aclose()
         tasks = list(self._background)
         for task in tasks:
             task.cancel()
@@ -150,6 +154,13 @@ class McpServers:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         plain = "".join(char if char.isalnum() and char.isascii() else "-" for char in name)[:40]
         return self._root() / f"{plain}-{digest}"
+
+    def for_login(self, name: str, dialog: LoginDialog) -> "McpServers":
+        """The same server alone, to log in to with this dialog."""
+        server = replace(self._servers[name].settings, start_timeout_s=LOGIN_S)
+        settings = McpSettings((server,), self._root(), self._sealer)
+        logins = replace(self._logins, dialog=dialog)
+        return McpServers(settings, self._tool_settings, self._reach, logins)
 
     def login_file(self, name: str) -> LoginFile:
         """Where the tokens of a server are kept."""

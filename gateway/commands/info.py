@@ -20,7 +20,7 @@ from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.text import usage_text
 
 if TYPE_CHECKING:
-    from agent.mcp.servers import McpServers
+    pass
 
 _MAX_UNREACHABLE = 5
 _SKILL_CHARS = 150
@@ -150,26 +150,6 @@ async def answer_skills(call: CommandCall) -> str:
         f"- {code(skill.name)}: {escape_markdown(skill.description[:_SKILL_CHARS])}"
         for skill in skills.values()
     )
-
-
-def answer_mcp(call: CommandCall, tx: Transaction) -> str:
-    """The MCP servers, and what is known of each."""
-    servers = call.services.agent.mcp
-    if servers is None or not servers.names:
-        return t("There are no MCP servers. `kore mcp add NAME URL` adds one on Kore's machine.")
-    return "\n".join(_server_line(servers, name) for name in servers.names)
-
-
-def _server_line(servers: "McpServers", name: str) -> str:
-    listing, connection = servers.listing(name), servers.connection(name)
-    if connection.state == "failed":
-        words = escape_markdown(connection.failure)
-        return f"- **{escape_markdown(name)}**: {t('not available: {reason}', reason=words)}"
-    if listing is None:
-        return f"- **{escape_markdown(name)}**: {t('not started yet')}"
-    tools = [tool.definition.name for tool in servers.mcp_tools() if tool.server.name == name]
-    names = ", ".join(map(code, tools)) or t("no tools")
-    return f"- **{escape_markdown(name)}**: {names}"
 
 
 _NO_EXIT = mark_for_translation(

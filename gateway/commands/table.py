@@ -144,7 +144,11 @@ COMMANDS = {
     "skills": ChatCommand(
         mark_for_translation("list the skills"), "info.answer_skills", takes_time=True
     ),
-    "mcp": ChatCommand(mark_for_translation("list the MCP servers"), "info.answer_mcp"),
+    "mcp": ChatCommand(
+        mark_for_translation("list the MCP servers, log in to one"),
+        "mcp.answer_mcp",
+        takes_time=True,
+    ),
     "plugin": ChatCommand(
         mark_for_translation("list, enable and disable plugins"),
         "plugins.answer_plugin",

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
-from agent.records import frozen
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.config.installed_plugins import InstalledPlugins
@@ -181,40 +180,13 @@ def _port_of(file: "LoginFile") -> int:
     return 0
 
 
-@frozen
-class Revocation:
-    """What became of the tokens at the server."""
-
-    is_done: bool = False
-    failure: str = ""
-
-    @property
-    def sentence(self) -> str:
-        if self.is_done:
-            return t("the server has revoked the tokens")
-        if self.failure:
-            return t("the server did not revoke the tokens: {reason}", reason=self.failure)
-        return t("the server cannot revoke tokens: they end when they expire")
-
-
-async def revoke_login(servers: "McpServers", name: str) -> Revocation:
-    """Give the tokens back; that they cannot be does not keep anybody logged in."""
-    from agent.mcp.revocation import revoke
-
-    try:
-        is_done = await revoke(servers.login_file(name).url, servers.login_file(name).read())
-    except ToolError as exc:
-        return Revocation(failure=str(exc))
-    return Revocation(is_done)
-
-
 def logout(args: argparse.Namespace, servers: "McpServers") -> int:
     """Revoke the tokens at the server, and forget them and the registration."""
-    revocation = Revocation()
-    had_login = False
+    from agent.mcp.revocation import Revocation, end_login
+
+    had_login, revocation = False, Revocation()
     if args.name in servers.names:
-        revocation = asyncio.run(revoke_login(servers, args.name))
-        had_login = servers.login_file(args.name).remove()
+        had_login, revocation = asyncio.run(end_login(servers.login_file(args.name)))
     if args.json:
         failure = args.crash.redactor.clean(revocation.failure)
         answer = {"name": args.name, "had_login": had_login, "revoked": revocation.is_done}

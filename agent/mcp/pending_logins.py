@@ -1,0 +1,134 @@
+"""Logins that begin in one message of a person and end with another: the link first, then the
+address that it led to."""
+
+import asyncio
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from agent.errors import ToolError
+from agent.mcp.listing import ServerListing
+from agent.mcp.login_file import LoginDialog, LoginFile
+
+# A person has so long for the page.
+LOGIN_S = 600.0
+_LINK_S = 30.0
+_END_S = 60.0
+# Nothing listens there: the browser shows an error, and the address that is to be sent here.
+_REDIRECT_URI = "http://127.0.0.1:41823/callback"
+
+
+class ServerAlone(Protocol):
+    """One server, and a person to log in to it."""
+
+    async def refresh(self, name: str) -> ServerListing: ...
+    async def aclose(self) -> None: ...
+
+
+class LoginSource(Protocol):
+    """All servers: `agent.mcp.servers.McpServers`."""
+
+    def for_login(self, name: str, dialog: LoginDialog) -> ServerAlone: ...
+    def login_file(self, name: str) -> LoginFile: ...
+
+
+class PastedDialog:
+    """A `LoginDialog` for a person who sends the address that the page has led to."""
+
+    def __init__(self, redirect_uri: str) -> None:
+        self.redirect_uri = redirect_uri
+        loop = asyncio.get_running_loop()
+        self.link: asyncio.Future[str] = loop.create_future()
+        self._address: asyncio.Future[str] = loop.create_future()
+
+    async def show(self, url: str) -> None:
+        if not self.link.done():
+            self.link.set_result(url)
+
+    async def answer(self) -> str:
+        return await self._address
+
+    def take(self, address: str) -> bool:
+        """Whether it is the end of this login."""
+        if not self.link.done():
+            return False
+        state = parse_qs(urlsplit(self.link.result()).query).get("state")
+        if not state or parse_qs(urlsplit(address).query).get("state") != state:
+            return False
+        if not self._address.done():
+            self._address.set_result(address)
+        return True
+
+
+class PendingLogins:
+    """One for each server; a new one ends the one before. The tasks belong to this object."""
+
+    def __init__(self) -> None:
+        self._logins: dict[str, tuple[PastedDialog, asyncio.Task[ServerListing]]] = {}
+
+    async def begin(self, servers: LoginSource, name: str) -> str:
+        """The link for the person; empty when the server wants no login. Raises `ToolError`."""
+        await self._end(name)
+        dialog = PastedDialog(_redirect_uri(servers, name))
+        task = asyncio.create_task(_log_in(servers, name, dialog), name=f"mcp login {name}")
+        self._logins[name] = dialog, task
+        either: set[asyncio.Future[Any]] = {task, dialog.link}
+        await asyncio.wait(either, timeout=_LINK_S, return_when=asyncio.FIRST_COMPLETED)
+        if dialog.link.done():
+            return dialog.link.result()
+        del self._logins[name]
+        if not task.done():
+            await _cancel(task)
+            raise ToolError(f"The MCP server {name} gave no login page within {_LINK_S:g} s.")
+        task.result()
+        return ""
+
+    async def finish(self, name: str, address: str) -> ServerListing | None:
+        """What the server offers once the login is over; None for an address of another login.
+        Raises `ToolError`."""
+        dialog, task = self._logins.get(name, (None, None))
+        if dialog is None or task is None or not dialog.take(address):
+            return None
+        del self._logins[name]
+        try:
+            async with asyncio.timeout(_END_S):
+                return await task
+        except TimeoutError as exc:
+            text = f"The MCP server {name} did not end the login within {_END_S:g} s."
+            raise ToolError(text) from exc
+
+    async def aclose(self) -> None:
+        for name in list(self._logins):
+            await self._end(name)
+
+    async def _end(self, name: str) -> None:
+        _, task = self._logins.pop(name, (None, None))
+        if task is not None:
+            await _cancel(task)
+
+
+async def _log_in(servers: LoginSource, name: str, dialog: PastedDialog) -> ServerListing:
+    alone = servers.for_login(name, dialog)
+    try:
+        async with asyncio.timeout(LOGIN_S):
+            return await alone.refresh(name)
+    except TimeoutError as exc:
+        raise ToolError(f"The login to {name} took longer than {LOGIN_S:g} s.") from exc
+    finally:
+        await alone.aclose()
+
+
+def _redirect_uri(servers: LoginSource, name: str) -> str:
+    """Where the registration with this server leads back to, if there is one on this machine."""
+    client = servers.login_file(name).read().get("client") or {}
+    for uri in client.get("redirect_uris") or ():
+        if urlsplit(str(uri)).hostname == "127.0.0.1":
+            return str(uri)
+    return _REDIRECT_URI
+
+
+async def _cancel(task: asyncio.Task[ServerListing]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        # Nobody asks any more why it failed.
+        task.exception()
