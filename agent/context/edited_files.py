@@ -1,10 +1,8 @@
-"""The files that a conversation edited last, and the skills that it read: read again when the
-messages about them leave."""
+"""The files that a conversation edited last: read again when the messages about them leave."""
 
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.errors import ToolError
@@ -20,7 +18,7 @@ _GOAL_PART = 8
 
 _EDITING = ("write_file", "edit_file", "append_file", "apply_patch")
 # Stands before the name of a skill where otherwise a path stands.
-_SKILL = "skill: "
+SKILL = "skill: "
 _PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Move to): (.+)$", re.MULTILINE)
 
 
@@ -61,7 +59,7 @@ class EditedFiles:
             if call.id not in failed
             for path in self._paths_of(call)
         ]
-        paths += [one.path for one in earlier]
+        paths += [one.path for one in earlier if not one.path.startswith(SKILL)]
         return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
@@ -70,11 +68,8 @@ class EditedFiles:
         taint: frozenset[Taint] = frozenset()
         for path in reversed(paths):
             call = ToolCall("attached", "read_file", {"path": path}, "")
-            if path.startswith(_SKILL):
-                call = ToolCall("attached", "skill", {"name": path.removeprefix(_SKILL)}, "")
-            # A skill that runs as a sub-agent is shown, and not sent out again.
-            here = replace(self.environment, spawn=None)
-            context = CallContext(call, here, lambda *_: None, taint=self.runner.exposure.taint)
+            exposed = self.runner.exposure.taint
+            context = CallContext(call, self.environment, lambda *_: None, taint=exposed)
             result = await self.runner.run(context, _start)
             if not result.is_error and not result.images:
                 texts[path] = result.for_model
@@ -87,15 +82,13 @@ class EditedFiles:
     def _paths_of(self, call: ToolCall) -> list[str]:
         toolbox = self.runner.toolbox
         tool = toolbox.find(call.name)
-        if tool is None or tool.name not in (*_EDITING, "skill"):
+        if tool is None or tool.name not in _EDITING:
             return []
         try:
             # As it ran: models write other names of arguments, too.
             arguments = toolbox.validate(tool, call.arguments or {})
         except ToolError:
             return []
-        if tool.name == "skill":
-            return [] if arguments.get("file") else [f"{_SKILL}{arguments['name']}"]
         if tool.name == "apply_patch":
             return [path.strip() for path in _PATCHED.findall(arguments["input"])]
         return [arguments["path"]]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from agent import events
+from agent.context.active_skills import skill_texts
 from agent.context.compaction.compactor import Compactor, Conversation
 from agent.context.images import ImageLoader
 from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
@@ -37,6 +38,13 @@ class RequestWindow:
         self._most: int | None = None
         self._was_cut = False
         self._dropped = 0
+
+    def holds_skill(self, text: str) -> bool:
+        """Whether the newest request showed this text of a skill."""
+        conversation = self.conversation
+        attached = conversation.summary.files if conversation.summary else ()
+        texts = [skill for _, skill in skill_texts(conversation.messages[self._dropped :])]
+        return text in (*texts, *(one.text for one in attached))
 
     async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
         """The messages to send, and what watchers are told of it."""

@@ -324,6 +324,8 @@ class AgentLoop:
         calls = unanswered_calls(self._conversation.messages)
         if not calls:
             return
+        if any(call.name == "skill" for call in calls):
+            self._executor.holds_skill = self._view.holds_skill
         self._add(await self._executor.execute(calls, cut=self._is_cut, resumed=resumed))
         self.handoff = self._executor.handoff
         closing = self._executor.closing

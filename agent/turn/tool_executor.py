@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -52,6 +52,8 @@ class ToolExecutor:
     ) -> None:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
+        # Says whether the model still reads a skill's text in what came before.
+        self.holds_skill: Callable[[str], bool] = lambda _: False
         self.has_sent_files = False
         # The agent that the newest reply hands the conversation over to.
         self.handoff: str | None = None
@@ -133,6 +135,8 @@ class ToolExecutor:
             result = ToolResult(load_prompt("call_cut"), is_error=True)
         else:
             result = context.changes.with_notes(await self._runner.run(context, start))
+            if call.name == "skill" and not result.is_error and self.holds_skill(result.for_model):
+                result = replace(result, for_model=load_prompt("skill_above"))
         if result.handoff is not None and self.handoff is not None:
             result = ToolResult(load_prompt("handed_over_before"), is_error=True)
         self.handoff = self.handoff or result.handoff

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
+from agent.context.active_skills import leaving_skills, skill_limit, skill_texts
 from agent.context.compaction.person_words import words_limit, words_of, words_tokens
 from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, summary_limit
-from agent.context.edited_files import attachment_limit
+from agent.context.edited_files import SKILL, attachment_limit
 from agent.context.request_prefix import RequestPrefix
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
@@ -217,10 +218,12 @@ async def shorten(
     summary = await summariser.summarise(request, meter)
     remaining = split.remaining_messages(messages)
     summary = replace(summary, todo=_todo(leaving, remaining, conversation.summary))
+    skills = leaving_skills(leaving, remaining, attached_before, goal)
+    summary = replace(summary, files=skills)
     if edited is not None and paths:
         attached = await edited.attach(paths, goal)
         taint = summary.taint | attached.taint
-        summary = replace(summary, files=attached.files, taint=taint)
+        summary = replace(summary, files=(*skills, *attached.files), taint=taint)
     after = Conversation(remaining, summary=summary).tokens
     if after >= before:
         return shorten_results_only(conversation, split, goal)
@@ -232,7 +235,16 @@ def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool
     before = conversation.summary.words if conversation.summary else ()
     words = words_tokens([*before, *words_of(conversation.messages)])
     files = attachment_limit(goal) if has_files else 0
-    return goal - min(words, words_limit(goal)) - summary_limit(goal) - files
+    skills = min(_skill_tokens(conversation), skill_limit(goal))
+    return goal - min(words, words_limit(goal)) - summary_limit(goal) - files - skills
+
+
+def _skill_tokens(conversation: Conversation) -> int:
+    """What the skills of the conversation may take once their messages leave."""
+    attached = conversation.summary.files if conversation.summary else ()
+    texts = {one.path: one.text for one in attached if one.path.startswith(SKILL)}
+    texts |= {f"{SKILL}{name}": text for name, text in skill_texts(conversation.messages)}
+    return sum(map(estimate_text, texts.values()))
 
 
 def _todo(leaving: list[Message], remaining: list[Message], before: Summary | None) -> str:
