@@ -5,11 +5,15 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from agent.errors import ConfigError
+from agent.i18n import t
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
+from gateway.config.foreign.python_plugins import call_offer, python_channels
+from gateway.core.messages import CONSOLE
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.store.port import Store
 from gateway.store.repositories.access import members
@@ -39,8 +43,13 @@ async def open_channels(
 ) -> list[Channel]:
     """The channels that the configuration names; only these are imported. `menu` has the chat
     commands, each with what it does, for platforms that list them."""
+    channels: list[Channel] = []
+    for plugin, offer in python_channels(settings):
+        other = call_offer(plugin, offer, settings.python_plugins[plugin])
+        _check_channel(plugin, other)
+        channels.append(other)
     if not settings.telegram.enabled:
-        return []
+        return channels
     leave_out_httpx()
     with hidden("cryptography"):
         import telegram as library
@@ -55,7 +64,6 @@ async def open_channels(
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
     secret = telegram.webhook_secret
     memo = StoreChannelState(database)
-    channels: list[Channel] = []
     for name, token in bots:
         own = TelegramSettings(
             token=token.get_secret_value(),
@@ -79,6 +87,23 @@ async def open_channels(
     return channels
 
 
+def _check_channel(name: str, channel: Channel) -> None:
+    """Raises `ConfigError` for what is none, or speaks under another name."""
+    methods = ("name", "account", "run", "render", "send")
+    if not all(hasattr(channel, one) for one in methods):
+        raise ConfigError(
+            t(
+                "python_plugins: {name!r} offers a {kind}, expected a channel",
+                name=name,
+                kind=type(channel).__name__,
+            )
+        )
+    if channel.name != name or name in (CONSOLE, "telegram"):
+        raise ConfigError(
+            t("python_plugins: a channel has the name of its plugin, {name!r}", name=name)
+        )
+
+
 async def _owner_of(settings: Settings, database: Store) -> str | None:
     """The owner's id in Telegram, as far as it is known at the start."""
     owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
@@ -93,7 +118,8 @@ def allowed_senders(settings: Settings, way: tuple[str, str]) -> tuple[str, ...]
     """Who may speak on a channel's account."""
     channel, account = way
     if channel != "telegram":
-        return ()
+        senders = settings.python_plugins.get(channel, {}).get("allow_from", [])
+        return tuple(map(str, senders)) if isinstance(senders, list) else ()
     by_bot = {bot.name: bot.allow_from for bot in settings.telegram.accounts}
     return by_bot.get(account, settings.telegram.allow_from)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from agent.i18n import t
 from agent.providers.registry import ModelConfig, default_model, resolve_model
+from gateway.config.foreign.python_plugins import register_providers
 from gateway.config.origin import Loc, dotted
 from gateway.config.schema import Settings
 from gateway.config.sections import ModelEntry
@@ -13,7 +14,9 @@ def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
     """Every entry of model_list, whether its key is there or not.
 
     A reference that leads nowhere stays as `${NAME}`; resolving that one entry is the error.
+    What packages offer can be named from here on. Raises `ConfigError`.
     """
+    register_providers(settings)
     return tuple(_config(settings, n, entry) for n, entry in enumerate(settings.model_list))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, JsonValue, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config.hook_source import HookSource
@@ -78,6 +78,7 @@ class Settings(BaseSettings):
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     hooks: dict[HookEventName, tuple[HookMatcher, ...]] = Field(default_factory=dict)
     python_hooks: tuple[Word, ...] = ()
+    python_plugins: dict[Word, dict[Word, JsonValue]] = Field(default_factory=dict)
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())

@@ -40,6 +40,7 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
+    from gateway.config.foreign.python_plugins import python_tools
     from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.mcp_servers import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
@@ -78,7 +79,7 @@ async def build_agent(
         approve=approve,
         mcp_servers=mcp_settings(settings, home.mcp, sealer, plugins),
         skills=skill_catalog(home, settings),
-        tools=creative_tools(settings, tools),
+        tools=(*creative_tools(settings, tools), *python_tools(settings)),
         hooks=hooks_of(settings, plugins, tools.with_full_access() if full_access else tools),
         workspace=settings.agent.workspace,
         settings=AgentSettings(

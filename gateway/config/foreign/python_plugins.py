@@ -1,0 +1,92 @@
+"""What installed Python packages offer to Kore, by entry points; only what is named is imported.
+
+It runs as a part of Kore, outside of the sandbox.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.config.schema import Settings
+
+if TYPE_CHECKING:
+    from agent.tools.base import Tool
+
+TOOLS, PROVIDERS, CHANNELS = "kore.tools", "kore.providers", "kore.channels"
+_GROUPS = (TOOLS, PROVIDERS, CHANNELS)
+_ERRORS = (ImportError, AttributeError, TypeError, ValueError, RuntimeError, OSError)
+
+
+def python_tools(settings: Settings) -> "tuple[Tool, ...]":
+    """The tools of the packages that are named. Raises `ConfigError`."""
+    return tuple(_tools(settings)) if settings.python_plugins else ()
+
+
+def register_providers(settings: Settings) -> None:
+    """Let `NAME/model` reach the providers of the packages that are named. Raises
+    `ConfigError`."""
+    if not settings.python_plugins:
+        return
+    from agent.providers.registry import register_provider
+
+    for name, factory in _offers(settings, PROVIDERS):
+        register_provider(name, factory)
+
+
+def python_channels(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """Names, and what makes a channel of its settings. Raises `ConfigError`."""
+    if settings.python_plugins:
+        yield from _offers(settings, CHANNELS)
+
+
+def call_offer(name: str, offer: Any, *values: Any) -> Any:
+    """What a package makes. Raises `ConfigError`."""
+    try:
+        return offer(*values)
+    except _ERRORS as exc:
+        raise _not_loaded(name, exc) from exc
+
+
+def _tools(settings: Settings) -> "Iterator[Tool]":
+    for name, offer in _offers(settings, TOOLS):
+        is_tool = hasattr(offer, "run") and not isinstance(offer, type)
+        options = settings.python_plugins[name]
+        tools = offer if is_tool else call_offer(name, offer, options)
+        for one in tools if isinstance(tools, list | tuple) else (tools,):
+            attributes = ("name", "description", "parameters", "effect", "run")
+            if not all(hasattr(one, attribute) for attribute in attributes):
+                raise ConfigError(
+                    t(
+                        "python_plugins: {name!r} offers a {kind}, expected a tool",
+                        name=name,
+                        kind=type(one).__name__,
+                    )
+                )
+            yield one
+
+
+def _offers(settings: Settings, group: str) -> Iterator[tuple[str, Any]]:
+    """What stands behind the names in a group; a name may stand in several."""
+    from importlib.metadata import entry_points
+
+    every = [one for each in _GROUPS for one in entry_points(group=each)]
+    for name in settings.python_plugins:
+        mine = [one for one in every if one.name == name]
+        if not mine:
+            raise ConfigError(
+                t("python_plugins: no installed package offers {name!r}", name=name),
+                hint=t("install the package into Kore's environment, or remove the name"),
+            )
+        for one in mine:
+            if one.group == group:
+                try:
+                    yield name, one.load()
+                except _ERRORS as exc:
+                    raise _not_loaded(name, exc) from exc
+
+
+def _not_loaded(name: str, exc: Exception) -> ConfigError:
+    return ConfigError(
+        t("python_plugins: {name!r} cannot be loaded: {reason}", name=name, reason=exc)
+    )

@@ -1,0 +1,160 @@
+"""Python packages: what they offer is there once its name stands in config.json."""
+
+import json
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ConfigError
+from gateway.channels.chat_settings import ChatSettingsIndex
+from gateway.channels.registry import allowed_senders, open_channels
+from gateway.config import Settings
+from gateway.config.foreign.python_plugins import python_tools
+from gateway.config.load import load_settings
+from gateway.store.sqlite.engine import SqliteStore
+from tests.gateway.cli.kore import kore
+
+MODULE = '''
+import kore
+from agent.providers.scripted import ScriptedProvider
+
+@kore.tool
+def umbrella(city: str) -> str:
+    """Say whether one is needed."""
+    return f"yes, in {city}"
+
+def tools(options):
+    @kore.tool
+    def forecast() -> str:
+        """The weather of the configured city."""
+        return options["city"]
+    return [umbrella, forecast]
+
+def provider(config):
+    return ScriptedProvider([f"I am {config.model_id} of a package."])
+
+class Channel:
+    account = "main"
+    def __init__(self, options):
+        self.options, self.name = options, options.get("name", "weather")
+    async def run(self, accept): ...
+    def render(self, markdown): return []
+    async def send(self, message): return "1"
+
+class Broken:
+    def __init__(self, options):
+        raise ValueError("no city")
+'''
+ENTRIES = """
+[kore.tools]
+weather = weather_of_kore:tools
+single = weather_of_kore:umbrella
+broken = weather_of_kore:Broken
+gone = weather_of_kore:missing
+text = weather_of_kore:MODULE_NAME
+[kore.providers]
+weather = weather_of_kore:provider
+[kore.channels]
+weather = weather_of_kore:Channel
+broken_channel = weather_of_kore:tools
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A distribution as pip lays one out, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    info = folder / "weather_of_kore-1.0.dist-info"
+    info.mkdir()
+    (folder / "weather_of_kore.py").write_text(f"{MODULE}\nMODULE_NAME = lambda options: 'text'\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weather-of-kore\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRIES)
+    return folder
+
+
+@pytest.fixture
+def on_path(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
+
+
+def settings(**plugins: dict[str, Any]) -> Settings:
+    return Settings().model_copy(update={"python_plugins": plugins})
+
+
+def test_nothing_is_imported_that_is_not_named(on_path: None) -> None:
+    sys.modules.pop("weather_of_kore", None)
+    assert python_tools(Settings()) == ()
+    assert "weather_of_kore" not in sys.modules
+    names = [one.name for one in python_tools(settings(weather={"city": "Oslo"}))]
+    assert names == ["umbrella", "forecast"]
+    assert [one.name for one in python_tools(settings(single={}))] == ["umbrella"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nobody", "no installed package offers 'nobody'"),
+        ("gone", "'gone' cannot be loaded"),
+        ("broken", "'broken' cannot be loaded: no city"),
+        ("text", "offers a str, expected a tool"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(on_path: None, name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        python_tools(settings(**{name: {}}))
+
+
+async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path) -> None:
+    database = SqliteStore.open(tmp_path / "kore.db")
+    places = ChatSettingsIndex({}, {})
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(database.close)
+
+        async def channels(**plugins: dict[str, Any]) -> list[Any]:
+            return await open_channels(settings(**plugins), database, stack, places, menu=())
+
+        assert await channels() == []
+        (channel,) = await channels(weather={"allow_from": ["7"], "token": "t"})
+        assert channel.options["token"] == "t"
+        for plugins in ({"weather": {"name": "telegram"}}, {"broken_channel": {}}):
+            with pytest.raises(ConfigError, match="channel"):
+                await channels(**plugins)
+    way = ("weather", "main")
+    assert allowed_senders(settings(weather={"allow_from": ["7"]}), way) == ("7",)
+    assert allowed_senders(settings(weather={}), way) == ()
+
+
+def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    config = {
+        "agent": {"model": "weather/sunny", "workspace": str(tmp_path / "w")},
+        "python_plugins": {"weather": {"city": "Oslo"}},
+    }
+    (home / "config.json").write_text(json.dumps(config))
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "agent", "-m", "Hello"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home),
+             "PYTHONPATH": f"{site}:{Path(__file__).parents[3]}"},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert "I am sunny of a package." in done.stdout, done.stderr
+    missing = kore("agent", "-m", "Hello", home=home)
+    assert missing.returncode != 0
+    assert "no installed package offers 'weather'" in missing.stderr
+
+
+def test_a_project_names_no_package(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".kore").mkdir(parents=True)
+    home.mkdir()
+    path = project / ".kore" / "config.json"
+    path.write_text(json.dumps({"python_plugins": {"evil": {}}}))
+    (home / "trust.json").write_text("{}")
+    with pytest.raises(ConfigError, match="a project's own file cannot set this"):
+        load_settings(config=None, home=home, cwd=project, environ={}, overrides={})
