@@ -125,7 +125,8 @@ class SkillCatalog:
         lines: list[str] = []
         room = _LISTING_CHARS
         for skill in skills:
-            line = f"- {skill.name}: {skill.description}"
+            files = f" (only for {', '.join(skill.paths)})" if skill.paths else ""
+            line = f"- {skill.name}{files}: {skill.description}"
             line = line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"
             if (room := room - len(line)) < 0:
                 lines.append(f"- and {len(skills) - len(lines)} more")

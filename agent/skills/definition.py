@@ -13,13 +13,14 @@ from agent.text.visible import escape_line
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MOST_NAME_CHARS = 64
 MOST_DESCRIPTION_CHARS = 1024
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 # What has an effect, or says something to people.
 _FIELDS = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
     | {"when_to_use", "argument-hint", "arguments", "disable-model-invocation", "user-invocable"}
-    | {"model", "context", "agent", "version"}
+    | {"model", "effort", "paths", "context", "agent", "version"}
 )
 
 
@@ -27,7 +28,9 @@ _FIELDS = frozenset(
 class Skill:
     """`body` is what the model reads, `folder` where its files are. `is_for_model` and
     `is_for_people` say who may call for it; `runs_apart` as a sub-agent, `agent` by which.
-    `arguments` are the names that stand for its arguments, in order. `remarks` say what was odd.
+    `arguments` are the names that stand for its arguments, in order. `model` and `effort` (low,
+    medium, high, xhigh, max) are wishes; `paths` are the files that it is for. `remarks` say what
+    was odd.
     One that is not `is_own` came with a plugin: its words are a stranger's.
     """
 
@@ -42,8 +45,15 @@ class Skill:
     model: str | None = None
     argument_hint: str = ""
     arguments: tuple[str, ...] = ()
+    effort: str | None = None
+    paths: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     is_own: bool = True
+
+    @property
+    def thinking(self) -> bool | None:
+        """Whether its effort asks models to think; None leaves it to them."""
+        return None if self.effort in (None, "medium") else self.effort != "low"
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:
@@ -67,6 +77,10 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         notes.append(f'the name "{name}" is not that of its folder')
     unknown = [field for field in document.fields if _fold(field) not in map(_fold, _FIELDS)]
     notes += [f'the field "{field[:40]}" has no effect' for field in unknown]
+    effort = _line(fields.get("effort")).casefold()
+    if effort and effort not in EFFORTS:
+        notes.append(f'the effort "{effort[:40]}" is none of {", ".join(EFFORTS)}')
+        effort = ""
     if _fold("allowed-tools") in fields:
         notes.append("allowed-tools has no effect: a skill never grants permissions")
     return Skill(
@@ -79,6 +93,8 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         runs_apart=_line(fields.get("context")).casefold() == "fork",
         agent=_line(fields.get("agent")) or None,
         model=_line(fields.get("model")) or None,
+        effort=effort or None,
+        paths=_words(fields.get("paths")),
         argument_hint=_line(fields.get(_fold("argument-hint"))),
         arguments=_words(fields.get("arguments")),
         remarks=tuple(notes),

@@ -4,10 +4,25 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from agent.prompts import load_prompt
+
 _PLACE = re.compile(
     r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>\d+)\]|(?P<all>ARGUMENTS)\b"
     r"|(?P<number>\d+)|(?P<name>[A-Za-z_]\w*))"
 )
+
+
+# Only at the beginning of a line or behind a blank, as Claude Code has it.
+_COMMAND = re.compile(r"(?:(?<=\s)|^)!`([^`\n]+)`")
+_BLOCK = re.compile(r"^```!\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+
+
+def mark_commands(body: str) -> str:
+    """The text with its commands, `` !`cmd` `` and blocks ```` ```! ````, as what the model is to
+    run: it calls `exec` like for any other command, with its policy, questions and sandbox."""
+    text, count = _COMMAND.subn(r"[output of `\1`]", body)
+    text, blocks = _BLOCK.subn(r"[output of:]\n```\n\1\n```", text)
+    return f"{load_prompt('skill_commands')}\n\n{text}" if count + blocks else body
 
 
 def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:

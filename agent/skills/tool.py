@@ -11,7 +11,7 @@ from agent.security.files import file_io
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.catalog import SkillCatalog, files_of
 from agent.skills.definition import Skill
-from agent.skills.substitution import fill_in
+from agent.skills.substitution import fill_in, mark_commands
 from agent.tools.base import CallContext, SubagentRequest
 from agent.tools.schema import parameters
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -60,7 +60,7 @@ class SkillTool:
 
 def skill_text(skill: Skill, arguments: str = "") -> str:
     """What the model reads of a skill, with its arguments and the names of its files."""
-    body = fill_in(skill.body, arguments, skill.arguments)
+    body = fill_in(mark_commands(skill.body), arguments, skill.arguments)
     names = files_of(skill)
     files = render_prompt("skill_files", files=", ".join(names)) if names else ""
     return render_prompt(

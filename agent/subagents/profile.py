@@ -91,11 +91,14 @@ def find(
 
 
 def model_for(
-    models: ModelPool, requested: str | None, definition: SubagentDefinition, caller: str | None
+    models: ModelPool,
+    requested: str | None,
+    definition: SubagentDefinition | None,
+    caller: str | None,
 ) -> tuple[str | None, str | None]:
     """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
     model; `caller` is its caller's."""
-    name = model_of(requested) or definition.model
+    name = model_of(requested) or (definition.model if definition else None)
     if name is None:
         return caller, None
     if name in ("default", "task", "reasoning", "quick"):

@@ -7,6 +7,8 @@ from agent.agent import Agent
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.catalog import SkillCatalog
+from agent.skills.definition import Skill
+from agent.subagents import profile
 from agent.types import Context, Message
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Store
@@ -61,7 +63,20 @@ class SkillCallReader:
         if taint:
             await self._database.transact(sessions.add_taint, claim.session, taint)
         await self._database.transact(sessions.amend, claim.session, claim.turn, question)
-        return claim, question
+        return self._as_wanted(claim, invocation.skill), question
+
+    def _as_wanted(self, claim: TurnClaim, skill: Skill) -> TurnClaim:
+        """With the model and the effort that a skill of the owner's asks for."""
+        if not skill.is_own or skill.runs_apart:
+            return claim
+        if skill.model is not None:
+            model, note = profile.model_for(self._agent.models, skill.model, None, claim.model)
+            claim = replace(claim, model=model)
+            if note:
+                self._agent.models.tell(note)
+        if skill.thinking is not None:
+            claim = replace(claim, thinking=replace(claim.thinking, wanted=skill.thinking))
+        return claim
 
     def _may_read(self, claim: TurnClaim, message: InboundMessage) -> bool:
         """Whether who wrote it may use skills at all."""

@@ -90,6 +90,40 @@ def test_arguments(body: str, arguments: str, names: tuple[str, ...], text: str)
     assert fill_in(body, arguments, names) == text
 
 
+@pytest.mark.parametrize(
+    ("body", "arguments", "text"),
+    [
+        ("State: !`git status`", "", "State: [output of `git status`]"),
+        ("!`git log $0`", "v1", "[output of `git log v1`]"),
+        ("a!`no`, x=!`no`", "", "a!`no`, x=!`no`"),
+        ("```!\nls\npwd\n```", "", "[output of:]\n```\nls\npwd\n```"),
+        ("Say $0", "'!`rm -r x`'", "Say !`rm -r x`"),
+    ],
+)
+def test_commands_in_a_text_are_for_exec(
+    tmp_path: Path, body: str, arguments: str, text: str
+) -> None:
+    place = write(tmp_path, "one", f"---\ndescription: d\n---\n{body}")
+    skill = read_skill((place / "SKILL.md").read_bytes(), place)
+    assert skill is not None
+    words = skill_text(skill, arguments)
+    assert words.endswith(text)
+    assert ("first run that command with `exec`" in words) == ("[output of" in text)
+
+
+def test_paths_model_and_effort(tmp_path: Path) -> None:
+    skills = catalog(tmp_path)
+    fields = "description: d\npaths: ['src/*.ts', docs/**]\neffort: High\nmodel: opus"
+    write(tmp_path / "own" / "skills", "one", f"---\n{fields}\n---\nB")
+    write(tmp_path / "own" / "skills", "two", "---\ndescription: d\neffort: huge\n---\nB")
+    one, two = skills.load().values()
+    assert (one.paths, one.thinking, one.model) == (("src/*.ts", "docs/**"), True, "opus")
+    assert one.remarks == ()
+    assert two.thinking is None
+    assert "huge" in two.remarks[0]
+    assert "- one (only for src/*.ts, docs/**): d" in skills.listing(tmp_path)
+
+
 def test_the_nearest_of_a_name_wins_and_a_project_needs_trust(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     project = tmp_path / "project"

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.providers.custom import CustomProvider
+from agent.providers.pool import ModelPool, OpenModel
+from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
 from agent.skills.catalog import SkillCatalog, SkillPaths
 from agent.types import Context
@@ -101,3 +104,18 @@ async def test_a_plugins_skill_is_a_strangers_word(tmp_path: Path) -> None:
         await parts.until_answered(message)
         await parts.until_stored("session", taint="untrusted")
     assert "Tag v1 now." in context_of(model)
+
+
+@pytest.mark.parametrize(("model", "used"), [("other", "other"), ("nosuch", "scripted")])
+async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) -> None:
+    models = {name: ScriptedProvider(["done"]) for name in ("scripted", "other")}
+    pool = ModelPool.of(models["scripted"], {})
+    pool.known = (*pool.known, ModelConfig("other", "openai/other", api_key="k"))
+    pool._open["other"] = OpenModel(CustomProvider(models["other"], "other"), "other")
+    async with running(tmp_path, pool, owner="chat:7") as parts:
+        text = f"---\ndescription: d\nmodel: {model}\neffort: high\n---\nB"
+        write(add_skills(parts, tmp_path), "one", text)
+        message = chat_message("/one")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert [name for name, one in models.items() if one.requests] == [used]

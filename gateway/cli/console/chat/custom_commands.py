@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.skills.definition import Skill
-from agent.skills.substitution import fill_in
+from agent.skills.substitution import fill_in, mark_commands
 
 _MOST = 500
 _DEPTH = 3
@@ -34,7 +34,8 @@ class CustomCommand:
             from agent.skills.invocation import SkillInvocation
 
             return SkillInvocation(self.skill, arguments).text()
-        return fill_in(self.body.replace("{args}", "$ARGUMENTS"), arguments, self.arguments)
+        body = mark_commands(self.body.replace("{args}", "$ARGUMENTS"))
+        return fill_in(body, arguments, self.arguments)
 
 
 @frozen
