@@ -13,6 +13,7 @@ from agent.mcp.login_file import LoginDialog, LoginFile
 LOGIN_S = 600.0
 _LINK_S = 30.0
 _END_S = 60.0
+_GIVE_UP_S = 5.0
 # Nothing listens there: the browser shows an error, and the address that is to be sent here.
 _REDIRECT_URI = "http://127.0.0.1:41823/callback"
 
@@ -46,6 +47,13 @@ class PastedDialog:
 
     async def answer(self) -> str:
         return await self._address
+
+    def give_up(self) -> None:
+        """Nobody will send an address: what waits for one goes on at once."""
+        if not self._address.done():
+            self._address.set_exception(ToolError("The login was given up."))
+            # Perhaps nobody has waited.
+            self._address.exception()
 
     def take(self, address: str) -> bool:
         """Whether it is the end of this login."""
@@ -101,8 +109,10 @@ class PendingLogins:
             await self._end(name)
 
     async def _end(self, name: str) -> None:
-        _, task = self._logins.pop(name, (None, None))
-        if task is not None:
+        dialog, task = self._logins.pop(name, (None, None))
+        if dialog is not None and task is not None:
+            dialog.give_up()
+            await asyncio.wait({task}, timeout=_GIVE_UP_S)
             await _cancel(task)
 
 

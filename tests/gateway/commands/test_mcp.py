@@ -74,3 +74,10 @@ async def test_what_is_no_login_says_why(
     async with chatting(tmp_path) as (parts, server):
         assert words in await answer_to(parts, chat_message(text, private=private))
         assert server.registrations == []
+
+
+async def test_a_login_that_was_only_begun_is_none(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (parts, server):
+        await link_from(parts)
+        assert server.registrations
+        assert await answer_to(parts, chat_message("/mcp logout g")) == "`g` had no login."
