@@ -11,7 +11,7 @@ from typing import Any
 from agent.i18n import t
 from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract
-from agent.security.sandbox.trusted_programs import find_trusted_program
+from agent.security.sandbox.trusted_programs import find_trusted_program, is_closed_file
 from gateway.plugins.download import download, hash_file
 from gateway.plugins.errors import PluginError
 
@@ -201,13 +201,24 @@ def _npm(source: Source, target: Path) -> Path:
     if registry and not registry.startswith("https://"):
         raise PluginError(t("{url}: expected an https:// address", url=registry[:200]))
     target.mkdir(parents=True)
-    words = ["npm", "pack", "--ignore-scripts", "--silent"]
+    words = [*_npm_program(), "pack", "--ignore-scripts", "--silent"]
     words += [f"--registry={registry}"] if registry else []
     _run([*words, "--", f"{package}@{version}" if version else package], target)
     archives = list(target.glob("*.tgz"))
     if len(archives) != 1:
         raise PluginError(t("{name}: not a package", name=package[:80]))
     return _single(_unpack({"url": str(archives[0])}, target / "package"))
+
+
+def _npm_program() -> list[str]:
+    """npm as Node brings it along: its script lies in a folder that projects have as well, so it
+    is found by the node beside it. Elsewhere a program."""
+    if node := find_trusted_program("node"):
+        prefix = Path(node).resolve().parent.parent
+        script = str(prefix / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+        if os.path.realpath(script) == script and is_closed_file(script):
+            return ["node", script]
+    return ["npm"]
 
 
 def _run(words: Sequence[str], folder: Path) -> None:

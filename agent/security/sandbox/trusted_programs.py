@@ -40,8 +40,13 @@ def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
         return False
     if any(_is_of_project(path) for path in (program, real)):
         return False
-    parents = (str(parent) for path in (program, real) for parent in Path(path).parents)
-    return all(_is_closed(path) for path in (real, *parents))
+    parents = (str(parent) for parent in Path(program).parents)
+    return is_closed_file(real) and all(map(_is_closed, parents))
+
+
+def is_closed_file(path: str) -> bool:
+    """Whether only root and this user can change the file, or put another one in its place."""
+    return all(map(_is_closed, (path, *map(str, Path(path).parents))))
 
 
 def _current_folder() -> tuple[str, ...]:
