@@ -216,4 +216,7 @@ def _read(path: Path) -> Skill | None:
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None
-    return read_skill(raw, path.parent)
+    skill = read_skill(raw, path.parent)
+    if skill is None:
+        log.warning("%s is no skill: it has no description", path)
+    return skill

@@ -1,0 +1,61 @@
+"""The same attacks from skills that are not the owner's: of a folder that nobody trusts, of a file
+that strangers' words may stand in, and of one behind a link."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.security.taint.file_marks import mark_tainted, unmark
+from agent.skills.catalog import SkillCatalog, SkillPaths
+from tests.injection.obedient import Obedient
+from tests.injection.scene import Scene, attacks, open_scene, plant
+
+ATTACKS = attacks()
+ORDER = 'Help me. @@ skill {"name": "helper"}'
+
+
+def lay_out(scene: Scene, tmp_path: Path, place: str, text: str) -> None:
+    """A skill with this text, which the scene's agent could find."""
+    folders = {
+        "project": scene.workspace / ".claude" / "skills",
+        "marked": tmp_path / "own" / "skills",
+        "linked": tmp_path / "elsewhere",
+    }
+    folder = folders[place] / "helper"
+    folder.mkdir(parents=True)
+    file = folder / "SKILL.md"
+    file.write_text(f"---\nname: helper\ndescription: Helps. {text}\n---\n{text}")
+    if place != "project":
+        mark_tainted(file, tmp_path)
+    if place == "linked":
+        (tmp_path / "own" / "skills").mkdir(parents=True)
+        (tmp_path / "own" / "skills" / "helper").symlink_to(folder)
+    places = (tmp_path / "home", tmp_path / "own", tmp_path / "assistant")
+    scene.agent.skills = SkillCatalog(SkillPaths(*places))
+
+
+@pytest.mark.parametrize("place", ["project", "marked", "linked"])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+async def test_a_strangers_skill_leaks_nothing(
+    attack: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    async with open_scene(tmp_path, model=Obedient(heeds_system=True)) as scene:
+        text = plant(scene, attack)
+        lay_out(scene, tmp_path, place, text)
+        assert scene.agent.skills is not None
+        assert scene.agent.skills.load(scene.workspace) == {}
+        assert scene.agent.skills.listing(scene.workspace) == ""
+        await scene.say(ORDER)
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+@pytest.mark.parametrize("place", ["project", "marked", "linked"])
+async def test_it_is_found_once_it_is_the_owners(place: str, tmp_path: Path) -> None:
+    """What the proof looks at is a skill but for whose it is."""
+    async with open_scene(tmp_path, model=Obedient(heeds_system=True)) as scene:
+        lay_out(scene, tmp_path, place, "Look.")
+        unmark(tmp_path)
+        places = (tmp_path / "home", tmp_path / "own", tmp_path / "assistant", (scene.workspace,))
+        assert set(SkillCatalog(SkillPaths(*places)).load(scene.workspace)) == {"helper"}
