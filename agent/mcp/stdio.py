@@ -13,7 +13,6 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
+from agent.text.visible import escape_line
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.mount_restrictions import MountRestrictions, mount_restrictions
 from agent.tools.shell.process_group import Exit, run
@@ -152,8 +152,6 @@ class ServerProcess:
                 sandbox = sandbox.showing(folders)
             job = await asyncio.to_thread(self._job, stdin, proxy)
             spawn = stack.enter_context(sandbox.prepare(job))
-            # A Node of 22.21 or later asks the proxy only when told to.
-            env = {"NODE_USE_ENV_PROXY": "1", **spawn.env, **self._server.env}
             failures: list[_TooMuch] = []
             running: asyncio.Task[Any] | None = None
 
@@ -167,7 +165,7 @@ class ServerProcess:
 
             meter = await stack.enter_async_context(self._meter(job.folder))
             work = run(
-                replace(spawn, env=env),
+                spawn,
                 None,
                 partial(guarded, on_output),
                 meter,
@@ -219,7 +217,19 @@ class ServerProcess:
             stdin,
             self._server.read_only,
             self._home,
+            # A Node of 22.21 or later asks the proxy only when told to.
+            variables={"NODE_USE_ENV_PROXY": "1", **self._variables()},
         )
+
+    def _variables(self) -> dict[str, str]:
+        """Its own. Raises `ToolError` for what is no variable."""
+        for name, value in self._server.env.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ToolError(
+                    f"The MCP server {self._server.name}: {escape_line(name)[:80]!r} cannot be the "
+                    "name of a variable, or its value has a character that none can have."
+                )
+        return dict(self._server.env)
 
     def _restrictions(self, folder: Path) -> MountRestrictions:
         """What of its folder the server must not see or change: as for a command of the owner's

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -56,7 +57,8 @@ class SandboxCommand:
     there is nothing to read. With `read_only` it may not change the workspace either, only /tmp.
     `temporary` is a folder that no command sees, whose `tmp` and `shm` are /tmp and /dev/shm to it;
     without one those are new and gone afterwards.
-    `network` is one that it shares with others, where the sandbox has such.
+    `network` is one that it shares with others, where the sandbox has such. `variables` are the
+    command's own: what builds the sandbox must not have them, its linker would heed them out here.
     """
 
     command: str
@@ -70,6 +72,7 @@ class SandboxCommand:
     read_only: bool = False
     temporary: Path | None = None
     network: "SessionNetwork | None" = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @frozen

@@ -132,9 +132,10 @@ class Bubblewrap:
         programs = environment.readable_programs(self._visible)
         env = environment.command_environment(os.environ, _HOME, programs)
         env |= {**self.toolchains.variables, **environment.of_job(job)}
-        setup.arguments += ["--unsetenv", orphan_processes.NAME]
         for name, value in env.items():
             setup.arguments += ["--setenv", name, value]
+        setup.add_variables(job.variables)
+        setup.arguments += ["--unsetenv", orphan_processes.NAME]
         shell = environment.shell()
         if job.egress is None:
             return [shell, "-c", job.command]
@@ -330,6 +331,15 @@ class _Setup:
         with os.fdopen(writer, "wb") as file:
             file.write(data)
         return reader
+
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Those of the command's own, which may be secret: nobody reads them from the words."""
+        if variables:
+            words = [word for pair in variables.items() for word in ("--setenv", *pair)]
+            fd = self.own(os.memfd_create("variables"))
+            os.write(fd, b"".join(os.fsencode(word) + b"\0" for word in words))
+            os.lseek(fd, 0, os.SEEK_SET)
+            self.arguments += ["--args", str(fd)]
 
     def pin(self, path: Path) -> None:
         """Mount a folder on itself, so that it cannot be renamed."""

@@ -59,10 +59,14 @@ class ContainerSandbox:
         with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".json") as file:
             file.write(seccomp_profile())
             file.flush()
-            arguments = self.arguments(job, name, file.name)
-            yield SpawnSpec((*attended, *arguments), env, Path("/"), pass_fds, is_supervised=True)
+            with _variables_file(job) as variables:
+                arguments = self.arguments(job, name, file.name, variables)
+                command = (*attended, *arguments)
+                yield SpawnSpec(command, env, Path("/"), pass_fds, is_supervised=True)
 
-    def arguments(self, job: SandboxCommand, name: str, filter_file: str) -> list[str]:
+    def arguments(
+        self, job: SandboxCommand, name: str, filter_file: str, variables_file: str = ""
+    ) -> list[str]:
         """What the program is told, without its name."""
         workspace = os.path.realpath(job.workspace)
         arguments = [
@@ -89,6 +93,8 @@ class ContainerSandbox:
                 arguments += ["--volume", f"/dev/null:{path}:ro"]
         for name, value in environment.of_job(job).items():
             arguments += ["--env", f"{name}={value}"]
+        if variables_file:
+            arguments += ["--env-file", variables_file]
         return [*arguments, self.image, "/bin/sh", "-c", _SHELL, job.command]
 
     def _temporary(self, job: SandboxCommand) -> list[str]:
@@ -96,3 +102,17 @@ class ContainerSandbox:
             return ["--volume", f"{job.temporary / 'tmp'}:{environment.TEMPORARY}"]
         size = f"size={self.limits.file_bytes},mode=1777"
         return ["--tmpfs", f"{environment.TEMPORARY}:{size}"]
+
+
+@contextmanager
+def _variables_file(job: SandboxCommand) -> Iterator[str]:
+    """A file with the command's own variables, which nobody else can read; '' for none."""
+    if not job.variables:
+        yield ""
+        return
+    if any("\n" in value or "\r" in value for value in job.variables.values()):
+        raise ToolError("A container takes no variable of several lines.")
+    with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".env") as file:
+        file.writelines(f"{name}={value}\n" for name, value in job.variables.items())
+        file.flush()
+        yield file.name

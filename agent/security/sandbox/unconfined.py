@@ -40,7 +40,7 @@ class Unconfined:
         env.setdefault("PATH", os.defpath)
         command = with_parent_watch([shell(), "-c", job.command], stdin=job.stdin)
         pass_fds = () if job.stdin is None else (job.stdin,)
-        yield SpawnSpec(command, env, job.folder, pass_fds)
+        yield SpawnSpec(command, {**env, **job.variables}, job.folder, pass_fds)
 
     def _passes(self, name: str) -> bool:
         is_own = name.startswith("KORE_")

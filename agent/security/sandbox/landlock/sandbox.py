@@ -108,7 +108,7 @@ class Landlock:
         env = environment.command_environment(
             os.environ, private, environment.readable_programs(self._visible)
         )
-        env |= {**self.toolchains.variables, **environment.of_job(job)}
+        env |= {**self.toolchains.variables, **environment.of_job(job), **job.variables}
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:

@@ -1,0 +1,50 @@
+"""The variables of an MCP server's settings: for the server, never for what builds its sandbox."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.providers.scripted import ScriptedProvider
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.unconfined import Unconfined
+from agent.settings import AgentSettings, ToolSettings
+from tests.agent.mcp.test_servers import SERVER
+from tests.agent.props import call, calls
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+
+
+async def where(tmp_path: Path, env: dict[str, str], sandbox: Sandbox) -> str:
+    """What the server says of its surroundings."""
+    (tmp_path / "w").mkdir(parents=True)
+    server = McpServerSettings("s", "/usr/bin/python3", ("-B", str(SERVER)), env)
+    agent = Agent(
+        ScriptedProvider([calls(call("mcp__s__where")), "done"]),
+        mcp_servers=McpSettings((server,), tmp_path / "mcp"),
+        workspace=tmp_path / "w",
+        approve=lambda request: "once",
+        settings=AgentSettings(tools=ToolSettings(sandbox=sandbox)),
+    )
+    async with agent:
+        result = await agent.run("?")
+    (said,) = [one for one in result.messages if one.role == "tool"]
+    return said.text
+
+
+async def test_no_variable_of_a_server_reaches_what_builds_its_sandbox(tmp_path: Path) -> None:
+    """A variable of the dynamic linker would run a server's code, or write a file, out here."""
+    (tmp_path / "outside").mkdir()
+    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(tmp_path / "outside" / "escaped")}
+    await where(tmp_path / "s", env, installed_bubblewrap())
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+async def test_a_server_has_its_variables(tmp_path: Path, is_confined: bool) -> None:
+    sandbox = installed_bubblewrap() if is_confined else Unconfined()
+    text = await where(tmp_path, {"TOKEN": "a b\n$(id)'"}, sandbox)
+    assert json.loads(text)["token"] == "a b\n$(id)'"
