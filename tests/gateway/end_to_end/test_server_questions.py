@@ -1,0 +1,68 @@
+"""What MCP servers ask, in a chat with the real program: buttons, a reply, and a kill between."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import fakes
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.asking import button, press, push, questions, wait_for_questions
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+SERVER = Path(fakes.__file__).with_name("mcp_server.py")
+FIELDS = {
+    "size": {"type": "string", "enum": ["small", "large"]},
+    "password": {"type": "string"},
+}
+FORM = {
+    "message": "What is it to be?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": FIELDS,
+        "required": ["size", "password"],
+    },
+}
+SECRET = "hunter2-very-secret"
+
+
+def use_server(gateway: GatewayProcess) -> None:
+    server = {"command": sys.executable, "args": ["-B", str(SERVER), "asks"], "allow": ["*"]}
+    gateway.configure({"mcp_servers": {"shop": server}, "security": {"sandbox": "none"}})
+
+
+async def test_a_form_is_answered_by_a_button_and_a_reply_across_a_kill(
+    alone: GatewayProcess,
+) -> None:
+    use_server(alone)
+    await alone.start()
+    ask = ReplyScript(tool_calls=(Call("mcp__shop__ask", FORM),))
+    alone.model.script(ask, ask, "Done.")
+    await alone.api.user_says(OWNER, "buy it")
+    (question,) = await wait_for_questions(alone)
+    assert "the MCP server shop asks" in question.text
+    data = button(question, "small")
+    # That it was sent is noted: else it is sent once more.
+    await alone.posted()
+    await alone.kill()
+    await alone.start()
+    await alone.until(lambda: "Withdrawn: I was restarted" in alone.api.answers(OWNER)[0])
+    # The model calls again, and this answer is not for that call.
+    (second,) = await wait_for_questions(alone)
+    assert second.message_id != question.message_id
+    assert "Too late" in await push(alone, question, data)
+    assert [one.message_id for one in questions(alone)] == [second.message_id]
+    await press(alone, second, "large")
+    await alone.until(lambda: any("not the model" in one.text for one in questions(alone)))
+    (third,) = questions(alone)
+    await alone.api.user_says(OWNER, SECRET, reply_to=third.message_id)
+    await alone.until(lambda: any("would be sent" in one.text for one in questions(alone)))
+    (last,) = questions(alone)
+    assert "size: large\npassword: ••••" in last.text
+    await press(alone, last, "Send")
+    await alone.until(lambda: alone.api.answers(OWNER)[-1] == "Done.")
+    result = str(alone.model.requests[-1])
+    assert "large" in result
+    assert SECRET not in result
+    assert SECRET not in "".join(one.text for one in alone.api.chat(OWNER) if one.from_bot)
