@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from agent.agent import Agent
 from agent.records import frozen
+from agent.skills.authoring import wish_in
 from agent.skills.definition import Skill
 from agent.skills.invocation import invocation_in
 from gateway.access.control import AccessControl
@@ -23,7 +24,11 @@ class CommandReader:
     def read(self, message: InboundMessage) -> TypedCommand | None:
         """The message as a command; None when it is for the model."""
         command = read_command(message)
-        if command is None or command.name or not self.access.is_allowed(message):
+        if command is None or not self.access.is_allowed(message):
+            return command
+        if command.name == "skills" and wish_in(message.content) is not None:
+            return None
+        if command.name:
             return command
         return None if invocation_in(message.content, self._skills(message)) else command
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from agent.agent import Agent
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.skills.authoring import wish_in, writing_request
 from agent.skills.catalog import SkillCatalog
 from agent.skills.definition import Skill
 from agent.subagents import profile
@@ -53,6 +54,11 @@ class SkillCallReader:
         from agent.skills.invocation import invocation_in
 
         root = self._permissions.working_dir(message)
+        if (wish := wish_in(message.content)) is not None:
+            request = Context(writing_request(wish, root, self._permissions.workspace))
+            question = replace(question, content=(*question.content, request))
+            await self._database.transact(sessions.amend, claim.session, claim.turn, question)
+            return claim, question
         skills = await asyncio.to_thread(catalog.load, root)
         if (invocation := invocation_in(message.content, skills)) is None:
             return claim, question

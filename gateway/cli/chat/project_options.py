@@ -105,6 +105,7 @@ def place_of(
         window,
         title,
         CustomCommands(command_folders, lambda: skills.load(real).values()),
+        settings.agent.workspace,
     )
 
 

@@ -9,6 +9,7 @@ from agent.agent import Agent
 from agent.context.compaction.compactor import shorten_old_result
 from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.file_marks import TaintingCommand, mark_tainted
+from agent.skills.authoring import wish_in, writing_request
 from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
 from agent.skills.definition import read_skill
 from agent.skills.substitution import fill_in
@@ -314,3 +315,26 @@ def test_a_large_folder_hides_no_other_skill(tmp_path: Path) -> None:
         (tmp_path / "own" / "skills" / "large" / str(n)).mkdir(parents=True)
     write(tmp_path / "own" / "skills", "zebra")
     assert set(skills.load()) == {"zebra"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("/skills new", ""),
+        ("/skills@my_bot new of the release", "of the release"),
+        ("/skills NEW x", "x"),
+        ("/skills", None),
+        ("/skills newer", None),
+        ("say /skills new", None),
+    ],
+)
+def test_who_wants_a_skill_written(text: str, wish: str | None) -> None:
+    assert wish_in(text) == wish
+
+
+def test_a_project_gets_a_skill_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    request = writing_request("x", tmp_path, tmp_path / "workspace")
+    assert "`.agents/skills/NAME/SKILL.md`" in request
+    assert "$ARGUMENTS" in request
+    assert "`skills/NAME" in writing_request("", tmp_path / "workspace", tmp_path / "workspace")

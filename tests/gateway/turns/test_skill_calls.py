@@ -9,8 +9,10 @@ from agent.providers.pool import ModelPool, OpenModel
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
 from agent.skills.catalog import SkillCatalog, SkillPaths
-from agent.types import Context
+from agent.types import Context, Message
+from tests.agent.props import call, calls
 from tests.agent.skills.test_skills import write
+from tests.gateway.access.test_approval_coordinator import Asking
 from tests.gateway.parts import Parts, chat_message, running
 
 PLAIN = "---\ndescription: Makes a release.\ndisable-model-invocation: true\n---\nTag $0 now."
@@ -25,7 +27,10 @@ def add_skills(parts: Parts, tmp_path: Path, *, plugin: Path | None = None) -> P
 
 
 def context_of(model: ScriptedProvider) -> str:
-    message = next(one for one in model.requests[-1].messages if one.role == "user")
+    return contexts(next(one for one in model.requests[-1].messages if one.role == "user"))
+
+
+def contexts(message: Message) -> str:
     return "\n".join(part.text for part in message.content if isinstance(part, Context))
 
 
@@ -119,3 +124,27 @@ async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) ->
         await parts.bus.submit(message)
         await parts.until_answered(message)
     assert [name for name, one in models.items() if one.requests] == [used]
+
+
+async def test_a_skill_is_written_of_the_conversation_after_a_question(tmp_path: Path) -> None:
+    path = "skills/tidy-up/SKILL.md"
+    text = '---\nname: tidy-up\ndescription: "Tidies: a folder."\n---\nRun `ls $0`.\n'
+    wrote = calls(call("write_file", path=path, content=text))
+    model = ScriptedProvider([wrote, "Call it with /tidy-up FOLDER.", "tidied"])
+    async with running(tmp_path, model, owner="chat:7", platform=Asking()) as parts:
+        add_skills(parts, tmp_path)
+        first = chat_message("/skills new for folders")
+        await parts.bus.submit(first)
+        await parts.until_stored("approval", state="open")
+        [asked] = await parts.service.list_approvals()
+        assert "+Run `ls $0`." in (asked.request.diff or "")
+        assert not (parts.workspace / path).exists()
+        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        await parts.until_answered(first)
+        message = chat_message("/tidy-up docs")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    request = contexts(model.requests[0].messages[0])
+    assert "in this conversation: for folders" in request
+    assert "`skills/NAME/SKILL.md`" in request
+    assert "Run `ls docs`." in contexts(model.requests[-1].messages[-1])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.skills.authoring import wish_in, writing_request
 from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
 from gateway.commands.table import find_command
 
@@ -37,6 +38,7 @@ class ConsoleWorkdir:
     context_window: Callable[[str], int] = field(default=lambda _: 0)
     model_title: Callable[[str], str] = field(default=str)
     custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))
+    workspace: Path | None = None
     _project: "ProjectContext | None" = field(default=None, init=False)
 
     def own_commands(self) -> list[tuple[str, str]]:
@@ -73,6 +75,8 @@ class ConsoleWorkdir:
             return UserLine(
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
+        if (wish := wish_in(text)) is not None:
+            return UserLine(writing_request(wish, self.folder, self.workspace or self.folder))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None
         return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)
