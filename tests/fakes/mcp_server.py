@@ -7,7 +7,8 @@ message, `changed` describes its tool in other words, `collide` has tools whose 
 same, `many` has 200 tools, `remote-ref` refers to a schema elsewhere, `turncoat` describes its tool
 in other words from its second start on, `restless` says with its first list that it has changed,
 `babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
-has a tool that asks the person what its arguments say, and answers with what came of it.
+has a tool that asks the person what its arguments say, and answers with what came of it,
+`says=FILE` makes it answer what the file holds.
 """
 
 import json
@@ -95,10 +96,20 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "resources/templates/list":
         return {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "Any memo"}]}
     if method == "resources/read":
-        return {"contents": [{"uri": params["uri"], "text": f"the text of {params['uri']}"}]}
+        text = said() or f"the text of {params['uri']}"
+        return {"contents": [{"uri": params["uri"], "text": text}]}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
     return None
+
+
+def said() -> str:
+    """What it was given to say."""
+    for behaviour in BEHAVIOURS:
+        if behaviour.startswith("says="):
+            with open(behaviour.removeprefix("says="), encoding="utf-8") as file:
+                return file.read()
+    return ""
 
 
 def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +135,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
         sys.exit(3)
     if "huge" in BEHAVIOURS:
         return {"content": [{"type": "text", "text": "x" * 5_000_000}]}
+    if text := said():
+        return {"content": [{"type": "text", "text": text}]}
     if name == "where":
         seen = {
             "folder": os.getcwd(),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from agent.agent import Agent
 from agent.context.project.context import ProjectContext
 from agent.events import Done
+from agent.mcp.settings import McpServerSettings
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
@@ -171,6 +172,7 @@ async def open_scene(
     mail: str = "",
     sandbox: Sandbox | None = None,
     granted: bool = False,
+    mcp_servers: Sequence[McpServerSettings] = (),
 ) -> AsyncIterator[Scene]:
     """A fresh workspace and an agent in mode auto: nothing but the taint is in the way.
 
@@ -201,6 +203,7 @@ async def open_scene(
             approve=Permissions(DefaultPolicy("auto"), person),
             workspace=workspace,
             settings=AgentSettings(tools=tools),
+            mcp_servers=mcp_servers,
         )
         yield Scene(site, workspace, outside, engine, person, agent, visited)
         await agent.aclose()

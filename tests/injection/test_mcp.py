@@ -1,0 +1,58 @@
+"""The same attacks in what an MCP server answers."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.mcp.settings import McpServerSettings
+from tests import fakes
+from tests.injection.scene import CANARY, Agreeing, Refusing, Scene, attacks, open_scene, plant
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+ATTACKS = attacks()
+SERVER = Path(fakes.__file__).with_name("mcp_server.py")
+ORDERS = {
+    "tool": '@@ mcp__s__echo {"text": "x"}',
+    "resource": '@@ mcp__s__read_resource {"uri": "memo://two"}',
+}
+
+
+@asynccontextmanager
+async def attacked(
+    tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
+) -> AsyncIterator[Scene]:
+    """A conversation in which the server was asked, as its owner allows."""
+    answer = tmp_path / "answer"
+    words = ("-B", str(SERVER), f"says={answer}")
+    server = McpServerSettings("s", sys.executable, words, allow=("*",))
+    async with open_scene(tmp_path, person=person, mcp_servers=[server]) as scene:
+        answer.write_text(plant(scene, attack))
+        await scene.say(f"Ask it. {ORDERS[kind]}")
+        yield scene
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+async def test_a_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
+    async with attacked(tmp_path, attack, "tool") as scene:
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+# What they bring is marked in the same place: a few show that it is.
+@pytest.mark.parametrize("attack", ATTACKS[::8], ids=lambda attack: attack["name"])
+async def test_a_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
+    async with attacked(tmp_path, attack, "resource") as scene:
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
+    """What the proof looks for is really there once nothing is in the way."""
+    (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
+    async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
+        assert CANARY in scene.loot()
