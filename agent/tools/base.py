@@ -14,6 +14,7 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
+from agent.usage import UsageMeter
 
 if TYPE_CHECKING:
     from agent.security.policy.base import Decision
@@ -143,7 +144,8 @@ class ToolEnvironment:
     workspace is one. `on_command_end` hears of background commands that end by themselves, and
     tells the conversation; None without one. `deps` are the program's own, for its tools;
     `agent` is the name of who speaks. `elicit` asks the person what a server wants to know in the
-    middle of a call; None where nobody can be asked.
+    middle of a call; None where nobody can be asked. `meter` counts what a tool's own requests
+    cost; None where nothing does.
     """
 
     session: str
@@ -162,6 +164,7 @@ class ToolEnvironment:
     deps: Any = None
     agent: str = "main"
     elicit: ElicitInCall | None = None
+    meter: UsageMeter | None = None
 
     @property
     def origin(self) -> TrustedOrigins:

@@ -185,7 +185,8 @@ class AgentTurn:
         )
 
     async def _prepare(self) -> AgentLoop:
-        agent, task, here = self._agent, self._task, self._task.environment
+        agent, task = self._agent, self._task
+        here = replace(task.environment, meter=task.meter)
         opened = self._opened = agent.models.open(task.model)
         toolbox = agent.toolbox if task.character is None else task.character.toolbox
         tool_notices = await toolbox.refresh()

@@ -164,6 +164,7 @@ class ImagesSection(Section):
     model: Word = "gpt-image-1"
     size: Word | None = None
     ask: Flag = True
+    price_usd: Number | None = None
 
 
 class TtsSection(Section):

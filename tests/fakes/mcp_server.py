@@ -96,14 +96,14 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "resources/templates/list":
         return {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "Any memo"}]}
     if method == "resources/read":
-        text = said() or f"the text of {params['uri']}"
+        text = own_answer() or f"the text of {params['uri']}"
         return {"contents": [{"uri": params["uri"], "text": text}]}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
     return None
 
 
-def said() -> str:
+def own_answer() -> str:
     """What it was given to say."""
     for behaviour in BEHAVIOURS:
         if behaviour.startswith("says="):
@@ -135,7 +135,7 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
         sys.exit(3)
     if "huge" in BEHAVIOURS:
         return {"content": [{"type": "text", "text": "x" * 5_000_000}]}
-    if text := said():
+    if text := own_answer():
         return {"content": [{"type": "text", "text": text}]}
     if name == "where":
         seen = {

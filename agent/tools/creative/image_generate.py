@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from agent.errors import ToolError
+from agent.errors import LimitReached, ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files import file_io
@@ -28,7 +28,8 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.creative.delivery import delivered, plain_name, unused_path, way_out
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.types import Effect, JsonSchema, Taint, ToolResult, Usage
+from agent.usage import NANO, Charge
 
 if TYPE_CHECKING:
     from openai.types import ImagesResponse
@@ -43,13 +44,20 @@ _PROMPT_CHARS = 8_000
 @frozen
 class ImageSettings:
     """A service that makes pictures: its address up to `/v1`, and what it is asked with. Without
-    `asks` a picture needs no person's consent."""
+    `asks` a picture needs no person's consent. `price_usd` is what each costs, None if unknown."""
 
     api_base: str
     model: str
     api_key: str = field(default="", repr=False)
     size: str | None = None
     asks: bool = True
+    price_usd: float | None = None
+
+    @property
+    def charge(self) -> Charge:
+        """What one picture costs."""
+        nano = None if self.price_usd is None else round(self.price_usd * NANO)
+        return Charge(f"images/{self.model}", Usage(), nano)
 
     @property
     def host(self) -> str:
@@ -91,7 +99,15 @@ class ImageGenerate:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = await file_io.in_thread(lambda: self._target(args, call))
+        meter, charge = call.environment.meter, self._service.charge
+        if meter is not None:
+            try:
+                await meter.before(charge)
+            except LimitReached as exc:
+                raise ToolError(str(exc)) from exc
         data = await self._picture(_prompt(args), args.get("size") or self._service.size)
+        if meter is not None:
+            await meter.after(charge)
         if sniff_image_type(data[:16]) is None:
             raise ToolError("The image service returned something that is no picture.")
 

@@ -104,7 +104,9 @@ def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
         images = settings.images
         key = images.api_key.get_secret_value() if images.api_key else ""
         address = str(images.api_base)
-        service = ImageSettings(address, images.model, key, images.size, images.ask)
+        service = ImageSettings(
+            address, images.model, key, images.size, images.ask, images.price_usd
+        )
         own.append(ImageGenerate(tools, service))
     if settings.tools.asset_export:
         from agent.tools.creative.asset_export import AssetExport

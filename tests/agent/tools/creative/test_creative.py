@@ -3,19 +3,22 @@
 import json
 import zipfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kore
+from agent.errors import LimitReached, ToolError
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
-from agent.tools.base import Tool
+from agent.tools.base import CallContext, Tool
 from agent.tools.creative.asset_export import AssetExport
 from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
 from agent.tools.creative.summarize import Summarize
-from tests.agent.props import call, calls
+from agent.usage import Charge, InMemoryMeter
+from tests.agent.props import call, call_context, calls
 from tests.fakes.studio import PNG, Studio
 
 
@@ -175,3 +178,24 @@ async def test_a_summary_is_another_agents_work(tmp_path: Path) -> None:
     # Its reading is not in the conversation that asked.
     assert "on Tuesday.\\n1" not in json.dumps([m.text for m in model.requests[-1].messages])
     assert len(model.requests[-1].messages) == 3
+
+
+def metered(folder: Path, meter: InMemoryMeter) -> CallContext:
+    context = call_context("image_generate", folder)
+    return replace(context, environment=replace(context.environment, meter=meter))
+
+
+async def test_a_picture_counts_and_stops_at_a_limit(tmp_path: Path, studio: Studio) -> None:
+    settings = ImageSettings(studio.base_url, "paint-1", price_usd=0.04, asks=False)
+    tool = ImageGenerate(ToolSettings(), settings)
+    meter = InMemoryMeter()
+    await tool.run({"prompt": "A fox"}, metered(tmp_path, meter))
+    assert meter.spent.nano == 40_000_000
+
+    class Closed(InMemoryMeter):
+        async def before(self, estimate: Charge) -> tuple[str, ...]:
+            raise LimitReached("no more today")
+
+    with pytest.raises(ToolError, match="no more today"):
+        await tool.run({"prompt": "A cat"}, metered(tmp_path, Closed()))
+    assert len(studio.requests) == 1
