@@ -3,6 +3,7 @@ tests."""
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.agent import Agent
@@ -49,6 +50,7 @@ from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
+from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
 from gateway.turns.compaction import CompactionService
@@ -288,6 +290,7 @@ def build_container(
         is_command=command_reader.is_command,
         similarity=_similarity(settings, agent, database),
         on_answer=speech.consider,
+        style=partial(find_style, resources.home),
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(

@@ -133,6 +133,11 @@ COMMANDS = {
         "settings.answer_agent",
         takes_time=True,
     ),
+    "style": ChatCommand(
+        mark_for_translation("show or choose the output style"),
+        "style.answer_style",
+        takes_time=True,
+    ),
     "agents": ChatCommand(
         mark_for_translation("list the sub-agents"),
         "info.answer_agents",
@@ -181,7 +186,7 @@ GROUPS = (
         ("undo", "redo", "diff", "tasks", "agents", "tools", "skills", "mcp", "plugin", "cron"),
     ),
     (mark_for_translation("Permissions"), ("mode", "plan", "auto", "deny", "pair")),
-    (mark_for_translation("Model"), ("model", "agent", "thinking", "cost")),
+    (mark_for_translation("Model"), ("model", "agent", "style", "thinking", "cost")),
     (mark_for_translation("This chat"), ("status", "queue", "verbose", "language", "help")),
 )
 # Other words for some of them.

@@ -40,6 +40,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns import outcome
+from gateway.turns.agents.styles import OutputStyle
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
@@ -92,6 +93,7 @@ class TurnRunner:
         is_command: Callable[[InboundMessage], bool],
         similarity: Similarity | None = None,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
+        style: Callable[[str], OutputStyle | None] = lambda name: None,
     ) -> None:
         self._database = database
         self._agent = agent
@@ -110,6 +112,7 @@ class TurnRunner:
         self._is_command = is_command
         self._similarity = similarity
         self._on_answer = on_answer
+        self._style = style
         self._draining = False
         self._server_quotes = ServerQuotesReader(
             agent=agent, database=database, permissions=permissions
@@ -231,7 +234,13 @@ class TurnRunner:
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
         speaking = self._permissions.audience(message)
+        style = await self._style_of(claim)
+        if style is not None:
+            # It takes the place of how to be in this chat.
+            speaking = replace(speaking, persona=style.text)
         taint = initial_taint(self._agent.workspace, speaking)
+        if style is not None and not style.is_own:
+            taint |= UNTRUSTED
         if any(map(self._permissions.is_untrusted, claim.messages)):
             taint |= UNTRUSTED
         if message.kind == "subagent_task":
@@ -285,6 +294,12 @@ class TurnRunner:
             stop=stop,
             hooks=self._agent.hooks,
         )
+
+    async def _style_of(self, claim: TurnClaim) -> OutputStyle | None:
+        """How answers are to be, as it was chosen; a sub-agent's are as its caller needs them."""
+        if claim.style is None or claim.messages[-1].kind == "subagent_task":
+            return None
+        return await asyncio.to_thread(self._style, claim.style)
 
     async def _memory_text(self, claim: TurnClaim, memory: Path) -> str | None:
         """The memory that the session began with, stored at its first turn; a sub-agent reads the

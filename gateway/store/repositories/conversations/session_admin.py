@@ -18,8 +18,8 @@ NAME_CHARS = 200
 _STEM_CHARS = 44
 # What a copy has of the conversation that it was made of, as it is.
 _COPIED = (
-    "agent, model, permission_mode, queue_mode, thinking_wanted, thinking_shown, trace,"
-    " choice_bits, taint"
+    "agent, style, model, permission_mode, queue_mode, thinking_wanted, thinking_shown,"
+    " trace, choice_bits, taint"
 )
 _NUMBERED = re.compile(r" \(\d+\)\Z")
 

@@ -85,6 +85,7 @@ class SessionRow:
     queue: QueueMode | None
     model: str | None
     agent: str | None
+    style: str | None
     mode: str | None
     thinking: ThinkingChoice
     trace: Trace | None
@@ -101,7 +102,7 @@ _NO_AGENT = "default"
 # What `session_row` reads.
 ROW_COLUMNS = (
     "session.id, session.status, session.queue_mode, session.model, session.agent,"
-    " session.permission_mode,"
+    " session.style, session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
     " session.choice_bits, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
@@ -115,7 +116,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 
 def session_row(row: Row) -> SessionRow:
-    session, status, queue, model, agent, mode, *others = row
+    session, status, queue, model, agent, style, mode, *others = row
     thinking, thinking_shown, trace, taint, bits, *counts = others
     copied, last, has_background = counts
     return SessionRow(
@@ -124,6 +125,7 @@ def session_row(row: Row) -> SessionRow:
         queue=next((one for one in get_args(QueueMode) if one == queue), None),
         model=model,
         agent=None if agent == _NO_AGENT else agent,
+        style=style,
         mode=mode,
         thinking=ThinkingChoice(None if thinking is None else bool(thinking), bool(thinking_shown)),
         trace=next((one for one in get_args(Trace) if one == trace), None),
@@ -173,6 +175,15 @@ def chosen_agent(tx: Transaction, session: str) -> str | None:
 
 def choose_agent(tx: Transaction, session: str, agent: str) -> None:
     tx.run("UPDATE session SET agent = ? WHERE id = ?", (agent, session))
+
+
+def chosen_style(tx: Transaction, session: str) -> str | None:
+    """The name of the output style that was chosen for this session."""
+    return load_row(tx, session).style
+
+
+def choose_style(tx: Transaction, session: str, style: str | None) -> None:
+    tx.run("UPDATE session SET style = ? WHERE id = ?", (style, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:

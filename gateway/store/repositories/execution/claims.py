@@ -41,8 +41,8 @@ class TurnClaim:
     further.
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
-    `model` and `agent` are those that its session has chosen, `memory` what it began with, `taint`
-    what it has taken in.
+    `model`, `agent` and `style` are those that its session has chosen, `memory` what it began with,
+    `taint` what it has taken in.
     """
 
     turn: int
@@ -54,6 +54,7 @@ class TurnClaim:
     exhausted: bool = False
     model: str | None = None
     agent: str | None = None
+    style: str | None = None
     mode: str | None = None
     thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
     # The chosen trace below answers.
@@ -165,6 +166,7 @@ def claim(
         begins=begins,
         model=row.model,
         agent=row.agent,
+        style=row.style,
         mode=row.mode,
         thinking=row.thinking,
         trace=row.trace,
@@ -304,6 +306,7 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
         stored=live.stored,
         model=state.model,
         agent=state.agent,
+        style=state.style,
         mode=state.mode,
         thinking=state.thinking,
         trace=state.trace,

@@ -1,0 +1,56 @@
+"""Output styles: how answers are to be, as a person chose it for a conversation with `/style`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.records import frozen
+from agent.text import frontmatter
+from agent.text.visible import escape_line
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.runtime.paths import DataDir
+
+FOLDER = "output-styles"
+_MOST_BYTES = 100_000
+_MOST_CHARS = 8_000
+_MOST_FILES = 200
+
+
+@frozen
+class OutputStyle:
+    """`text` is told to the model; it is a stranger's if it is not the person's `own`."""
+
+    name: str
+    description: str
+    text: str
+    is_own: bool
+
+
+def load_styles(home: DataDir) -> dict[str, OutputStyle]:
+    """By name; one of the person's own takes the place of a plugin's. Blocks."""
+    plugins = [folder for _, folder in InstalledPlugins(home.plugins).places("styles")]
+    own = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
+    styles = [*_styles(plugins, is_own=False), *_styles(own, is_own=True)]
+    return {one.name.casefold(): one for one in styles}
+
+
+def find_style(home: DataDir, name: str) -> OutputStyle | None:
+    return load_styles(home).get(name.casefold())
+
+
+def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
+    for place in places:
+        files = sorted(place.glob("*.md"))[:_MOST_FILES] if place.is_dir() else [place]
+        for path in files:
+            try:
+                with path.open("rb") as file:
+                    raw = file.read(_MOST_BYTES)
+            except OSError:
+                # It is not there, or is no file: no style.
+                continue
+            text, _ = frontmatter.decode(raw)
+            content = frontmatter.read(text)
+            name = escape_line(str(content.fields.get("name") or path.stem).strip())
+            description = " ".join(str(content.fields.get("description") or "").split())
+            # The line break at the end keeps it from being taken for the name of a file.
+            body = f"{content.body.strip()[:_MOST_CHARS]}\n"
+            yield OutputStyle(name, escape_line(description), body, is_own)
