@@ -63,6 +63,8 @@ _PRESS = "a button"
 
 _REFUSAL = "a reply to a question"
 
+_LATE = "a reply to a question of a server that is not open"
+
 _UNKNOWN = "nothing in it can be read"
 
 # Strangers that the log has named already; then it starts anew.
@@ -278,12 +280,24 @@ class Ingestor:
             with use_locale(self._languages.of(message)):
                 self._deny(tx, message, result, arrival.now)
             result.mail_lanes.add(message.session_key)
+        for message in (entry.message for entry in new if entry.dead_reason == _LATE):
+            with use_locale(self._languages.of(message)):
+                self._report_late(tx, message, arrival.now)
+            result.mail_lanes.add(message.session_key)
         for message in (entry.message for entry in new if entry.dead_reason == _UNKNOWN):
             with use_locale(self._languages.of(message)):
                 self._answer_stranger(tx, message, arrival.now)
             result.mail_lanes.add(message.session_key)
         self._update_running_work(tx, new, result, arrival.now)
         return result
+
+    def _report_late(self, tx: Transaction, message: InboundMessage, now: float) -> None:
+        text = t(
+            "Nobody got this: it answers what an MCP server asked, and only a new reply to an open "
+            "question counts."
+        )
+        reply = replace(self._reply(message, text), delivery_id=_name("late", message))
+        outbox.put(tx, None, [reply], now)
 
     def _answer_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> None:
         text = t("I can't read this kind of message. Send it as text, a photo or a file.")
@@ -399,6 +413,9 @@ class Ingestor:
         if entry.dead_reason is not None or self._read_command(message) is not None:
             return entry
         question = self._approvals.settle_by_reply(tx, message, now)
+        if question is None and _is_for_server(tx, message):
+            # An edit, or too late: it may be a password all the same.
+            return InboxEntry(replace(message, content=""), _LATE)
         if question is None:
             return entry
         refusals.append(question)
@@ -455,6 +472,14 @@ class Ingestor:
             reply_to=message.answer_to,
             event_id=message.event_id,
         )
+
+
+def _is_for_server(tx: Transaction, message: InboundMessage) -> bool:
+    """Whether it is a reply to what an MCP server has asked this person."""
+    if message.quoted_id is None:
+        return False
+    number = outbox.question_of(tx, message.route.lane, message.quoted_id)
+    return number is not None and approvals.is_for_server(tx, number, message.principal)
 
 
 def _name(kind: str, message: InboundMessage) -> str:

@@ -292,3 +292,26 @@ async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -
     async with running(second, ["done"], owner=OWNER) as p:
         await p.until_stored("outbox", delivery_id="q1.withdrawn")
         assert await p.stored("approval", "state") == [("withdrawn",)]
+
+
+@pytest.mark.parametrize("edited", [True, False])
+async def test_a_password_that_comes_late_or_is_corrected_is_for_nobody_else(
+    tmp_path: Path, edited: bool
+) -> None:
+    question = form("Log in", ("password",), password={"type": "string"})
+    async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
+        use_server(p, tmp_path)
+        await accept_messages(p, chat_message("go"))
+        asking = await question_in_chat(p)
+        quoted = p.platform.chats["1"][0].id
+        first = chat_message("hunter1-very-secret", quoted_id=quoted)
+        await accept_messages(p, first)
+        assert await hear(p)
+        again = chat_message("hunter2-very-secret", quoted_id=quoted)
+        if edited:
+            again = replace(first, content=again.content, edited=True, event_id=again.event_id)
+        await p.until_stored("outbox", delivery_id=f"q{asking.number}.done", state="sent")
+        await accept_messages(p, again)
+        await p.platform.until(lambda: "Nobody got this" in p.platform.texts("1")[-1])
+        assert "hunter2" not in str(await p.stored("inbox", "*"))
+        assert len(await p.stored("turn", "id")) == 1

@@ -231,6 +231,15 @@ def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
     return [_stored_approval(tx, row) for row in rows]
 
 
+def is_for_server(tx: Transaction, number: int, principal: str) -> bool:
+    """Whether this question, open or not, is a server's to this person."""
+    (exists,) = tx.one(
+        "SELECT EXISTS (SELECT 1 FROM approval WHERE id = ? AND args_hash = ? AND principal = ?)",
+        (number, _ASKED, principal),
+    )
+    return bool(exists)
+
+
 def recover(tx: Transaction, now: float) -> None:
     """The clock was set back since the question was put: it is put from now on."""
     tx.run(

@@ -331,6 +331,17 @@ def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int 
     return int(number) if number.isdecimal() else None
 
 
+def question_of(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
+    """As `question_below`, also when the message shows by now what was decided."""
+    row = tx.first(
+        "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
+        " AND kind = 'approval' ORDER BY seq LIMIT 1",
+        (provider_message_id, lane),
+    )
+    number = row[0].removeprefix("q").partition(".")[0] if row else ""
+    return int(number) if number.isdecimal() else None
+
+
 def due_now(tx: Transaction, lane: str) -> None:
     """The lane has a viewer again: its postponed rows are due immediately."""
     tx.run(
