@@ -15,13 +15,17 @@ def program_folders(
 ) -> tuple[Path, ...]:
     """The folders of the program and of the files that the server's arguments name by their full
     paths: of each the highest one that looks like a program's, but never one that holds `home` or
-    what is `closed`. May block."""
+    what is `closed`. Of a stranger's server its program's folder, and what was given to it. May
+    block."""
     closed = [home, *closed]
-    folders: list[Path] = []
+    folders: list[Path] = [] if server.reach is None else [server.reach.program]
     program = shutil.which(server.command or "")
     for word in (program or "", *server.args):
         path = Path(word).expanduser()
         if not path.is_absolute() or not path.is_file():
+            continue
+        is_named = word != program or "/" in (server.command or "")
+        if is_named and server.reach is not None and not server.reach.shows(path):
             continue
         # A program of a virtual environment is a link out of it.
         for each in (path, path.resolve()):

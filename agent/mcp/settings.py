@@ -21,12 +21,30 @@ ANY_HOST = ("*",)
 
 
 @frozen
+class ArgumentReach:
+    """What the arguments of a stranger's server can open: `program`, the folder of that program, to
+    read, and `places`, the files and folders that a person named for it."""
+
+    program: Path
+    places: tuple[Path, ...] = ()
+
+    def has_place(self, path: Path) -> bool:
+        """Touches the disk."""
+        return path.resolve() in {each.resolve() for each in self.places}
+
+    def shows(self, path: Path) -> bool:
+        """Whether it may be read. Touches the disk."""
+        return path.resolve().is_relative_to(self.program.resolve()) or self.has_place(path)
+
+
+@frozen
 class McpServerSettings:
     """A server to start (`command`) or to reach (`url`).
 
     A started one runs in the sandbox of commands: it sees the programs of this machine, a home
     folder of its own, and `folder`, which it may change unless `read_only`; it reaches the hosts
     of `network`. Without `folder` that is the first folder that its arguments name, if any.
+    Where a stranger has written the arguments, `reach` says what they can open.
     `is_sse` says that a `url` speaks the old transport of that name.
     `tools` and `without_tools` choose by patterns which of its tools there are; those of `allow`
     run without a question. `is_private` says whether its results count as private, None: if it has
@@ -43,6 +61,7 @@ class McpServerSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_sse: bool = False
     folder: Path | None = None
+    reach: ArgumentReach | None = None
     read_only: bool = False
     network: tuple[str, ...] = ANY_HOST
     tools: tuple[str, ...] = ("*",)
@@ -69,6 +88,8 @@ class McpServerSettings:
         for word in self.args:
             if word.startswith(("/", "./", "../", "~")) or word == ".":
                 path = Path(word).expanduser()
+                if self.reach is not None and not self.reach.has_place(path):
+                    continue
                 if path.is_dir() and path.resolve() != Path("/"):
                     return path.resolve()
         return None

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, field, fields
+from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.mcp.settings import ArgumentReach
 from agent.records import frozen
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.foreign.hook_files import hooks_in
@@ -151,8 +153,20 @@ class InstalledPlugins:
                         _filled(own, {**roots, **placeholders}) if isinstance(own, Mapping) else {}
                     )
                     definition = {**definition, "env": {**_variables(answers), **env}}
-                servers[f"plugin_{one.name}_{name}"] = definition
+                servers[_server_name(one.name, name)] = definition
         return servers
+
+    def reaches(self) -> dict[str, ArgumentReach]:
+        """What the arguments of these servers can open: the plugin's copy, and what the person
+        answered. Raises `ConfigError`."""
+        reaches: dict[str, ArgumentReach] = {}
+        for one in self.enabled():
+            answers = self._answers(one).values() if one.servers else ()
+            data = self.folder / "data" / one.name
+            places = (data, *(Path(each) for each in map(str, answers) if each.startswith("/")))
+            reach = ArgumentReach(self.folder / one.folder, places)
+            reaches |= {_server_name(one.name, name): reach for name in one.servers}
+        return reaches
 
     def _answers(self, plugin: InstalledPlugin) -> Mapping[str, Any]:
         """All that the person answered, secrets too."""
@@ -162,6 +176,14 @@ class InstalledPlugins:
         names = {key: secret_name(plugin.name, key) for key in plugin.secret_options}
         secret_answers = {key: secrets[name] for key, name in names.items() if name in secrets}
         return {**plugin.options, **secret_answers}
+
+
+def _server_name(plugin: str, server: str) -> str:
+    """Never that of another plugin's server: consents and logins go by it."""
+    if "_" not in plugin:
+        return f"plugin_{plugin}_{server}"
+    digest = sha256(f"{plugin}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"plugin-{digest[:8]}_{plugin}_{server}"
 
 
 def secret_name(plugin: str, key: str) -> str:

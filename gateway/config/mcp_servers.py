@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.elicitation import decline
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.mcp.settings import ArgumentReach, McpServerSettings, McpSettings
 from gateway.config.sections import McpServer
 
 if TYPE_CHECKING:
@@ -28,8 +28,14 @@ def mcp_settings(
 ) -> McpSettings:
     """The servers that are not switched off, and those of plugins; `folder` holds what is known of
     them, `sealer` seals the logins there."""
-    servers = {**settings.mcp_servers, **plugin_servers(plugins)}
-    enabled = (server_of(name, each) for name, each in servers.items() if each.enabled)
+    # A plugin's takes the place of none of the person's.
+    servers = {**plugin_servers(plugins), **settings.mcp_servers}
+    reaches = plugins.reaches() if plugins is not None else {}
+    enabled = (
+        server_of(name, each, None if name in settings.mcp_servers else reaches.get(name))
+        for name, each in servers.items()
+        if each.enabled
+    )
     # Who can be asked, each call brings along.
     return McpSettings(tuple(enabled), folder, sealer, decline)
 
@@ -61,7 +67,9 @@ def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
     return servers
 
 
-def server_of(name: str, server: McpServer) -> McpServerSettings:
+def server_of(
+    name: str, server: McpServer, reach: ArgumentReach | None = None
+) -> McpServerSettings:
     """Raises `ConfigError` for one that can neither be started nor be reached."""
     if (server.command is None) == (server.url is None):
         raise ConfigError(
@@ -77,6 +85,7 @@ def server_of(name: str, server: McpServer) -> McpServerSettings:
         {key: value.get_secret_value() for key, value in server.headers.items()},
         is_sse=server.type == "sse",
         folder=None if server.folder is None else Path(server.folder),
+        reach=reach,
         read_only=server.read_only,
         network=server.network,
         tools=server.tools,

@@ -140,7 +140,7 @@ def _list(args: argparse.Namespace) -> int:
     rows = []
     of_plugins = _plugin_servers(args)
     place = settings.places.get(("mcp_servers",), "default")
-    for name, server in {**settings.mcp_servers, **of_plugins}.items():
+    for name, server in {**of_plugins, **settings.mcp_servers}.items():
         listing = servers.listing(name) if server.enabled else None
         rows.append(
             {
@@ -148,7 +148,7 @@ def _list(args: argparse.Namespace) -> int:
                 "server": server.url or " ".join([server.command or "", *server.args]),
                 "enabled": server.enabled,
                 "tools": None if listing is None else len(listing.tools),
-                "from": "plugin" if name in of_plugins else place,
+                "from": place if name in settings.mcp_servers else "plugin",
             }
         )
     if args.json:

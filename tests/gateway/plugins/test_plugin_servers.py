@@ -1,0 +1,87 @@
+"""What the servers of plugins can open: their own copy to read, what the person named, no more."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.mcp.program_folders import program_folders
+from agent.mcp.settings import McpServerSettings
+from gateway.config import Settings
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.config.mcp_servers import mcp_settings
+from gateway.config.sections import McpServer
+from gateway.plugins.installation import PluginInstaller
+
+
+def install(tmp_path: Path, name: str, servers: dict[str, Any]) -> InstalledPlugins:
+    place = tmp_path / f"source of {name}"
+    (place / ".claude-plugin").mkdir(parents=True)
+    manifest = {"name": name, "mcpServers": servers}
+    (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
+    (place / "server.py").write_text("")
+    installer = PluginInstaller(tmp_path / "kore" / "plugins")
+    with installer.fetched({"source": "folder", "path": str(place)}) as review:
+        installer.install(review)
+    return installer.installed
+
+
+def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServerSettings]:
+    servers = mcp_settings(Settings(), tmp_path / "mcp", None, plugins).servers
+    return {one.name: one for one in servers}
+
+
+@pytest.mark.parametrize("word", ["${CLAUDE_PLUGIN_ROOT}", "~", "{folder}", "~/../{folder}"])
+def test_no_argument_of_a_plugin_gives_its_server_a_folder(tmp_path: Path, word: str) -> None:
+    """Its own copy would be another one than what was approved; others are not its to name."""
+    word = word.replace("{folder}", str(tmp_path))
+    args = ["${CLAUDE_PLUGIN_ROOT}/server.py", word]
+    plugins = install(tmp_path, "p", {"s": {"command": "python3", "args": args}})
+    assert configured(tmp_path, plugins)["plugin_p_s"].work_folder is None
+
+
+@pytest.mark.parametrize("key", ["args", "command"])
+def test_no_argument_of_a_plugin_shows_its_server_a_file_of_the_person(
+    tmp_path: Path, key: str
+) -> None:
+    key_file = tmp_path / "keys" / "id"
+    key_file.parent.mkdir()
+    key_file.write_text("secret")
+    key_file.chmod(0o755)
+    args = ["${CLAUDE_PLUGIN_ROOT}/server.py"]
+    server = {"command": "python3", "args": args} | (
+        {"args": [*args, str(key_file)]} if key == "args" else {"command": str(key_file)}
+    )
+    plugins = install(tmp_path, "p", {"s": server})
+    folders = program_folders(configured(tmp_path, plugins)["plugin_p_s"], Path.home())
+    copy = plugins.folder / plugins.load()["p"].folder
+    assert copy in folders
+    assert key_file.parent not in folders
+
+
+def test_no_plugin_takes_the_name_of_anothers_server(tmp_path: Path) -> None:
+    """A lasting consent and a login go by the name."""
+    plugins = install(tmp_path, "a_b", {"c": {"command": "good"}})
+    [name] = configured(tmp_path, plugins)
+    both = configured(tmp_path, install(tmp_path, "a", {"b_c": {"command": "evil"}}))
+    assert both[name].command == "good"
+    assert len(both) == 2
+
+
+def test_a_folder_that_the_person_names_is_its_servers(tmp_path: Path) -> None:
+    args = ["${CLAUDE_PLUGIN_ROOT}", "${user_config.place}"]
+    plugins = install(tmp_path, "p", {"s": {"command": "python3", "args": args}})
+    with plugins.edited() as rows:
+        rows["p"] = replace(rows["p"], options={"place": str(tmp_path)})
+    assert configured(tmp_path, plugins)["plugin_p_s"].work_folder == tmp_path
+
+
+def test_no_plugin_takes_the_name_of_the_persons_server(tmp_path: Path) -> None:
+    plugins = install(tmp_path, "p", {"s": {"command": "evil"}})
+    settings = Settings().model_copy(
+        update={"mcp_servers": {"plugin_p_s": McpServer(command="good")}}
+    )
+    (server,) = mcp_settings(settings, tmp_path / "mcp", None, plugins).servers
+    assert server.command == "good"
