@@ -147,6 +147,8 @@ class TurnRunner:
             claim, user_message = await self._skill_calls.with_skills(claim, user_message)
             if any(map(is_said, claim.messages)):
                 self._reports.heard_person(claim.session)
+        else:
+            claim = await self._skill_calls.with_wishes(claim)
         window = await self._windows.open(claim.session, user_message)
         message = claim.messages[-1]
         is_asked = not claim.resumed and any(map(is_said, claim.messages))

@@ -126,6 +126,23 @@ async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) ->
     assert [name for name, one in models.items() if one.requests] == [used]
 
 
+async def test_a_turn_that_waited_goes_on_with_the_skills_model(tmp_path: Path) -> None:
+    wrote = calls(call("write_file", path="skills/x.md", content="x\n"))
+    usual, other = ScriptedProvider(["wrong"]), ScriptedProvider([wrote, "done"])
+    pool = ModelPool.of(usual, {})
+    pool.known = (*pool.known, ModelConfig("other", "openai/other", api_key="k"))
+    pool._open["other"] = OpenModel(CustomProvider(other, "other"), "other")
+    async with running(tmp_path, pool, owner="chat:7", platform=Asking()) as parts:
+        write(add_skills(parts, tmp_path), "one", "---\ndescription: d\nmodel: other\n---\nB")
+        message = chat_message("/one")
+        await parts.bus.submit(message)
+        await parts.until_stored("approval", state="open")
+        [asked] = await parts.service.list_approvals()
+        await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        await parts.until_answered(message)
+    assert (len(usual.requests), len(other.requests)) == (0, 2)
+
+
 async def test_a_skill_is_written_of_the_conversation_after_a_question(tmp_path: Path) -> None:
     path = "skills/tidy-up/SKILL.md"
     text = '---\nname: tidy-up\ndescription: "Tidies: a folder."\n---\nRun `ls $0`.\n'
