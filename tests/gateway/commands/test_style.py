@@ -65,7 +65,7 @@ async def test_a_plugins_style_is_a_strangers_word(
         await say(parts, "Hello", 2)
         # Though its text ends like the name of a file, it is no file.
         assert "Speak in VERSE, see notes.md" in model.requests[-1].system
-        (taint,) = await parts.database.transact(lambda tx: tx.one("SELECT taint FROM session"))
+        (taint,) = await parts.until_stored("session", "taint")
         assert "untrusted" in taint
         installer = PluginInstaller(DataDir(tmp_path).plugins)
         installer.change("p", is_enabled=False)
