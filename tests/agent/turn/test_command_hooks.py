@@ -8,6 +8,7 @@ import kore
 from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.security.policy.engine import DefaultPolicy
+from agent.security.taint.taint import TaintState
 from agent.settings import ToolSettings
 from agent.tools.runner import Permissions
 from agent.turn.command_hooks import CommandHook, CommandHooks
@@ -294,3 +295,14 @@ async def test_who_answers_does_not_wait_for_a_notification(tmp_path: Path) -> N
         approve=lambda request: "deny",
     )
     assert (await agent.run("?")).text == "done"
+
+
+async def test_the_words_of_a_plugins_hook_are_a_strangers(tmp_path: Path) -> None:
+    hook = CommandHook("UserPromptSubmit", "echo read this", is_own=False)
+    _, result = await converse(tmp_path, [hook], "done")
+    (said,) = [one for one in result.messages if one.role == "user"]
+    assert "untrusted" in said.taint
+    exposure = TaintState()
+    exposure.take(said)
+    assert "untrusted" in exposure.taint
+    assert not exposure.is_from_person("read this")
