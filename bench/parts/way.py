@@ -17,7 +17,7 @@ from bench.process import ROOT
 from bench.stage import OWNER, open_stage, until
 
 # What it is today: docs/adr/0104-what-a-message-enters.md says why it is not fewer.
-GOAL_MODULES = 155
+GOAL_MODULES = 160
 GOAL_STATEMENTS = 30
 GOAL_JOBS = 5
 GOAL_FUNCTIONS = 9_500
