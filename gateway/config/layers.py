@@ -1,6 +1,7 @@
 """The layers of the configuration: each a source of pydantic-settings that says what it set."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ HARMLESS = {
     ("agent", "thinking"),
 }
 HARMLESS_SECTIONS = {"context", "tools"}
+_SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _WORDS |= {"on": True, "off": False}
 
@@ -232,16 +234,38 @@ class FileLayer(Layer):
 
 
 class ForeignLayer(Layer):
-    """What a file of another program says, in our words: below all of our own files."""
+    """What a file of another program says, in our words: below all of our own files.
+
+    With `adds_servers` its MCP servers stand beside those of the layers above, which win by name.
+    """
 
     def __init__(
-        self, values: Mapping[Key, Any], place: ValueOrigin, references: References
+        self,
+        values: Mapping[Key, Any],
+        place: ValueOrigin,
+        references: References,
+        *,
+        adds_servers: bool = False,
     ) -> None:
         super().__init__(references)
         self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
+        self._adds_servers = adds_servers and _SERVERS in values
+
+    def __call__(self) -> dict[str, Any]:
+        if not self._adds_servers:
+            return super().__call__()
+        above = self.current_state.get(_SERVERS[0], {})
+        entry = self.values[_SERVERS]
+        more = {name: one for name, one in entry.value.items() if name not in above}
+        self.values[_SERVERS] = ready = self._ready(_SERVERS, replace(entry, value=more))
+        for name, server in ready.value.items():
+            self.values[*_SERVERS, name] = replace(ready, value=server)
+        return super().__call__() | {_SERVERS[0]: ready.value}
 
     def _open(self, key: Key) -> bool:
         """Models and the names of them belong together: all of a file's, or none."""
+        if self._adds_servers and key[0] == _SERVERS[0]:
+            return False
         if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
             return False
         return super()._open(key)

@@ -66,11 +66,16 @@ def load_settings(
     references = References(environ, secrets, home, is_partial=more is None)
     borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets)
     contents, project_hooks, more_notes = _without_project_hooks(contents, cwd)
+    top = [CommandLineLayer(overrides, cwd, references), EnvironmentLayer(cwd, references)]
+    # What is given for this one run is all that there is.
+    adds_servers = all(("mcp_servers",) not in layer.values for layer in top)
     layers = [
-        CommandLineLayer(overrides, cwd, references),
-        EnvironmentLayer(cwd, references),
+        *top,
         *[FileLayer(content, place, references) for place, content in reversed(contents.items())],
-        *[ForeignLayer(values, place, references) for place, values in borrowed.items()],
+        *[
+            ForeignLayer(values, place, references, adds_servers=adds_servers)
+            for place, values in borrowed.items()
+        ],
         DefaultsLayer(references),
     ]
     files = [Path(place.name) for place in (*contents, *borrowed)]

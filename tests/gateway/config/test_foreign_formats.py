@@ -252,6 +252,30 @@ def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
     assert load(tmp_path, work).mcp_servers == {}
 
 
+def test_servers_of_a_folder_stand_beside_ones_own(tmp_path: Path) -> None:
+    work, home = tmp_path / "work", tmp_path / "kore"
+    for folder in (work, home):
+        folder.mkdir()
+    own = {"mine": {"command": "one"}, "both": {"command": "own"}}
+    (home / "config.json").write_text(json.dumps({"mcp_servers": own}))
+    theirs = {"mcpServers": {"both": {"command": "x", "args": ["y"]}, "new": {"url": "https://h"}}}
+    file = work / ".mcp.json"
+    file.write_text(json.dumps(theirs))
+    (tmp_path / ".kode.json").write_text('{"mcpServers": {"new": {"command": "z"}}}')
+    trust([file], home)
+    settings = load(tmp_path, work)
+    assert set(settings.mcp_servers) == {"mine", "both", "new"}
+    assert (settings.mcp_servers["both"].command, settings.mcp_servers["both"].args) == ("own", ())
+    assert (settings.mcp_servers["new"].url, settings.mcp_servers["new"].command) == (
+        "https://h",
+        None,
+    )
+    assert settings.places["mcp_servers", "new"] == str(file)
+    assert ("mcp_servers", "both") not in settings.places
+    alone = load(tmp_path, work, KORE_MCP_SERVERS="{}")
+    assert alone.mcp_servers == {}
+
+
 def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path) -> None:
     file = tmp_path / "work" / ".kore" / "config.json"
     file.parent.mkdir(parents=True)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,6 @@ def _list(args: argparse.Namespace) -> int:
     servers = _servers(args, settings)
     rows = []
     of_plugins = _plugin_servers(args)
-    place = settings.places.get(("mcp_servers",), "default")
     for name, server in {**of_plugins, **settings.mcp_servers}.items():
         listing = servers.listing(name) if server.enabled else None
         rows.append(
@@ -148,7 +148,7 @@ def _list(args: argparse.Namespace) -> int:
                 "server": server.url or " ".join([server.command or "", *server.args]),
                 "enabled": server.enabled,
                 "tools": None if listing is None else len(listing.tools),
-                "from": place if name in settings.mcp_servers else "plugin",
+                "from": _place_of(settings, name) if name in settings.mcp_servers else "plugin",
             }
         )
     if args.json:
@@ -182,7 +182,10 @@ def _add(args: argparse.Namespace) -> int:
         raise KoreError(
             t("found the name {name!r}, expected letters, digits, - and _", name=args.name[:80])
         )
-    if args.name in settings_of(args).mcp_servers:
+    settings = settings_of(args)
+    # One's own stands in front of a project's of the same name.
+    is_elsewhere = ("mcp_servers", args.name) in settings.places
+    if args.name in settings.mcp_servers and not is_elsewhere:
         raise KoreError(
             t("there is an MCP server {name} already", name=args.name),
             hint=t("`kore mcp remove {name}` removes it", name=args.name),
@@ -267,7 +270,15 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _allow(args: argparse.Namespace) -> int:
-    server = _configured(args, settings_of(args))
+    settings = settings_of(args)
+    server = _configured(args, settings)
+    listing = _servers(args, settings).listing(args.name)
+    names = [] if listing is None else [tool.name for tool in listing.tools]
+    if names and not args.revoke and not any(fnmatchcase(name, args.tool) for name in names):
+        raise KoreError(
+            t("{name} has no tool {tool!r}", name=args.name, tool=args.tool[:80]),
+            hint=t("its tools: {names}", names=", ".join(clean(name) for name in names)),
+        )
     allow = [pattern for pattern in server.allow if pattern != args.tool]
     if not args.revoke:
         allow.append(args.tool)
@@ -414,9 +425,21 @@ def _print_offer(
         print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
 
 
+def _place_of(settings: "Settings", name: str) -> str:
+    """Where a server is set."""
+    place = settings.places.get(("mcp_servers",), "default")
+    return settings.places.get(("mcp_servers", name), place)
+
+
 def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
-    """The server of this name in the configuration. Raises `ConfigError`."""
+    """The server of this name in the owner's own configuration. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name)
+    if ("mcp_servers", args.name) in settings.places:
+        place = _place_of(settings, args.name)
+        raise ConfigError(
+            t("the MCP server {name} comes from {file}", name=args.name, file=place),
+            hint=t("change it there, or copy it into your own file with `kore config import`"),
+        )
     if server is None:
         _server_of(args, settings)
         raise ConfigError(

@@ -14,6 +14,7 @@ from agent.mcp.connection import McpConnection
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
+from gateway.config.folder_trust import digest, remember
 from tests import fakes
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.kore import kore, kore_here
@@ -98,6 +99,34 @@ def test_a_server_with_no_way_to_it_is_named(home: Path) -> None:
     (home / "config.json").write_text('{"mcp_servers": {"s": {"args": ["x"]}}}')
     refused = kore_here("mcp", "list", home=home)
     assert "mcp_servers.s: expected either `command` or `url`" in refused.stderr
+
+
+def test_a_server_of_the_folder_is_not_changed_in_ones_own_file(home: Path) -> None:
+    file = home.parent / ".mcp.json"
+    servers = {"theirs": {"command": sys.executable, "args": [SERVER]}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    remember({file: digest(file)}, home)
+    before = (home / "config.json").read_text()
+    for words in (("allow", "theirs", "echo"), ("remove", "theirs")):
+        done = kore("mcp", *words, home=home)
+        assert done.returncode == 2
+        assert "kore config import" in done.stderr
+    assert (home / "config.json").read_text() == before
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
+    assert row["from"] == str(file)
+    assert kore("mcp", "add", "theirs", "--", "own", home=home).returncode == 0
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
+    assert (row["server"], row["from"]) == ("own", str(home / "config.json"))
+
+
+def test_a_tool_that_is_not_there_is_not_allowed(home: Path) -> None:
+    kore("mcp", "add", "s", "--", sys.executable, SERVER, home=home)
+    assert kore("mcp", "allow", "s", "unseen", home=home).returncode == 0  # not started yet
+    kore("mcp", "test", "s", home=home)
+    done = kore("mcp", "allow", "s", "ecko", home=home)
+    assert done.returncode == 1
+    assert "its tools: echo, where" in done.stderr
+    assert kore("mcp", "allow", "s", "ec*", home=home).returncode == 0
 
 
 def test_a_server_that_fails_says_why(home: Path) -> None:
