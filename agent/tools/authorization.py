@@ -80,7 +80,10 @@ class Authorizer:
             raise CallDenied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
         asks_because = hooks.consent_reason(context.call.id) if hooks is not None else None
         if asks_because is not None and decision.verdict != "deny":
-            decision = Decision("ask", asks_because, "hook-ask")
+            # What the policy warns of stands first: a hook's reason takes no place of it.
+            reasons = [] if decision.verdict == "allow" else [decision.reason]
+            reason = "; ".join([*reasons, asks_because])
+            decision = replace(decision, verdict="ask", reason=reason, rule="hook-ask")
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return reason

@@ -31,6 +31,8 @@ from agent.turn.hooks import AskFirst, Hooks, HookWords, TurnEvent
 from agent.types import Taint, ToolResult
 
 OUTPUT_LIMIT_BYTES = 10_000
+# What people read of a reason.
+_REASON_CHARS = 500
 HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
 # What the matcher of these is compared with.
 _MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
@@ -131,7 +133,8 @@ class CommandHooks(Hooks[Any]):
                 text = f"A hook blocked this call: {answer.blocked}"
                 return ToolResult(text, is_error=True, taint=answer.taint)
             if answer.asks is not None and asks is None:
-                reason = t("a hook wants you to decide: {why}", why=escape_line(answer.asks))
+                why = _shortened(escape_line(answer.asks))
+                reason = t("a hook wants you to decide: {why}", why=why)
                 asks = AskFirst(context.redactor.clean(reason))
         return asks
 
@@ -199,9 +202,11 @@ class CommandHooks(Hooks[Any]):
         out, errors = output.streams()
         taint = PRIVATE | commands.taint(line) | (NOTHING if hook.is_own else UNTRUSTED)
         if ended.code == 2:
-            return HookAnswer(errors.strip() or t("the hook gave no reason"), taint)
+            reason = errors.strip() or t("the hook gave no reason")
+            return _in_its_name(hook, HookAnswer(reason, taint))
         if ended.code == 0:
-            return _answer_in(out, taint, is_plain=hook.event in _PLAIN)
+            answer = _answer_in(out, taint, is_plain=hook.event in _PLAIN)
+            return _in_its_name(hook, answer)
         if ended.reason:
             why = ended.reason
         elif ended.code is None:
@@ -273,6 +278,22 @@ def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnsw
     )
 
 
+def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
+    """What people read of a stranger's hook: one line that says whose it is, so that nobody takes
+    it for Kore's."""
+
+    def line(text: str | None) -> str | None:
+        return None if text is None else _shortened(escape_line(f"{hook.origin}: {text}"))
+
+    if hook.is_own:
+        return answer
+    return replace(answer, blocked=line(answer.blocked), asks=line(answer.asks))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+
+
 def _words(event: TurnEvent, answer: HookAnswer) -> HookWords:
     if event == "Stop" and answer.blocked is not None and not answer.ends:
         # It keeps the turn from ending: its reason tells the model what is left to do.
@@ -304,5 +325,6 @@ def _commented(result: ToolResult, text: str, taint: frozenset[Taint]) -> ToolRe
 
 
 async def _notify(hook: CommandHook, context: CallContext, why: str) -> None:
-    text = t("The hook {command} failed: {why}", command=hook.command[:100], why=why)
+    command = escape_line(hook.command)[:100]
+    text = t("The hook {command} failed: {why}", command=command, why=escape_line(why))
     await context.tell(Notice("warning", context.redactor.clean(text)))
