@@ -20,7 +20,7 @@ from gateway.plugins.download import hash_file
 from gateway.plugins.errors import PluginError
 from gateway.plugins.manifest import PluginManifest, read_manifest
 from gateway.plugins.options import PluginOption, Value
-from gateway.plugins.sources import Source, fetch, name_in
+from gateway.plugins.sources import Source, describe, fetch, name_in, place_of
 
 
 @frozen
@@ -79,6 +79,7 @@ class PluginInstaller:
             for key, value in (answers or {}).items()
             if key in secret
         }
+        self.check_name(review)
         with file_lock(self.installed.secrets_file):
             keep_secrets(self.installed.secrets_file, texts)
         with self.installed.edited() as plugins:
@@ -106,6 +107,22 @@ class PluginInstaller:
                 dependencies=manifest.dependencies,
             )
         return plugin
+
+    def check_name(self, review: PluginReview) -> None:
+        """Refuse a plugin of the name of one from elsewhere: what was answered, agreed to and
+        logged in to under the name is not for it. Raises `PluginError`."""
+        name = review.manifest.name
+        before = self.installed.load().get(name)
+        if before is None or _origin(before) == _origin(review):
+            return
+        raise PluginError(
+            t(
+                "there is a plugin {name!r} already, from {source}",
+                name=name[:80],
+                source=describe(before.source),
+            ),
+            hint=t("remove it first: kore plugin remove {name}", name=name),
+        )
 
     def _divide(
         self,
@@ -137,6 +154,8 @@ class PluginInstaller:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as scratch:
             partial = Path(scratch) / "copy"
             shutil.copytree(review.folder, partial)
+            if digest_of(files_in(partial)) != review.digest:
+                raise PluginError(t("the files have changed since they were shown"))
             partial.rename(target)
 
     def change(self, name: str, **values: Any) -> InstalledPlugin:
@@ -231,6 +250,11 @@ def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:
             t("{name} is needed by {others}", name=name, others=", ".join(others)),
             hint=t("disable or remove them first"),
         )
+
+
+def _origin(plugin: InstalledPlugin | PluginReview) -> tuple[str, ...]:
+    """Who answers for it: its market, which may move it, or the place it is from."""
+    return (plugin.market,) if plugin.market else place_of(plugin.source)
 
 
 def _find(plugins: Mapping[str, InstalledPlugin], name: str) -> InstalledPlugin:

@@ -15,7 +15,7 @@ from agent.text.visible import escape_line
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.plugins.errors import PluginError
 from gateway.plugins.manifest import read_manifest, read_object
-from gateway.plugins.sources import Source, check_remote, fetch, is_local
+from gateway.plugins.sources import Source, check_remote, describe, fetch, is_local, place_of
 
 INDEX = Path(".claude-plugin", "marketplace.json")
 _FILE = "markets.json"
@@ -51,16 +51,32 @@ class Markets:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, source: Source) -> Market:
-        """Fetch a market and keep it. Raises `PluginError`."""
+    def add(self, source: Source, name: str = "") -> Market:
+        """Fetch a market and keep it: the one of this `name`, if it is an update. No market takes
+        the place of another. Raises `PluginError`."""
         top = self._folder / "markets"
         top.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=top) as scratch:
             place = fetch(source, Path(scratch) / "source")
             market = read_market(place, source)
+            if name and market.name != name:
+                text = t(
+                    "the market {name} now calls itself {other!r}", name=name, other=market.name
+                )
+                raise PluginError(text)
             is_folder = source.get("source") == "folder"
             target = place if is_folder else top / market.name
             with self._edited() as rows:
+                before = rows.get(market.name)
+                if before is not None and place_of(before["source"]) != place_of(source):
+                    raise PluginError(
+                        t(
+                            "there is a market {name!r} already, from {source}",
+                            name=market.name[:80],
+                            source=describe(before["source"]),
+                        ),
+                        hint=t("remove it first: kore market remove {name}", name=market.name),
+                    )
                 if not is_folder:
                     if target.exists():
                         target.rename(Path(scratch) / "before")
@@ -76,7 +92,7 @@ class Markets:
                 t("there is no market {name!r}", name=name[:80]),
                 hint=t("`kore market list` shows them"),
             )
-        return self.add(rows[name]["source"])
+        return self.add(rows[name]["source"], name)
 
     def remove(self, name: str) -> None:
         """Forget a market. Raises `PluginError`."""

@@ -84,6 +84,15 @@ def describe(source: Source) -> str:
     return " ".join([*words[:2], *(f"@{pin[:12]}" for pin in pins[:1])])
 
 
+def place_of(source: Source) -> tuple[str, ...]:
+    """Where a source lies, whichever version of it is meant."""
+    keys = ("repo", "url", "package", "registry", "path")
+    words = [str(source.get(key) or "") for key in keys]
+    for n in range(2):
+        words[n] = _git_address(words[n]).removesuffix(".git").rstrip("/")
+    return tuple(filter(None, [words[0] or words[1], *words[2:]]))
+
+
 def name_in(source: Source) -> str:
     """The name that a source itself suggests: the last word of its address."""
     words = [str(source[key]) for key in ("path", "repo", "url", "package") if source.get(key)]

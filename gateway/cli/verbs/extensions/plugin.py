@@ -125,6 +125,7 @@ def _decide(
     """Show what a plugin brings, ask, and install it. Programs hear only of the one they named."""
     if not args.json:
         _print_review(review)
+    installer.check_name(review)
     if not args.yes:
         if not sys.stdin.isatty():
             raise KoreError(t("nothing was installed"), hint=t("use --yes to skip the question"))
@@ -206,6 +207,10 @@ def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
         if plugin.market:
             source, more = Markets(data_dir_of(args).plugins).locate(f"{name}@{plugin.market}")
         with installer.fetched(source, **more) as review:
+            if (other := review.manifest.name) != name:
+                raise KoreError(
+                    t("the plugin {name} now calls itself {other!r}", name=name, other=other[:80])
+                )
             if review.digest == plugin.digest:
                 print(t("{name} is up to date", name=name))
             else:

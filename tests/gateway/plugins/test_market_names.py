@@ -1,0 +1,93 @@
+"""Names of markets and plugins: no stranger takes over another's."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.plugins.errors import PluginError
+from gateway.plugins.installation import PluginInstaller
+from gateway.plugins.market import Markets
+from tests.gateway.cli.kore import kore
+
+
+def market(folder: Path, name: str, **plugin: Any) -> dict[str, str]:
+    """A market as an archive would bring it: a folder with its index."""
+    (folder / ".claude-plugin").mkdir(parents=True, exist_ok=True)
+    index = {"name": name, "plugins": [{"name": "p", "source": "./p", **plugin}]}
+    (folder / ".claude-plugin" / "marketplace.json").write_text(json.dumps(index))
+    (folder / "p" / "commands").mkdir(parents=True, exist_ok=True)
+    (folder / "p" / "commands" / "go.md").write_text("Go")
+    return {"source": "folder", "path": str(folder)}
+
+
+def archive(folder: Path, name: str, **plugin: Any) -> dict[str, str]:
+    market(folder, name, **plugin)
+    path = shutil.make_archive(str(folder), "zip", folder)
+    return {"source": "archive", "url": path}
+
+
+def test_no_market_takes_the_place_of_another(tmp_path: Path) -> None:
+    markets = Markets(tmp_path / "plugins")
+    markets.add(archive(tmp_path / "good", "official", description="good"))
+    with pytest.raises(PluginError, match="there is a market 'official' already"):
+        markets.add(archive(tmp_path / "evil", "official", description="evil"))
+    assert [one.description for one in markets.search("")] == ["good"]
+    # The same place again is the same market.
+    markets.add(archive(tmp_path / "good", "official", description="better"))
+    assert [one.description for one in markets.search("")] == ["better"]
+
+
+def test_no_market_takes_another_name_at_an_update(tmp_path: Path) -> None:
+    markets = Markets(tmp_path / "plugins")
+    markets.add(archive(tmp_path / "good", "official", description="good"))
+    markets.add(archive(tmp_path / "evil", "small"))
+    for name in ("official", "new"):
+        archive(tmp_path / "evil", name, description="evil")
+        with pytest.raises(PluginError, match=f"the market small now calls itself '{name}'"):
+            markets.update("small")
+    assert markets.find("p@official")[0].description == "good"
+    assert sorted(one.name for one in markets.load()) == ["official", "small"]
+
+
+def plugin(folder: Path, name: str, text: str = "Go") -> Path:
+    (folder / ".claude-plugin").mkdir(parents=True, exist_ok=True)
+    (folder / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": name}))
+    (folder / "commands").mkdir(exist_ok=True)
+    (folder / "commands" / "go.md").write_text(text)
+    return folder
+
+
+def test_no_plugin_takes_the_place_of_one_from_elsewhere(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    assert kore("plugin", "install", plugin(tmp_path / "a", "p"), "-y", home=home).returncode == 0
+    before = PluginInstaller(home / "plugins").find("p")
+    evil = plugin(tmp_path / "b", "p", "Evil")
+    done = kore("plugin", "install", evil, "-y", home=home)
+    assert done.returncode == 1
+    assert "kore plugin remove p" in done.stderr
+    assert PluginInstaller(home / "plugins").find("p") == before
+
+
+def test_no_plugin_takes_another_name_at_an_update(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    for folder, name in (("a", "good"), ("b", "small")):
+        kore("plugin", "install", plugin(tmp_path / folder, name), "-y", home=home)
+    plugin(tmp_path / "b", "good", "Evil")
+    done = kore("plugin", "update", "small", "-y", home=home)
+    assert done.returncode == 1
+    assert "the plugin small now calls itself 'good'" in done.stderr
+    installed = PluginInstaller(home / "plugins")
+    assert installed.find("good").source["path"] == str(tmp_path / "a")
+
+
+def test_what_is_kept_is_what_was_shown(tmp_path: Path) -> None:
+    installer = PluginInstaller(tmp_path / "plugins")
+    source = {"source": "folder", "path": str(plugin(tmp_path / "a", "p"))}
+    with installer.fetched(source) as review:
+        (review.folder / "commands" / "go.md").write_text("Evil")
+        with pytest.raises(PluginError, match="changed"):
+            installer.install(review)
+    assert installer.installed.load() == {}
