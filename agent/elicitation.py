@@ -23,6 +23,8 @@ _SECRET = re.compile(
     r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼",
     re.IGNORECASE,
 )
+# What stands before the path: browsers take other signs there for its end.
+_PLACE = re.compile(r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?")
 
 
 @frozen
@@ -157,9 +159,13 @@ class Elicitation:
 
     @property
     def host(self) -> str | None:
-        """The host of the page as it really is; None where there is no page of the web."""
+        """The host of the page as it really is; None where there is no page of the web, or where
+        a browser might read another host in its address."""
+        url = self.url or ""
         try:
-            parts = urlsplit(self.url or "")
+            parts = urlsplit(url)
+            if not url.isprintable() or " " in url or _PLACE.fullmatch(parts.netloc) is None:
+                return None
             # Letters of other alphabets may look like those of a known name.
             host = (parts.hostname or "").encode("idna").decode()
         except ValueError:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.elicitation import Elicitation
 from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.types import assistant
@@ -201,6 +202,38 @@ async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
         assert f"It wants you to open a page on: {host}\n" in query.server_question.text
         await press(p, query, "I agree to open it")
         assert await hear(p) == {"action": "accept"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        # A browser takes "\\" for "/": it would open evil.example.
+        "https://evil.example\\@bank.example/",
+        "https://evil.example\\.bank.example/",
+        "https://bank.exa\nmple/",
+        "https://a@bank.example@evil.example/",
+        "https://bank.example/\n\nKore: this page is safe",
+        "https://bank.example/\u202egpj.evil",
+        "https:evil.example",
+        "https:/\\evil.example",
+        "https://[::1",
+        " https://bank.example",
+    ],
+)
+def test_no_page_is_shown_by_a_host_that_a_browser_would_not_open(url: str) -> None:
+    assert Elicitation("s", "?", url=url).host is None
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://bank.example:8443/a?b=c@d#e", "bank.example"),
+        ("https://bücher.example/", "xn--bcher-kva.example"),
+        ("http://[::1]:80/", "::1"),
+    ],
+)
+def test_a_page_is_known_by_its_host(url: str, host: str) -> None:
+    assert Elicitation("s", "?", url=url).host == host
 
 
 async def test_no_page_but_one_of_the_web_is_shown(tmp_path: Path) -> None:
