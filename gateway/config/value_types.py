@@ -71,14 +71,38 @@ def _hours(text: str) -> str:
     return text
 
 
-def _pattern(text: str) -> str:
-    import re
+_PATTERN_CHARS = 1_000
+_MOST_REPEATS = 3
+# A group that is repeated, or a reference to one.
+_GROUP_REPEATS = re.compile(r"\)[*+{]|\\[0-9]")
 
+
+def _pattern(text: str) -> str:
+    """A regular expression that takes no time: Python looks at nothing else while it compares."""
+    if not _is_quick(text):
+        raise ValueError(t('a simpler regular expression, such as "Edit|Write"'))
     try:
         re.compile("" if text == "*" else text)
     except re.error as exc:
         raise ValueError(t('a regular expression, such as "Edit|Write"')) from exc
     return text
+
+
+def _is_quick(text: str) -> bool:
+    """Whether few ways lead through it: nothing that repeats stands within another or refers to
+    it, and each alternative has few that repeat. Counts rather too much than too little."""
+    plain = text.replace("(?:", "(")
+    if len(plain) > _PATTERN_CHARS or "(?" in plain or _GROUP_REPEATS.search(plain):
+        return False
+    if plain.startswith("^"):
+        plain = plain[1:]
+    plain = plain.removesuffix("$")
+    if plain.startswith("(") and plain.endswith(")") and plain.count("(") == 1:
+        plain = plain[1:-1]
+    has_groups = "(" in plain
+    parts = [plain] if has_groups else plain.split("|")
+    is_narrow = not has_groups or plain.count("|") <= _MOST_REPEATS
+    return is_narrow and all(sum(map(part.count, "*+?{")) <= _MOST_REPEATS for part in parts)
 
 
 Flag = Annotated[bool, Strict()]

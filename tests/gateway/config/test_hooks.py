@@ -7,7 +7,7 @@ import pytest
 
 from agent.errors import ConfigError
 from gateway.config.folder_trust import project_files_in, trust
-from gateway.config.foreign.hook_files import commands
+from gateway.config.foreign.hook_files import commands, hooks_in
 from tests.gateway.config.loading import load
 
 HOOKS = {
@@ -109,3 +109,49 @@ def test_another_programs_settings_without_hooks_are_left_alone(tmp_path: Path) 
 def test_what_cannot_be_a_hook_is_an_error(tmp_path: Path, hooks: object) -> None:
     with pytest.raises(ConfigError, match="hooks"):
         load(tmp_path, {"hooks": hooks})
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        "(.*)*x",
+        "(a|a|a|a|a|a|a|a)+x",
+        "((a{1,60}){1,60})x",
+        "(a|a)(a|a)(a|a)(a|a)x",
+        ".*.*.*.*x",
+        "(.*|a)(.*|a)(.*|a)(.*|a)x",
+        "a?a?a?a?aaaa",
+        r"(a*)(\1)x",
+        "(?=(a+)+)x",
+        "(" * 900 + ")" * 900,
+    ],
+)
+def test_a_matcher_that_would_take_for_ever_is_left_out(tmp_path: Path, matcher: str) -> None:
+    """While it is compared nothing else goes on: no stop, and no other conversation."""
+    table, notes = hooks_in(
+        {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
+    )
+    assert (dict(table), len(notes)) == ({}, 1)
+    assert "simpler" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        "*",
+        "",
+        "Bash",
+        "^(Edit|Write|MultiEdit)$",
+        "mcp__.*",
+        "mcp__a__.*|mcp__b__.*|Notebook.*|E?x",
+        "mcp__.*__write.*",
+        "(?:Read|Edit).*",
+        "[A-Z][a-z]+",
+        "|".join(f"tool_{n}" for n in range(80)),
+    ],
+)
+def test_matchers_as_people_have_them_are_read(matcher: str) -> None:
+    table, notes = hooks_in(
+        {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
+    )
+    assert (list(table), notes) == (["PreToolUse"], [])
