@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.records import frozen
+from agent.security.files.private_folder import make_private_folder
 from agent.text.visible import escape_invisible
 from agent.types import JsonSchema
 
@@ -150,7 +151,7 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
 
 def write_listing(path: Path, digest: str, listing: ServerListing) -> None:
     """Keep a listing. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     data = {"version": _VERSION, "server": digest, "listing": asdict(listing)}
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(data, ensure_ascii=True), encoding="utf-8")

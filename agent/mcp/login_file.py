@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.files.private_folder import make_private_folder
 
 log = logging.getLogger(__name__)
 _SECRET_KEYS = ("access_token", "refresh_token", "id_token", "client_secret")
@@ -106,7 +107,7 @@ class LoginFile:
             data = self._sealer.shut(data, self._place)
         part = self._path.with_suffix(f".{os.getpid()}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._path.parent)
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from agent.security.files.private_folder import make_private_folder
+
 _FILE_BYTES = 500_000
 # What a server may write at once, and each second.
 _BURST_BYTES = 20_000_000
@@ -54,7 +56,7 @@ class ServerLog:
             if line.strip() and not line.startswith("["):
                 self._last_line = line.strip()
         with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             if path.exists() and path.stat().st_size > _FILE_BYTES:
                 path.write_bytes(path.read_bytes()[-_FILE_BYTES // 2 :])
             with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:

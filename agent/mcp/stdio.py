@@ -21,6 +21,7 @@ from agent.errors import ToolError
 from agent.mcp.program_folders import program_folders
 from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
+from agent.security.files.private_folder import make_private_folder
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
@@ -196,7 +197,7 @@ class ServerProcess:
 
     def _job(self, stdin: int, proxy: Any) -> SandboxCommand:
         for name in ("tmp", "shm", "work"):
-            (self._home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._home / name)
         program = self._server.command or ""
         if "/" not in program and shutil.which(program) is None:
             raise ToolError(f"There is no program {program} on this machine.")

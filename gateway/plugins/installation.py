@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.files.private_folder import make_private_folder
 from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins, secret_name
 from gateway.plugins.copying import copy_plugin
@@ -150,7 +151,7 @@ class PluginInstaller:
             if digest_of(files_in(target)) == review.digest:
                 return
             shutil.rmtree(target)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(target.parent)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as scratch:
             partial = Path(scratch) / "copy"
             shutil.copytree(review.folder, partial)

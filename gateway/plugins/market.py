@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.files.private_folder import make_private_folder
 from agent.text import ranking
 from agent.text.visible import escape_line
 from gateway.config.atomic_write import file_lock, write_atomic
@@ -55,7 +56,7 @@ class Markets:
         """Fetch a market and keep it: the one of this `name`, if it is an update. No market takes
         the place of another. Raises `PluginError`."""
         top = self._folder / "markets"
-        top.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(top)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=top) as scratch:
             place = fetch(source, Path(scratch) / "source")
             market = read_market(place, source)

@@ -31,7 +31,7 @@ def review_rows(review: "PluginReview") -> Rows:
         (t("from"), f"{describe(review.source)} ({pinned})"),
         (t("hash"), review.digest),
         (t("files"), size),
-        *_parts(review.manifest),
+        *(_parts(review.manifest) or [(t("contents"), t("nothing that Kore uses"))]),
         (t("asks for"), ", ".join(map(_question, review.manifest.options))),
         (t("not used"), several(review.manifest.not_used)),
         (t("links left out"), several(review.dropped)),
@@ -88,7 +88,7 @@ def several(names: Sequence[str]) -> str:
 
 
 def _parts(plugin: PluginManifest | InstalledPlugin) -> Rows:
-    return [
+    rows = [
         (t("skills"), several(plugin.skills)),
         (t("commands"), several(plugin.commands)),
         (t("agents"), several(plugin.agents)),
@@ -97,6 +97,7 @@ def _parts(plugin: PluginManifest | InstalledPlugin) -> Rows:
         (t("output styles"), several(plugin.styles)),
         (t("needs"), ", ".join(plugin.dependencies)),
     ]
+    return [row for row in rows if row[1]]
 
 
 def _question(option: PluginOption) -> str:

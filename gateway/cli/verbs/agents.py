@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
+from agent.security.files.private_folder import make_private_folder
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.text.display_width import padded
 from gateway.cli.context import data_dir_of, settings_of
@@ -142,7 +143,7 @@ def _new(args: argparse.Namespace) -> int:
     )
     path = folder / f"{args.name}.md"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         write_private(path, f"{text}\n")
     except FileExistsError:
         raise KoreError(

@@ -131,11 +131,11 @@ def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
     warnings = list(agent.remarks)
     # What ships names tools of every installation.
     if missing and agent.source != BUILT_IN:
-        warnings.append(f"unknown tools: {', '.join(missing)}")
+        warnings.append(t("unknown tools: {names}", names=", ".join(missing)))
     if not agent.prompt:
-        warnings.append("has no instructions below its frontmatter")
+        warnings.append(t("has no instructions below its frontmatter"))
     if not agent.trusted:
-        warnings.append("comes with this folder, so its text is untrusted")
+        warnings.append(t("comes with this folder or a plugin, so its text is untrusted"))
     return warnings
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import stat
 import subprocess
 import tarfile
 from pathlib import Path
@@ -209,6 +210,8 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     home = tmp_path / "kore"
     added = kore("market", "add", folder, home=home)
     assert added.stdout.strip() == "mine: 2 plugins", added.stderr
+    # The first command of all made Kore's folder: for nobody else.
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "plugins")] == [0o700] * 2
     rows = json.loads(kore("market", "search", "flaky", "test", "--json", home=home).stdout)
     assert [row["name"] for row in rows] == ["testing"]
     refused = kore("plugin", "install", "testing", home=home)
@@ -224,6 +227,8 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     assert "changed files: commands/fix.md" in updated.stdout
     assert kore("plugin", "disable", "testing", home=home).returncode == 0
     assert "disabled" in kore("plugin", "list", home=home).stdout
+    kore("plugin", "pin", "testing", home=home)
+    assert "every plugin is pinned" in kore("plugin", "update", home=home).stdout
     assert kore("plugin", "remove", "testing", home=home).returncode == 0
     assert "no plugins" in kore("plugin", "list", home=home).stdout
 

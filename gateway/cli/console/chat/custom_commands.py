@@ -86,10 +86,17 @@ class CustomCommands:
 
 def _of_skill(skill: Skill) -> CustomCommand:
     """A skill is sent whole, with the names of its files."""
-    summary = f"{skill.description} {skill.argument_hint}".strip()[:_SUMMARY_CHARS]
+    summary = _summary(skill.description, skill.argument_hint)[:_SUMMARY_CHARS]
     return CustomCommand(
         skill.name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
     )
+
+
+def _summary(description: str, hint: str) -> str:
+    """What a command is for, and what is written after its name."""
+    line = " ".join(description.lstrip("# ").split())
+    parts = (line.rstrip(".:") if hint.strip() else line, " ".join(hint.split()))
+    return ": ".join(filter(None, parts))
 
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
@@ -136,9 +143,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     document = read(text)
     description = document.fields.get("description") or next(iter(document.body.splitlines()), "")
     hint = document.fields.get("argument-hint") or ""
-    summary = " ".join(
-        f"{description} {hint if isinstance(hint, str) else ''}".lstrip("# ").split()
-    )
+    summary = _summary(str(description), hint if isinstance(hint, str) else "")
     trusted = source.is_trusted and not is_marked(path)
     names = document.fields.get("arguments") or ""
     words = names if isinstance(names, list) else str(names).replace(",", " ").split()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
-from agent.i18n import plural, t
+from agent.i18n import mark_for_translation, plural, t
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.cli.verbs.extensions.listing import print_list, short
@@ -82,7 +82,7 @@ def _list(args: argparse.Namespace, markets: "Markets") -> int:
         _facts,
         {
             "name": lambda one: one.name,
-            "plugins": lambda one: str(len(one.entries)),
+            mark_for_translation("plugins"): lambda one: str(len(one.entries)),
             "from": lambda one: describe(one.source),
         },
         t("no markets; `kore market add SOURCE` adds one"),
@@ -105,8 +105,12 @@ def _facts(market: "Market") -> dict[str, object]:
 def _search(args: argparse.Namespace, markets: "Markets") -> int:
     entries = markets.search(" ".join(args.words))
     if not entries and not args.json:
+        is_empty = not markets.load()
         raise KoreError(
-            t("no market has a plugin like that"), hint=t("`kore market list` shows the markets")
+            t("there is no market yet") if is_empty else t("no market has a plugin like that"),
+            hint=t("`kore market add SOURCE` adds one")
+            if is_empty
+            else t("`kore market list` shows the markets"),
         )
     print_list(
         args,
@@ -114,7 +118,7 @@ def _search(args: argparse.Namespace, markets: "Markets") -> int:
         _entry_facts,
         {
             "name": lambda one: one.name,
-            "market": lambda one: one.market,
+            mark_for_translation("market"): lambda one: one.market,
             "pinned": lambda one: one.problem or _pinned(one),
             "description": lambda one: short(one.description),
         },
@@ -128,8 +132,7 @@ def _search(args: argparse.Namespace, markets: "Markets") -> int:
 def _pinned(entry: "MarketEntry") -> str:
     from gateway.plugins.sources import is_pinned
 
-    is_local = entry.source.get("source") == "relative"
-    return t("yes") if is_local or is_pinned(entry.source) else t("no")
+    return t("yes") if is_pinned(entry.source) else t("no")
 
 
 def _entry_facts(entry: "MarketEntry") -> dict[str, object]:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
-from agent.i18n import t
+from agent.i18n import mark_for_translation, t
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json, tell
 from gateway.cli.verbs.extensions.listing import print_list, print_one, short
 from gateway.cli.verbs.extensions.questions import ask_options
+
+_NO_PLUGINS = mark_for_translation("no plugins; `kore plugin install SOURCE` installs one")
 
 if TYPE_CHECKING:
     from gateway.plugins.installation import PluginInstaller, PluginReview
@@ -159,11 +161,11 @@ def _list(args: argparse.Namespace, installer: "PluginInstaller") -> int:
         facts_of,
         {
             "name": lambda one: one.name,
-            "version": lambda one: one.version,
+            mark_for_translation("version"): lambda one: one.version,
             "state": state_of,
             "description": lambda one: short(one.description),
         },
-        t("no plugins; `kore plugin install SOURCE` installs one"),
+        t(_NO_PLUGINS),
     )
     return 0
 
@@ -182,7 +184,7 @@ def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 def _enable(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     is_enabled = args.action == "enable"
     installer.change(args.name, is_enabled=is_enabled)
-    print(t("{name} is used" if is_enabled else "{name} is not used", name=args.name))
+    print(t("{name} is enabled" if is_enabled else "{name} is disabled", name=args.name))
     return 0
 
 
@@ -200,6 +202,8 @@ def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 
     plugins = installer.installed.load()
     names = [args.name] if args.name else [n for n, one in plugins.items() if not one.is_pinned]
+    if not names:
+        print(t("every plugin is pinned") if plugins else t(_NO_PLUGINS))
     for name in names:
         plugin = installer.find(name)
         source: Mapping[str, Any] = plugin.source

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.security.files.private_folder import make_private_folder
 from gateway.cli.context import data_dir_of, settings_of
-from gateway.cli.output import clean, clean_lines, print_json
+from gateway.cli.output import clean, clean_lines, print_json, tell
 from gateway.cli.verbs.extensions.listing import print_list, short
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _new(args: argparse.Namespace) -> int:
     description = args.description or t("Describe what this is for, and when to use it.")
     path = folder / "SKILL.md"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         text = render_prompt("new_skill", called=args.name, description=_quote(description))
         write_private(path, f"{text}\n")
     except FileExistsError:
@@ -117,6 +118,10 @@ def _new(args: argparse.Namespace) -> int:
     except OSError as exc:
         raise KoreError(f"{path}: {exc.strerror}") from None
     print(path)
+    if args.project:
+        skill = _skills(args).get(args.name)
+        if skill is None or skill.folder.resolve() != folder.resolve():
+            tell(t("it counts once you trust this folder: kore trust"))
     return 0
 
 

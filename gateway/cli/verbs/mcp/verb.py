@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.security.policy.base import MODES
+from agent.text.display_width import shortened
 from gateway.cli.context import data_dir_of, settings_of, sources_of
-from gateway.cli.output import clean, clean_lines, print_json, print_table
+from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
 
 if TYPE_CHECKING:
     from agent.mcp.listing import ServerListing
@@ -32,7 +33,12 @@ _LOG_LINES = 50
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the servers and their tools")
-    adding = actions.add_parser("add", help="add a server: a command to start, or a URL")
+    adding = actions.add_parser(
+        "add",
+        help="add a server: a command to start, or a URL",
+        usage="kore mcp add [OPTION…] NAME URL\n"
+        "       kore mcp add [OPTION…] NAME -- COMMAND [ARG…]",
+    )
     add = adding.add_argument
     add("name", metavar="NAME", help="letters, digits, - and _")
     add(
@@ -56,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--network", action="append", metavar="HOST", help='a host it may reach, or "none"')
     add("--allow", action="append", default=[], metavar="TOOL", help="runs without asking")
     add("--sse", action="store_true", help="the URL uses the old SSE transport")
-    add("target", nargs="+", metavar="URL | -- COMMAND ARG...", help="a URL, or a command to start")
+    add("target", nargs="+", metavar="TARGET", help="a URL, or a command to start")
     testing = actions.add_parser("test", help="start a server and show what it offers")
     testing.add_argument(
         "--accept", action="store_true", help="accept tools whose descriptions have changed"
@@ -154,6 +160,8 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(args.crash.redactor.clean_data(rows))
         return 0
+    for note in settings.notes:
+        tell(clean(note))
     if not rows:
         print(t("no MCP servers; `kore mcp add NAME URL` adds one"))
         return 0
@@ -416,13 +424,21 @@ def _print_offer(
         elif server.allows(tool.name):
             marks.append(t("runs without asking"))
         mark = f" ({', '.join(marks)})" if marks else ""
-        print(f"  {clean(tool.name)}{mark}: {_short(tool.description)}")
+        _print_part(f"{clean(tool.name)}{mark}", tool.description)
     for prompt in listing.prompts:
-        print(f"  /{clean(args.name)}:{clean(prompt.name)}: {_short(prompt.description)}")
+        _print_part(f"/{clean(args.name)}:{clean(prompt.name)}", prompt.description)
     if changed and args.accept:
         print(t("accepted in their current version: {names}", names=", ".join(changed)))
     elif changed:
         print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
+
+
+def _print_part(name: str, description: str) -> None:
+    """One line, which ends where the terminal does."""
+    text = f"  {name}: {clean_lines(' '.join(description.split()))}"
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    most = columns or len(name) + _SHOWN_CHARS
+    print(shortened(text, max(most, len(name) + 5)))
 
 
 def _place_of(settings: "Settings", name: str) -> str:

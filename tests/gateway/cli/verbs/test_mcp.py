@@ -14,7 +14,6 @@ from agent.mcp.connection import McpConnection
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
-from gateway.config.folder_trust import digest, remember
 from tests import fakes
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.kore import kore, kore_here
@@ -105,7 +104,10 @@ def test_a_server_of_the_folder_is_not_changed_in_ones_own_file(home: Path) -> N
     file = home.parent / ".mcp.json"
     servers = {"theirs": {"command": sys.executable, "args": [SERVER]}}
     file.write_text(json.dumps({"mcpServers": servers}))
-    remember({file: digest(file)}, home)
+    # A folder that is not the person's own home.
+    listed = kore("mcp", "list", home=home, environ={"HOME": "/nowhere"})
+    assert "theirs" not in listed.stdout
+    assert f"{file}: ignored until you trust" in listed.stderr
     before = (home / "config.json").read_text()
     for words in (("allow", "theirs", "echo"), ("remove", "theirs")):
         done = kore("mcp", *words, home=home)

@@ -57,6 +57,14 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
     ]
 
 
+def test_what_is_written_after_the_name_stands_apart_from_what_it_is_for(tmp_path: Path) -> None:
+    mine = shelf(tmp_path, "mine", project=False, trusted=True)
+    head = "---\ndescription: Greet someone.\nargument-hint: NAME [WORDS]\n---\nhi"
+    (mine.folder / "greet.md").write_text(head)
+    (one,) = CustomCommands([mine]).all()
+    assert one.summary == "Greet someone: NAME [WORDS]"
+
+
 def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     (tmp_path / "secrets").mkdir()

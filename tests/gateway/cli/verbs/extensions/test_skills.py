@@ -34,3 +34,9 @@ def test_a_skill_is_made_listed_shown_and_checked(tmp_path: Path) -> None:
     again = kore("skills", "new", "notes", home=home)
     assert "already exists" in again.stderr
     assert "there is no skill 'nope'" in kore("skills", "show", "nope", home=home).stderr
+
+
+def test_a_new_skill_of_a_project_says_what_it_takes(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    created = kore("skills", "new", "notes", "--project", home=home, environ={"HOME": "/nowhere"})
+    assert "it counts once you trust this folder" in created.stderr

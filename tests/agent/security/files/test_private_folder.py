@@ -1,0 +1,23 @@
+"""Nobody else enters the folders that are made on the way, either."""
+
+import os
+import stat
+from pathlib import Path
+
+from agent.security.files.private_folder import make_private_folder
+
+
+def mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_the_folders_above_are_private_and_those_that_are_there_stay(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        (tmp_path / "there").mkdir(mode=0o755)
+        make_private_folder(tmp_path / "there" / "a" / "b")
+        make_private_folder(tmp_path / "there" / "a" / "b")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "there") == 0o755
+    assert (mode(tmp_path / "there/a"), mode(tmp_path / "there/a/b")) == (0o700, 0o700)
