@@ -27,6 +27,7 @@ from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.commands.table import menu
 from gateway.config import Settings
+from gateway.config.foreign.python_plugins import python_store
 from gateway.container import (
     Channels,
     Container,
@@ -101,7 +102,7 @@ async def open_app(
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         discard_copies(settings.store.path)
-        database = SqliteStore.open(
+        database = python_store(settings) or SqliteStore.open(
             settings.store.path, check=ownership.needs_recovery, cipher=cipher
         )
         stack.push_async_callback(database.close)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from agent.tools.base import Tool
 
 TOOLS, PROVIDERS, CHANNELS = "kore.tools", "kore.providers", "kore.channels"
-_GROUPS = (TOOLS, PROVIDERS, CHANNELS)
+STORES = "kore.stores"
+_GROUPS = (TOOLS, PROVIDERS, CHANNELS, STORES)
 _ERRORS = (ImportError, AttributeError, TypeError, ValueError, RuntimeError, OSError)
 
 
@@ -38,6 +39,28 @@ def python_channels(settings: Settings) -> Iterator[tuple[str, Any]]:
     """Names, and what makes a channel of its settings. Raises `ConfigError`."""
     if settings.python_plugins:
         yield from _offers(settings, CHANNELS)
+
+
+def python_store(settings: Settings) -> Any:
+    """The store (`gateway.store.port.Store`) of a package that is named, in place of the database
+    in a file; None without one. Raises `ConfigError`."""
+    offers = list(_offers(settings, STORES)) if settings.python_plugins else []
+    if not offers:
+        return None
+    if len(offers) > 1:
+        names = ", ".join(name for name, _ in offers)
+        raise ConfigError(t("python_plugins: {names} each offer a store; name one", names=names))
+    name, offer = offers[0]
+    store = call_offer(name, offer, settings.python_plugins[name])
+    if not all(hasattr(store, one) for one in ("folder", "transact", "backup", "close")):
+        raise ConfigError(
+            t(
+                "python_plugins: {name!r} offers a {kind}, expected a store",
+                name=name,
+                kind=type(store).__name__,
+            )
+        )
+    return store
 
 
 def call_offer(name: str, offer: Any, *values: Any) -> Any:

@@ -13,7 +13,7 @@ from agent.errors import ConfigError
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders, open_channels
 from gateway.config import Settings
-from gateway.config.foreign.python_plugins import python_tools
+from gateway.config.foreign.python_plugins import python_store, python_tools
 from gateway.config.load import load_settings
 from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.cli.kore import kore
@@ -45,6 +45,11 @@ class Channel:
     def render(self, markdown): return []
     async def send(self, message): return "1"
 
+def store(options):
+    from pathlib import Path
+    from gateway.store.sqlite.engine import SqliteStore
+    return SqliteStore.open(Path(options["file"]))
+
 class Broken:
     def __init__(self, options):
         raise ValueError("no city")
@@ -61,6 +66,10 @@ weather = weather_of_kore:provider
 [kore.channels]
 weather = weather_of_kore:Channel
 broken_channel = weather_of_kore:tools
+[kore.stores]
+cellar = weather_of_kore:store
+attic = weather_of_kore:store
+no_store = weather_of_kore:MODULE_NAME
 """
 
 
@@ -147,6 +156,43 @@ def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: 
     missing = kore("agent", "-m", "Hello", home=home)
     assert missing.returncode != 0
     assert "no installed package offers 'weather'" in missing.stderr
+
+
+def test_the_program_keeps_everything_in_a_store_of_a_package(site: Path, tmp_path: Path) -> None:
+    home, file = tmp_path / "kore", tmp_path / "cellar" / "all.db"
+    home.mkdir()
+    file.parent.mkdir()
+    config = {
+        "agent": {"model": "offline/echo", "workspace": str(tmp_path / "w")},
+        "python_plugins": {"cellar": {"file": str(file)}},
+    }
+    (home / "config.json").write_text(json.dumps(config))
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", "agent", "-c", "-m", "Hello"],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home),
+                 "PYTHONPATH": f"{site}:{Path(__file__).parents[3]}"},
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert "Hello" in done.stdout, done.stderr
+    assert not (home / "kore.db").exists()
+    assert b"Hello" in b"".join(one.read_bytes() for one in file.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["no_store"], "offers a str, expected a store"),
+        (["cellar", "attic"], "cellar, attic each offer a store; name one"),
+    ],
+)
+async def test_what_is_no_store_is_one_sentence(
+    on_path: None, tmp_path: Path, names: list[str], words: str
+) -> None:
+    options = {"file": str(tmp_path / "x.db")}
+    with pytest.raises(ConfigError, match=words):
+        python_store(settings(**dict.fromkeys(names, options)))
 
 
 def test_a_project_names_no_package(tmp_path: Path) -> None:
