@@ -279,15 +279,28 @@ def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnsw
 
 
 def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
-    """What people read of a stranger's hook: one line that says whose it is, so that nobody takes
-    it for Kore's."""
-
-    def line(text: str | None) -> str | None:
-        return None if text is None else _shortened(escape_line(f"{hook.origin}: {text}"))
+    """What a stranger's hook says, so that nobody takes it for Kore's or a person's: to people one
+    line that says whose it is, to the model lines of which none stands alone."""
 
     if hook.is_own:
         return answer
-    return replace(answer, blocked=line(answer.blocked), asks=line(answer.asks))
+    origin = escape_line(hook.origin)
+
+    def line(text: str | None) -> str | None:
+        return None if text is None else _shortened(f"{origin}: {escape_line(text)}")
+
+    def quoted(text: str) -> str:
+        lines = (f"> {escape_line(each)}" for each in text.splitlines())
+        return "\n".join([f"{origin}:", *lines])
+
+    blocked = answer.blocked
+    if hook.event == "UserPromptSubmit":
+        # A person reads it.
+        blocked = line(blocked)
+    elif blocked is not None:
+        blocked = quoted(blocked)
+    words = quoted(answer.words) if answer.words else ""
+    return replace(answer, blocked=blocked, asks=line(answer.asks), words=words)
 
 
 def _shortened(line: str) -> str:

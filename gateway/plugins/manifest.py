@@ -15,6 +15,7 @@ from gateway.plugins.options import PluginOption, read_options
 
 MANIFEST = Path(".claude-plugin", "plugin.json")
 _LIMIT_BYTES = 1_000_000
+_MOST_NAME_BYTES = 120
 
 
 @frozen
@@ -50,7 +51,7 @@ def read_manifest(
     own = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     data = {**own, **entry} if entry.get("strict") is False else {**entry, **own}
     name = _text(data, "name") or usual_name or folder.name
-    if not name or name in (".", "..") or any(char in name for char in "/\\\0\n"):
+    if not is_name(name):
         raise PluginError(
             t("found the plugin name {name!r}, expected a plain word", name=name[:80])
         )
@@ -81,6 +82,12 @@ def read_manifest(
         dependencies=_dependencies(data.get("dependencies")),
         not_used=tuple(not_used),
     )
+
+
+def is_name(name: str) -> bool:
+    """Whether a plugin or a market can be called so: it becomes a part of the name of a folder."""
+    is_plain = name.isprintable() and not set(name) & {"/", "\\"} and name not in ("", ".", "..")
+    return is_plain and len(name.encode("utf-8", "surrogatepass")) <= _MOST_NAME_BYTES
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from agent.text import ranking
 from agent.text.visible import escape_line
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.plugins.errors import PluginError
-from gateway.plugins.manifest import read_manifest, read_object
+from gateway.plugins.manifest import is_name, read_manifest, read_object
 from gateway.plugins.sources import Source, check_remote, describe, fetch, is_local, place_of
 
 INDEX = Path(".claude-plugin", "marketplace.json")
@@ -170,7 +170,7 @@ def read_market(folder: Path, source: Source) -> Market:
     """The market in a folder. Raises `PluginError`."""
     data = read_object(folder / INDEX)
     name, plugins = data.get("name"), data.get("plugins")
-    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+    if not isinstance(name, str) or not is_name(name) or name.startswith("."):
         raise PluginError(t("{path}: the market has no name", path=folder / INDEX))
     if not isinstance(plugins, list):
         raise PluginError(t("{path}: expected a list of plugins", path=folder / INDEX))

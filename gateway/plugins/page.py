@@ -1,5 +1,6 @@
 """What a person sees of a plugin: in the terminal before it is installed, and in chats."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -113,4 +114,8 @@ def _server(name: str, server: Mapping[str, Any]) -> str:
     words = [str(server.get("url") or server.get("command") or "")]
     if isinstance(args := server.get("args"), list):
         words += map(str, args)
+    if isinstance(env := server.get("env"), Mapping):
+        words = [*(f"{key}={shlex.quote(str(value))}" for key, value in env.items()), *words]
+    if isinstance(headers := server.get("headers"), Mapping):
+        words += [f"{key}: {value}" for key, value in headers.items()]
     return escape_line(f"{name} = {' '.join(words)}")

@@ -99,7 +99,7 @@ LAYOUTS = {
     "a name with a line break": case("found the plugin name", {"name": "a\nb"}),
     "a name with a space": case({"name": "My Tools"}, {"name": "My Tools"}),
     "a name in Chinese": case({"name": "工具"}, {"name": "工具"}),
-    "a name that hides": case({"name": "a\\u{202e}b"}, {"name": "a\u202eb"}),
+    "a name that hides": case("expected a plain word", {"name": "a\u202eb"}),
     "a description of many lines": case(
         {"description": "One two"}, {"name": "p", "description": "One\n\n two "}
     ),

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
+from gateway.plugins.manifest import read_manifest
 from gateway.plugins.market import Markets
 from tests.gateway.cli.kore import kore
 
@@ -91,3 +92,21 @@ def test_what_is_kept_is_what_was_shown(tmp_path: Path) -> None:
         with pytest.raises(PluginError, match="changed"):
             installer.install(review)
     assert installer.installed.load() == {}
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "ü" * 100])
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PluginError, match="plugin name"):
+        read_manifest(plugin(tmp_path / "a", name))
+    with pytest.raises(PluginError, match="the market has no name"):
+        Markets(tmp_path / "plugins").add(archive(tmp_path / "m", name))
+
+
+def test_what_a_server_is_given_is_shown(tmp_path: Path) -> None:
+    folder = plugin(tmp_path / "a", "p")
+    server = {"command": "node", "args": ["a.js"], "env": {"NODE_OPTIONS": "--require ./b.js"}}
+    other = {"url": "https://x.example", "headers": {"X-To": "y"}}
+    (folder / ".mcp.json").write_text(json.dumps({"s": server, "t": other}))
+    shown = kore("plugin", "validate", folder, home=tmp_path / "kore").stdout
+    assert "s = NODE_OPTIONS='--require ./b.js' node a.js" in shown
+    assert "t = https://x.example X-To: y" in shown
