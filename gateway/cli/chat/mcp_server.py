@@ -5,6 +5,7 @@ import io
 import json
 import os
 import secrets
+import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -135,12 +136,22 @@ async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
                 least=_LEAST_TOKEN_CHARS,
             )
         )
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as exc:
+        reason = os.strerror(exc.errno or 0) if isinstance(exc, OSError) else str(exc)
+        raise KoreError(
+            t("port {port} cannot be used: {reason}", port=port, reason=reason),
+            hint=t("choose another with --port, or 0 for any that is free"),
+        ) from None
     application = _with_token(server.streamable_http_app(), token)
-    print(f"http://127.0.0.1:{port}/mcp", file=sys.stderr)
+    # It takes connections already, so that whoever reads this can come at once.
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
     if "KORE_MCP_TOKEN" not in os.environ:
         print(f"Authorization: Bearer {token}", file=sys.stderr)
-    config = uvicorn.Config(application, host="127.0.0.1", port=port, log_level="error")
-    await uvicorn.Server(config).serve()
+    config = uvicorn.Config(application, log_level="error")
+    with listener:
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 def _with_token(application: Any, token: str) -> Any:

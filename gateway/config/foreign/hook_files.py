@@ -41,6 +41,10 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
             notes.append(t("{origin}: hooks at {event} are not run", origin=origin, event=event))
             continue
         for one in matchers if isinstance(matchers, list) else [None]:
+            notes += [
+                t("{origin}: hooks of type {type} are not run", origin=origin, type=kind)
+                for kind in _other_types(one)
+            ]
             try:
                 matcher = HookMatcher.model_validate(_ours(one))
             except ValidationError as exc:
@@ -64,6 +68,12 @@ def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
     for event, matchers in table.items():
         for matcher in matchers:
             yield from ((event, one.command) for one in matcher.hooks)
+
+
+def _other_types(matcher: Any) -> list[str]:
+    hooks = matcher.get("hooks") if isinstance(matcher, Mapping) else None
+    types = [one.get("type") for one in hooks or () if isinstance(one, Mapping)]
+    return sorted({str(kind)[:40] for kind in types if kind not in (None, "command")})
 
 
 def _ours(matcher: Any) -> Any:

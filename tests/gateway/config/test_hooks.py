@@ -155,3 +155,11 @@ def test_matchers_as_people_have_them_are_read(matcher: str) -> None:
         {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
     )
     assert (list(table), notes) == (["PreToolUse"], [])
+
+
+def test_a_type_that_is_not_run_is_said() -> None:
+    command = {"type": "command", "command": "true"}
+    hooks = {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}, command]}]}
+    table, notes = hooks_in({"hooks": hooks}, "f")
+    assert [one for _, one in commands(table)] == ["true"]
+    assert notes == ["f: hooks of type prompt are not run"]

@@ -183,32 +183,26 @@ async def test_other_programs_ask_kore_and_search(home: Path, model_server: Mode
 
 async def test_over_http_only_with_the_token(home: Path, model_server: ModelServer) -> None:
     configure(home, model_server)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     token = "a-token-for-this-test-only"
     import asyncio
     import os
 
     environ = {**os.environ, "KORE_HOME": str(home), "KORE_MCP_TOKEN": token}
     process = await asyncio.create_subprocess_exec(
-        PROGRAM, "mcp", "serve", "--port", str(port),
+        PROGRAM, "mcp", "serve", "--port", "0",
         env=environ, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    url = f"http://127.0.0.1:{port}/mcp"
     try:
         assert process.stderr is not None
-        assert url in (await process.stderr.readline()).decode()
+        url = (await process.stderr.readline()).decode().strip()
+        assert url.startswith("http://127.0.0.1:")
         right = McpServerSettings("k", url=url, headers={"Authorization": f"Bearer {token}"})
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, json={}) as response,
+        ):
+            assert response.status == 401
         async with kore_as_server(right, home.parent / "mcp") as connection:
-            for _ in range(100):
-                # It listens a moment after it has said where.
-                async with aiohttp.ClientSession() as session:
-                    try:
-                        async with session.post(url, json={}) as response:
-                            assert response.status == 401
-                            break
-                    except aiohttp.ClientConnectorError:
-                        await asyncio.sleep(0.05)
             assert [tool.name for tool in (await connection.list()).tools]
         async with aiohttp.ClientSession() as session:
             headers = {"Authorization": f"Bearer {token}x"}
@@ -220,3 +214,13 @@ async def test_over_http_only_with_the_token(home: Path, model_server: ModelServ
     finally:
         process.terminate()
         await process.wait()
+
+
+@pytest.mark.parametrize("port", ["busy", "99999"])
+def test_a_port_that_cannot_be_used_is_one_sentence(home: Path, port: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        number = str(busy.getsockname()[1]) if port == "busy" else port
+        done = kore("mcp", "serve", "--port", number, home=home)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kore: port {number} cannot be used: ")
+    assert "Bearer" not in done.stderr
