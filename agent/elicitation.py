@@ -3,6 +3,7 @@ open; and what a person's words mean in a field of such a form."""
 
 import math
 import re
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import date, datetime
@@ -18,11 +19,21 @@ _MOST_CHOICES = 100
 _TITLE_CHARS = 200
 _TEXT_CHARS = 20_000
 _SECRET = re.compile(
-    r"pass(?:word|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
+    r"pass(?:wor[dt]|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
     r"|access[ _-]?key|\b(?:pin|otp|2fa|cvv|cvc|iban|ssn)\b|card[ _-]?number|seed[ _-]?phrase"
+    r"|kennwort|geheimzahl|contrase(?:ñ|n)a|mot de passe|wachtwoord|парол|пин-?код"
+    r"|\b(?:senha|parola|hasło|heslo|şifre)\b|パスワード|暗証番号|비밀번호|암호"
     r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼",
     re.IGNORECASE,
 )
+# What nobody sees, and how it is written where it is shown; single letters with something between.
+_UNSEEN = re.compile(
+    r"\\u\{[0-9a-f]+\}|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
+)
+_SPACED = re.compile(r"\b(\w)[\W_]{1,3}(?=\w\b)")
+_LATIN = re.compile(r"[A-Za-z]")
+_LOOKS_LATIN = re.compile(r"[\u0370-\u03ff\u0400-\u052f]")
 # What stands before the path: browsers take other signs there for its end.
 _PLACE = re.compile(r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?")
 
@@ -197,7 +208,13 @@ async def decline(question: Elicitation) -> ElicitationAnswer:
 
 
 def looks_secret(words: str) -> bool:
-    return _SECRET.search(words) is not None
+    """Also where it is written so that only people see it."""
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", words))
+    return _SECRET.search(_SPACED.sub(r"\1", text)) is not None or any(
+        # Letters that look like those of another alphabet.
+        _LATIN.search(word) and _LOOKS_LATIN.search(word)
+        for word in text.split()
+    )
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from mcp.types import ElicitRequestParams, ElicitResult
 
 _MOST_FIELDS = 50
-# As many as a call may go back and forth.
+# As many as a call may go back and forth, and as many times as a person has to say no to it.
 _MOST_QUESTIONS = 10
+_MOST_REFUSALS = 2
 
 
 class LiveCall:
@@ -26,19 +27,23 @@ class LiveCall:
         self._deadline = deadline
         self._left_s: float | None = None
         self._asked_count = 0
+        self._refusal_count = 0
         self._is_over = False
         self._tasks: set[asyncio.Task[ElicitationAnswer]] = set()
 
     async def ask(self, question: Elicitation) -> ElicitationAnswer:
         self._asked_count += 1
-        if self._is_over or self._asked_count > _MOST_QUESTIONS:
+        is_flood = self._asked_count > _MOST_QUESTIONS or self._refusal_count >= _MOST_REFUSALS
+        if self._is_over or is_flood:
             return ElicitationAnswer("decline")
         task = asyncio.create_task(_answer(self._ask, question), name="a server's question")
         self._tasks.add(task)
         self._pause()
         try:
             await asyncio.wait({task})
-            return ElicitationAnswer("cancel") if task.cancelled() else task.result()
+            answer = ElicitationAnswer("cancel") if task.cancelled() else task.result()
+            self._refusal_count += answer.action != "accept"
+            return answer
         finally:
             # The server may have taken the question back.
             task.cancel()

@@ -8,7 +8,7 @@ import pytest
 types = pytest.importorskip("mcp.types", reason="needs the extra mcp")
 
 from agent.elicitation import Elicitation, ElicitationAnswer, FormField  # noqa: E402 - skipped
-from agent.mcp.elicitation import LiveCalls, elicit  # noqa: E402 - skipped
+from agent.mcp.elicitation import LiveCall, LiveCalls, elicit  # noqa: E402 - skipped
 
 SCHEMA = {
     "type": "object",
@@ -183,3 +183,16 @@ def test_words_that_do_not_fit_are_refused(schema: dict[str, Any], text: str) ->
 )
 def test_what_looks_secret(name: str, schema: dict[str, Any], is_secret: bool) -> None:
     assert FormField(name, schema).is_secret is is_secret
+
+
+async def test_who_has_declined_twice_is_asked_no_more_in_that_call() -> None:
+    asked: list[str] = []
+
+    async def refuse(question: Elicitation) -> ElicitationAnswer:
+        asked.append(question.message)
+        return ElicitationAnswer("decline" if len(asked) == 1 else "cancel")
+
+    live = LiveCall(refuse, asyncio.timeout(None))
+    answers = [await live.ask(Elicitation("s", str(n))) for n in range(5)]
+    assert asked == ["0", "1"]
+    assert [one.action for one in answers] == ["decline", "cancel", "decline", "decline", "decline"]

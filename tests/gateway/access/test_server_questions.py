@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent.elicitation import Elicitation
+from agent.elicitation import Elicitation, FormField, looks_secret
 from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
+from agent.text.visible import escape_invisible
 from agent.types import assistant
 from gateway.config.mcp_servers import mcp_settings
 from gateway.config.schema import Settings
@@ -234,6 +235,31 @@ def test_no_page_is_shown_by_a_host_that_a_browser_would_not_open(url: str) -> N
 )
 def test_a_page_is_known_by_its_host(url: str, host: str) -> None:
     assert Elicitation("s", "?", url=url).host == host
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "p a s s w o r d",
+        "p.a.s.s.w.o.r.d please",
+        "ｐａｓｓｗｏｒｄ",
+        "pass\u200bword",
+        "p\u0430ssw\u043erd",
+        "Ihr Kennwort",
+        "contraseña",
+        "mot de passe",
+        "пароль",
+        "パスワード",
+    ],
+)
+def test_a_secret_is_known_however_it_is_written(words: str) -> None:
+    assert FormField("a", {"type": "string", "title": words}).is_secret
+    assert looks_secret(escape_invisible(words))
+
+
+@pytest.mark.parametrize("words", ["Your name", "a b c d", "Größe in cm", "Привет, мир", "日期"])
+def test_plain_words_are_no_secret(words: str) -> None:
+    assert not looks_secret(words)
 
 
 async def test_no_page_but_one_of_the_web_is_shown(tmp_path: Path) -> None:
