@@ -13,6 +13,7 @@ from gateway.runtime.lock import AlreadyRunning
 from gateway.runtime.paths import DataDir
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.cli.console.chat.test_repl import PROMPT
 from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.asking import run
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -98,7 +99,9 @@ async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
     ):
         await first.see("quits.")
         async with kore_agent(alone.home, environ=_ENVIRON) as second:
+            # Once it asks for a line it also watches the conversation.
             await second.see("quits.")
+            await second.see(PROMPT)
             await alone.start()
             for terminal in (first, second):
                 await terminal.see("takes over")
