@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agent.i18n import ENGLISH, LANGUAGES
+from agent.security.policy.reasons import reasons
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 FOLDER = ROOT / "agent" / "languages"
@@ -85,14 +86,8 @@ def texts() -> Mapping[str, str]:
 
 
 def _reasons() -> dict[str, str]:
-    """Why a person is asked, as the question shows it; those with a name in them stay English."""
-    folder = ROOT / "agent" / "prompts" / "policy"
-    found = {path.read_text("utf-8").strip(): path for path in folder.glob("*.md")}
-    return {
-        text: str(path.relative_to(ROOT))
-        for text, path in found.items()
-        if path.name.startswith(("ask_", "taint_")) and "$" not in text
-    }
+    """Why a person is asked, as the question shows it."""
+    return dict.fromkeys(reasons(), "agent/prompts/policy")
 
 
 def fields(text: str) -> set[tuple[str, str | None, str | None]]:

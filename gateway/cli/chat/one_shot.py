@@ -10,6 +10,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
+from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from agent.text.visible import escape_invisible
 from agent.types import Result
@@ -206,7 +207,7 @@ class OneShotTurn:
                     "asked here. An interactive session can approve it; -y allows "
                     "everything that does not always need a person.",
                     call=call_line(approval.tool, approval.arguments),
-                    reason=t(approval.reason),
+                    reason=localized(approval.reason),
                 )
             )
         with self._progress.pause():

@@ -8,6 +8,7 @@ from agent.i18n import t
 from agent.mcp.names import is_mcp_tool
 from agent.records import frozen
 from agent.security.policy.base import NEVER_REMEMBERED, ApprovalRequest
+from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
@@ -102,7 +103,7 @@ def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterat
         yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
-    yield _Piece(f"\n{escape_for_approval(t(request.reason))[:_LINE_CHARS]}")
+    yield _Piece(f"\n{escape_for_approval(localized(request.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
         asker = t("Requested by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])
         yield _Piece(f"\n{asker}")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TextIO
 
 from agent.events import ApprovalAsked
-from agent.i18n import t
+from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.approvals.key_choice import KeyChoice
 from gateway.cli.console.output.approval_choices import (
@@ -41,7 +41,7 @@ def ask_at_terminal(
         diff = f"\n{escape_for_approval(approval.diff)}" if approval.diff else ""
         print(f"? {subject(approval)}{diff}", file=screen)
         if approval.server_question is None:
-            print(f"  {escape_for_approval(t(approval.reason))}", file=screen)
+            print(f"  {escape_for_approval(localized(approval.reason))}", file=screen)
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from agent import events
 from agent.i18n import plural, t
+from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval, escape_invisible
 from gateway.cli.console.output.approval_text import subject
 from gateway.cli.console.output.collapsed import THOUGHT_LINES
@@ -60,7 +61,7 @@ def question(approval: events.ApprovalAsked) -> RenderableType:
     head = Text.assemble(("? ", "bold yellow"), (subject(approval), "bold"))
     if approval.server_question is not None:
         return head
-    reason = Text(f"  {escape_for_approval(t(approval.reason))}", "dim")
+    reason = Text(f"  {escape_for_approval(localized(approval.reason))}", "dim")
     return Group(head, diff(approval.diff, None), reason) if approval.diff else Group(head, reason)
 
 

@@ -1,0 +1,26 @@
+"""A question's reason is shown in the person's language, with the names in it."""
+
+from agent.i18n import use_locale
+from agent.prompts import load_prompt, render_prompt
+from agent.security.policy.reasons import localized
+
+
+def test_a_reason_with_names_in_it_is_translated() -> None:
+    asked = render_prompt("policy/ask_mcp", server="files")
+    changed = render_prompt("policy/ask_mcp_changed", server="a {b} $c")
+    assert localized(asked) == asked
+    with use_locale("zh-Hans"):
+        assert localized(asked) == "MCP 服务器 files 的工具：Kore 看不到它做什么。"
+        assert localized(changed).count("a {b} $c") == 2
+        assert "MCP 服务器" in localized(changed)
+        plain = load_prompt("policy/ask_change")
+        assert localized(plain) not in (plain, "")
+        assert localized("words of a hook: A tool") == "words of a hook: A tool"
+
+
+def test_what_is_filled_in_may_have_lines() -> None:
+    reason = render_prompt("policy/ask_outside_sandbox", why="one\ntwo")
+    with use_locale("zh-Hant"):
+        text = localized(reason)
+    assert text.endswith("one\ntwo")
+    assert text != reason
