@@ -82,6 +82,10 @@ class Parser(argparse.ArgumentParser):
 
     unknown = ""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # argparse makes the parsers of subcommands itself, and hands no formatter on.
+        super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
+
     def error(self, message: str) -> NoReturn:
         more = ""
         if self.unknown and message.startswith("unrecognized arguments"):

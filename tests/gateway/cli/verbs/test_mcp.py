@@ -224,3 +224,11 @@ def test_a_port_that_cannot_be_used_is_one_sentence(home: Path, port: str) -> No
     assert done.returncode == 1
     assert done.stderr.startswith(f"kore: port {number} cannot be used: ")
     assert "Bearer" not in done.stderr
+
+
+def test_the_help_of_a_subcommand_is_in_the_persons_language(home: Path) -> None:
+    environ = {"KORE_AGENT_LANGUAGE": "zh-Hans"}
+    text = kore("mcp", "add", "--help", home=home, environ=environ).stdout
+    assert "用法：kore mcp add" in text
+    assert "服务器的环境变量" in text
+    assert "usage:" not in text
