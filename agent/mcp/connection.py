@@ -150,6 +150,9 @@ class McpConnection:
         if owner is None or owner.get_loop() is not asyncio.get_running_loop():
             return
         self._closing.set()
+        if self.state == "starting":
+            # It may never come to look whether it is wanted.
+            owner.cancel()
         await asyncio.wait({owner}, timeout=_CLOSE_S)
         owner.cancel()
         await asyncio.wait({owner})

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
 from agent.agent import Agent
 from agent.context.project.context import ProjectContext
 from agent.events import Done
@@ -239,6 +241,15 @@ def plant_file(scene: Scene, name: str, text: str) -> None:
 
 def attacks() -> list[dict[str, Any]]:
     return _table("attack")
+
+
+def attack_cases() -> list[Any]:
+    """All attacks, for a way in that leads to the same marks as others: a few of them stand for
+    the rest, which are a long proof."""
+    return [
+        pytest.param(one, id=one["name"], marks=() if n % 6 == 0 else pytest.mark.slow)
+        for n, one in enumerate(attacks())
+    ]
 
 
 def tasks() -> list[dict[str, Any]]:

@@ -10,7 +10,16 @@ import pytest
 
 from agent.mcp.settings import McpServerSettings
 from tests import fakes
-from tests.injection.scene import CANARY, Agreeing, Refusing, Scene, attacks, open_scene, plant
+from tests.injection.scene import (
+    CANARY,
+    Agreeing,
+    Refusing,
+    Scene,
+    attack_cases,
+    attacks,
+    open_scene,
+    plant,
+)
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 ATTACKS = attacks()
@@ -35,7 +44,7 @@ async def attacked(
         yield scene
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+@pytest.mark.parametrize("attack", attack_cases())
 async def test_a_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, "tool") as scene:
         assert scene.leaked() == []

@@ -13,7 +13,16 @@ from gateway.plugins.installation import PluginInstaller
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import catalogue_of, skill_catalog
 from tests.injection.obedient import Obedient
-from tests.injection.scene import CANARY, Agreeing, Refusing, Scene, attacks, open_scene, plant
+from tests.injection.scene import (
+    CANARY,
+    Agreeing,
+    Refusing,
+    Scene,
+    attack_cases,
+    attacks,
+    open_scene,
+    plant,
+)
 
 ATTACKS = attacks()
 ORDERS = {
@@ -53,7 +62,7 @@ async def attacked(
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+@pytest.mark.parametrize("attack", attack_cases())
 async def test_a_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, kind) as scene:
         assert scene.leaked() == []

@@ -9,7 +9,7 @@ import pytest
 from agent.security.taint.file_marks import mark_tainted, unmark
 from agent.skills.catalog import SkillCatalog, SkillPaths
 from tests.injection.obedient import Obedient
-from tests.injection.scene import Scene, attacks, open_scene, plant
+from tests.injection.scene import Scene, attack_cases, attacks, open_scene, plant
 
 ATTACKS = attacks()
 ORDER = 'Help me. @@ skill {"name": "helper"}'
@@ -36,7 +36,7 @@ def lay_out(scene: Scene, tmp_path: Path, place: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["project", "marked", "linked"])
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+@pytest.mark.parametrize("attack", attack_cases())
 async def test_a_strangers_skill_leaks_nothing(
     attack: dict[str, Any], place: str, tmp_path: Path
 ) -> None:
