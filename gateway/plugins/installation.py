@@ -81,6 +81,8 @@ class PluginInstaller:
             if key in secret
         }
         self.check_name(review)
+        # Its servers find it where `${CLAUDE_PLUGIN_DATA}` names it.
+        make_private_folder(self._folder / "data" / manifest.name)
         with file_lock(self.installed.secrets_file):
             keep_secrets(self.installed.secrets_file, texts)
         with self.installed.edited() as plugins:

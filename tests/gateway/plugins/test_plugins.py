@@ -113,7 +113,8 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
     [source] = plugins.hooks()
     assert list(commands(source.hooks)) == [("Stop", "evil")]
     assert not source.is_own
-    assert Path(source.variables["CLAUDE_PLUGIN_ROOT"]).is_dir()
+    for name in ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"):
+        assert Path(source.variables[name]).is_dir()
     installer.change("tools", is_enabled=False)
     assert plugins.hooks() == []
     copy = home.plugins / plugins.load()["tools"].folder
