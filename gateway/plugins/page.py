@@ -1,7 +1,8 @@
 """What a person sees of a plugin: in the terminal before it is installed, and in chats."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from agent.i18n import plural, t
@@ -32,7 +33,7 @@ def review_rows(review: "PluginReview") -> Rows:
         (t("from"), f"{describe(review.source)} ({pinned})"),
         (t("hash"), review.digest),
         (t("files"), size),
-        *(_parts(review.manifest) or [(t("contents"), t("nothing that Kore uses"))]),
+        *(_parts(review.manifest, review.files) or [(t("contents"), t("nothing that Kore uses"))]),
         (t("asks for"), ", ".join(map(_question, review.manifest.options))),
         (t("not used"), several(review.manifest.not_used)),
         (t("links left out"), several(review.dropped)),
@@ -88,17 +89,34 @@ def several(names: Sequence[str]) -> str:
     return first if more <= 0 else f"{first}, … (+{more})"
 
 
-def _parts(plugin: PluginManifest | InstalledPlugin) -> Rows:
+def _parts(plugin: PluginManifest | InstalledPlugin, files: Collection[str] = ()) -> Rows:
+    """What it brings: by names where its `files` are given, else by folders."""
     rows = [
-        (t("skills"), several(plugin.skills)),
-        (t("commands"), several(plugin.commands)),
-        (t("agents"), several(plugin.agents)),
+        (t("skills"), several(_names(plugin.skills, files, "SKILL.md"))),
+        (t("commands"), several(_names(plugin.commands, files))),
+        (t("agents"), several(_names(plugin.agents, files))),
         (t("MCP servers"), ", ".join(_server(*one) for one in plugin.servers.items())),
         (t("hooks"), ", ".join(_hooks(plugin.hooks))),
         (t("output styles"), several(plugin.styles)),
         (t("needs"), ", ".join(plugin.dependencies)),
     ]
     return [row for row in rows if row[1]]
+
+
+def _names(
+    places: Sequence[str], files: Collection[str], file_name: str | None = None
+) -> Sequence[str]:
+    """What people call the markdown files in these places: by their folder where all have the same
+    `file_name`."""
+    names = []
+    for file in map(PurePosixPath, files):
+        if not any(place == "." or file.is_relative_to(place) for place in places):
+            continue
+        if file_name is not None and file.name == file_name:
+            names.append(file.parent.name or file.stem)
+        elif file_name is None and file.suffix == ".md" and file.stem.casefold() != "readme":
+            names.append(file.stem)
+    return [escape_line(name) for name in dict.fromkeys(names)] or places
 
 
 def _question(option: PluginOption) -> str:

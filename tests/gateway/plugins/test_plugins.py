@@ -218,6 +218,9 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     refused = kore("plugin", "install", "testing", home=home)
     assert refused.returncode == 1
     assert "hooks: Stop: evil" in refused.stdout
+    # What it brings goes by its names.
+    for line in ("skills: hi", "commands: fix", "agents: critic"):
+        assert line in refused.stdout
     assert "nothing was installed" in refused.stderr
     done = kore("plugin", "install", "testing@mine", "--yes", home=home)
     assert "installed testing 1.0" in done.stdout, done.stderr
