@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
 
 # Each is a long story, hence fewer of them than of other properties, here as in the search.
 Machine.TestCase.settings = settings(
-    max_examples=settings().max_examples // 5,
+    max_examples=max(20, settings().max_examples // 5),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

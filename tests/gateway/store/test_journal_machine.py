@@ -637,7 +637,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 # Each is a long story, hence fewer of them than of other properties, here as in the search.
 JournalMachine.TestCase.settings = settings(
-    max_examples=settings().max_examples // 5,
+    max_examples=max(20, settings().max_examples // 5),
     stateful_step_count=50,
     deadline=None,
     database=None,

@@ -85,8 +85,12 @@ async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
     ("address", "words"),
     [
         ("/revoke", "the server has revoked the tokens"),
-        ("/mcp", "did not revoke the tokens: it answered with status 401"),
-        ("", "the server cannot revoke tokens"),
+        pytest.param(
+            "/mcp",
+            "did not revoke the tokens: it answered with status 401",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("", "the server cannot revoke tokens", marks=pytest.mark.slow),
     ],
 )
 async def test_a_logout_revokes_the_tokens_where_that_can_be(
