@@ -31,7 +31,7 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2_000_000_0
 # A test is right or wrong; how long it took says something about the machine only.
 # The same examples in every run; `make fuzz` is where new ones are looked for.
 # The same examples each time: more of them are for `make fuzz`, which searches.
-settings.register_profile("kore", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("kore", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=500)
 settings.load_profile(os.environ.get("KORE_TEST_PROFILE", "kore"))
 

@@ -304,7 +304,7 @@ async def test_plan_runs_none_of_them(tmp_path: Path) -> None:
     ("behaviour", "words"), [("hang", "did not answer"), ("die", "ended during the tool echo")]
 )
 async def test_a_call_that_fails_is_a_result(tmp_path: Path, behaviour: str, words: str) -> None:
-    server = stand_in(behaviour, timeout_s=2.0)
+    server = stand_in(behaviour, timeout_s=1.0)
     result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hi"}, Asked())
     assert words in tool_message(result)
     assert result.text == "done"

@@ -54,7 +54,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        resize(self._master, rows, columns)
 
     def echoes(self) -> bool:
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
@@ -87,6 +87,10 @@ class Terminal:
             return await self.process.wait()
 
 
+def resize(master: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
 def kore_agent(
     home: Path, *words: str, environ: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> AbstractAsyncContextManager[Terminal]:
@@ -100,6 +104,8 @@ async def kore_there(
 ) -> AsyncIterator[Terminal]:
     """Any verb in such a terminal."""
     master, slave = pty.openpty()
+    # Before anything is written: the first lines are wrapped, too.
+    resize(master, 24, 80)
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
     # The time that a question waits is shown as soon as keys count.
     env["KORE_SECURITY_APPROVAL_TIMEOUT_S"] = "300"
@@ -120,7 +126,6 @@ async def kore_there(
             words, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, new_session=True
         )
     terminal = Terminal(master, process)
-    terminal.resize(24, 80)
     loop = asyncio.get_running_loop()
     loop.add_reader(master, terminal.on_ready)
     try:
