@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
 from agent.agent_run import AgentRun, reachable
+from agent.code.tools import code_tools
 from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import (
@@ -172,6 +173,7 @@ class Agent(Generic[DepsT]):
                 own = default_tools(
                     self.settings.tools, self._subagent_listing, self._tool_defaults
                 )
+                own += code_tools(self.settings.tools)
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]

@@ -27,13 +27,13 @@ from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, wr
 from agent.mcp.login_file import LoginDialog, LoginFile, LoginOptions
 from agent.mcp.names import tool_names
 from agent.mcp.pending_logins import LOGIN_S, PendingLogins
-from agent.mcp.server_log import ServerLog
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.shell.resource_limits import ResourceLimits
+from agent.tools.shell.server_log import ServerLog
 from agent.types import Taint, ToolResult
 
 if TYPE_CHECKING:

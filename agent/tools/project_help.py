@@ -9,7 +9,10 @@ from agent.tools.base import Tool
 from agent.types import JsonSchema
 
 # Where the built-in tools are.
-_ROOMS = tuple(f"agent.tools.{room}." for room in ("assistant", "files", "shell", "web"))
+_ROOMS = (
+    *(f"agent.tools.{room}." for room in ("assistant", "files", "shell", "web")),
+    "agent.code.",
+)
 
 
 @dataclass

@@ -90,15 +90,18 @@ class ToolRegistry:
     ) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them: the same objects at every call, so that a provider
         encodes them once, until a description changes: that of `task` names the agents there are.
-        For a project the built-in ones say more. Of those of the source there are only names when
-        they would take a tenth of the `window` (tokens); without `skills` not the tool for them.
+        For a project the built-in ones say more, and those that know code are there. Of those of
+        the source there are only names when they would take a tenth of the `window` (tokens);
+        without `skills` not the tool for them.
         """
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
         if not skills:
             hidden.add("skill")
         listed_tools = [
-            tool for tool in self._tools.values() if _is_listed(tool) and tool.name not in hidden
+            tool
+            for tool in self._tools.values()
+            if _is_listed(tool, in_project) and tool.name not in hidden
         ]
         helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
         pairs = list(zip(listed_tools, helps, strict=True))
@@ -218,9 +221,11 @@ def _tokens(tool: Tool) -> int:
     return len(json.dumps([tool.name, tool.description, tool.parameters], default=str)) // 4
 
 
-def _is_listed(tool: Tool) -> bool:
+def _is_listed(tool: Tool, in_project: bool) -> bool:
     """Whether models are told of it."""
-    return bool(getattr(tool, "is_listed", True))
+    if not getattr(tool, "is_listed", True):
+        return False
+    return in_project or not getattr(tool, "only_in_project", False)
 
 
 def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:

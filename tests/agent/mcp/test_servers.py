@@ -215,7 +215,7 @@ async def test_a_server_that_never_stops_logging_is_ended(tmp_path: Path) -> Non
 async def test_a_server_that_fills_the_disk_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.mcp.stdio._LOOK_S", 0.05)
+    monkeypatch.setattr("agent.tools.shell.confined_server._LOOK_S", 0.05)
     limits = Limits(disk_bytes=10_000_000)
     servers = McpServers(McpSettings((stand_in("hoard"),), tmp_path), ToolSettings(limits=limits))
     await servers.load()

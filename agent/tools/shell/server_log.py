@@ -1,4 +1,4 @@
-"""What an MCP server writes to its standard error, and what Kore says of it."""
+"""What a server in the sandbox writes to its standard error, and what Kore says of it."""
 
 import os
 import time

@@ -1,0 +1,236 @@
+"""A program that Kore talks to over its streams for as long as it is needed, in the sandbox of
+commands: an MCP server, or a language server."""
+
+import asyncio
+import os
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.files.private_folder import make_private_folder
+from agent.security.sandbox.base import SandboxCommand, ShowsFolders
+from agent.security.sandbox.unconfined import Unconfined
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.shell.mount_restrictions import MountRestrictions, mount_restrictions
+from agent.tools.shell.process_group import Exit, run
+from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
+from agent.tools.shell.server_log import ServerLog
+from agent.types import ToolCall
+
+_GRACE_S = 1.0
+# It may run for weeks: it is looked at less often than a command.
+_LOOK_S = 5.0
+
+
+class TooMuchOutput(Exception):
+    """A server that never stops; the text is a sentence."""
+
+    def __init__(self, text: str = "It sent more than Kore takes at once.") -> None:
+        super().__init__(text)
+
+
+@frozen
+class ServerCommand:
+    """What to start.
+
+    It works in `folder`, which it may change unless `read_only`; `home` is the folder that it has
+    as its /tmp and HOME, from start to start. It reads `shown_folders` besides, and reaches the
+    hosts of `network`; `reach` is for tests: which addresses that may lead to.
+    """
+
+    argv: tuple[str, ...]
+    folder: Path
+    home: Path
+    shown_folders: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    network: tuple[str, ...] = ()
+    read_only: bool = False
+    reach: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ConfinedServer:
+    """Starts a server and hands out its input; everything of it has ended when the block does.
+
+    `title` says for people what it is, such as "MCP server time". `find_command` says what to
+    start, may block, and raises `ToolError`. `meters` look after what it uses up.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        find_command: Callable[[], ServerCommand],
+        settings: ToolSettings,
+        log: ServerLog,
+        meters: ResourceLimits,
+    ) -> None:
+        self._title = title
+        self._find_command = find_command
+        self._settings = settings
+        self._log = log
+        self._meters = meters
+
+    @asynccontextmanager
+    async def open(
+        self, on_output: Callable[[bytes], None], on_end: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[asyncio.StreamWriter]:
+        """Its standard input. `on_output` takes what it says, and may raise `TooMuchOutput`, which
+        ends it; `on_end` is awaited when it has ended."""
+        async with AsyncExitStack() as stack:
+            stdin_r, stdin_w = os.pipe()
+            stack.callback(_close_quietly, stdin_r)
+            writer = await _pipe_writer(stdin_w)
+            stack.callback(writer.close)
+
+            async def serve() -> None:
+                try:
+                    end = await self._run(stdin_r, on_output)
+                    if end.reason:
+                        self._log.fail(end.reason)
+                    else:
+                        self._log.write(f"[ended with exit code {end.code}]\n".encode())
+                except (TooMuchOutput, ToolError, OSError) as exc:
+                    self._log.fail(str(exc))
+                finally:
+                    await on_end()
+
+            task = asyncio.create_task(serve(), name=self._title)
+            try:
+                yield writer
+            finally:
+                # A server ends by itself when its input does; it has a moment for that.
+                writer.close()
+                await asyncio.wait({task}, timeout=_GRACE_S)
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _run(self, stdin: int, on_output: Callable[[bytes], None]) -> Exit:
+        command = await asyncio.to_thread(self._find_command)
+        async with AsyncExitStack() as stack:
+            proxy = None
+            sandbox = self._settings.sandbox or Unconfined()
+            network = command.network
+            if sandbox.confines and network and sandbox.supports_egress:
+                from agent.security.network.egress_proxy import EgressProxy
+                from agent.security.network.proxy_connection import EgressGrant
+
+                grant = EgressGrant(network, **command.reach)
+                proxy = await stack.enter_async_context(EgressProxy.open(grant, self._record))
+            if isinstance(sandbox, ShowsFolders):
+                sandbox = sandbox.showing(command.shown_folders)
+            job = await asyncio.to_thread(self._job, command, stdin, proxy)
+            spawn = stack.enter_context(sandbox.prepare(job))
+            failures: list[TooMuchOutput] = []
+            running: asyncio.Task[Any] | None = None
+
+            def guarded(take: Callable[[bytes], None], data: bytes) -> None:
+                try:
+                    take(data)
+                except TooMuchOutput as exc:
+                    failures.append(exc)
+                    if running is not None:
+                        running.cancel()
+
+            meter = await stack.enter_async_context(self._meter(command, job.folder))
+            work = run(
+                spawn,
+                None,
+                partial(guarded, on_output),
+                meter,
+                on_error=partial(guarded, self._on_log),
+            )
+            running = asyncio.ensure_future(work)
+            try:
+                end: Exit = await running
+                return end
+            except asyncio.CancelledError:
+                if failures:
+                    raise failures[0] from None
+                running.cancel()
+                await asyncio.wait({running})
+                raise
+
+    def _meter(
+        self, command: ServerCommand, folder: Path
+    ) -> AbstractAsyncContextManager[CommandMeter | None]:
+        """What ends it when it uses up the memory or the disk."""
+        if (limits := self._settings.limits) is None:
+            return nullcontext()
+        folders = (command.home,) if command.read_only else (command.home, folder)
+        return self._meters.metered(CommandMeter(self._title, folders, limits, look_s=_LOOK_S))
+
+    def _on_log(self, data: bytes) -> None:
+        if not self._log.take(data):
+            raise TooMuchOutput("It wrote more to its log than Kore takes.")
+
+    def _job(self, command: ServerCommand, stdin: int, proxy: Any) -> SandboxCommand:
+        for name in ("tmp", "shm", "work"):
+            make_private_folder(command.home / name)
+        program = command.argv[0]
+        if "/" not in program and shutil.which(program) is None:
+            raise ToolError(f"There is no program {program} on this machine.")
+        folder = command.folder.resolve()
+        if not folder.is_dir():
+            raise ToolError(f"The {self._title}: there is no folder {folder}.")
+        is_confined = (self._settings.sandbox or Unconfined()).confines
+        covered = self._restrictions(folder) if is_confined else MountRestrictions()
+        return SandboxCommand(
+            f"exec {shlex.join(command.argv)}",
+            folder,
+            folder,
+            covered.forbidden_paths,
+            covered.masked_paths,
+            covered.read_only_paths,
+            proxy,
+            stdin,
+            command.read_only,
+            command.home,
+            variables=command.variables,
+        )
+
+    def _restrictions(self, folder: Path) -> MountRestrictions:
+        """What of its folder the server must not see or change: as for a command of the owner's
+        that knows strangers' words."""
+        environment = ToolEnvironment(
+            session=self._title,
+            workspace=folder,
+            memory=folder / "memory" / "MEMORY.md",
+            owner=True,
+        )
+        call = CallContext(
+            ToolCall("", self._title, {}, "{}"),
+            environment,
+            lambda text, stream: None,
+            taint=frozenset({"untrusted"}),
+        )
+        return mount_restrictions(self._settings, call)
+
+    async def _record(self, where: str, allowed: bool, reason: str) -> None:
+        if not allowed:
+            self._log.write(f"[network: {where} refused, {reason}]\n".encode())
+
+
+async def _pipe_writer(fd: int) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(fd, "wb", buffering=0)
+    )
+    return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+def _close_quietly(fd: int) -> None:
+    with suppress(OSError):
+        os.close(fd)
