@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
 from agent.agent_run import AgentRun, reachable
-from agent.code.tools import code_tools
+from agent.code.services import CodeServices
 from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
 from agent.errors import (
@@ -158,6 +158,7 @@ class Agent(Generic[DepsT]):
         self.skills = skills
         self._mcp_settings = mcp_servers
         self._mcp: McpServers | None = None
+        self.code: CodeServices | None = None
         self.guardrails: Guardrails | None = None
         if input_guardrails or output_guardrails:
             self.guardrails = Guardrails(tuple(input_guardrails), tuple(output_guardrails))
@@ -170,10 +171,11 @@ class Agent(Generic[DepsT]):
         """
         with self._making:
             if self._toolbox is None:
+                code = self._code_services()
                 own = default_tools(
                     self.settings.tools, self._subagent_listing, self._tool_defaults
                 )
-                own += code_tools(self.settings.tools)
+                own += code.tools()
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
@@ -201,6 +203,15 @@ class Agent(Generic[DepsT]):
         else:
             self._mcp.apply(settings)
         return self._mcp
+
+    def _code_services(self) -> CodeServices:
+        """Language servers and what else knows code, as they are configured now."""
+        settings, trusted = self.settings, self.settings.trusted_folders
+        if self.code is None or not self.code.is_like(settings.lsp, settings.tools, trusted):
+            if self.code is not None:
+                self.code.retire()
+            self.code = CodeServices(settings.lsp, settings.tools, self._tool_defaults, trusted)
+        return self.code
 
     @property
     def mcp(self) -> "McpServers | None":

@@ -1,7 +1,9 @@
 """What an agent can be told, as plain values; reading files and environments is the caller's."""
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
@@ -47,6 +49,46 @@ class ToolSettings:
         )
 
 
+# What happens to an edit that brings new errors: nothing is looked at, they are told with the
+# result, or it is not written.
+BeforeWrite = Literal["off", "report", "block"]
+
+
+@frozen
+class LspServerSettings:
+    """A language server: its program with arguments, and the ends of the names of its files
+    (".py"). `languages` gives their language ids where they are not the usual ones. `options` are
+    what it is told at its start, `settings` what it asks for later; `root_files` stand at the top
+    of a project. Only one that a person has `configured` runs outside of a sandbox."""
+
+    name: str
+    command: tuple[str, ...]
+    extensions: tuple[str, ...]
+    languages: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    root_files: tuple[str, ...] = ()
+    configured: bool = True
+
+
+@frozen
+class LspSettings:
+    """Language servers: `servers` are configured and come before those that Kore knows, of which
+    `without` names those that are not used. `folder` holds their homes and logs; without one it
+    lasts as long as the agent. One that nobody asks for `idle_s` is ended; a check before a write
+    waits `wait_s` at most, an answer `timeout_s`."""
+
+    enabled: bool = True
+    before_write: BeforeWrite = "report"
+    servers: tuple[LspServerSettings, ...] = ()
+    without: frozenset[str] = frozenset()
+    folder: Path | None = None
+    idle_s: float = 900
+    wait_s: float = 10
+    timeout_s: float = 30
+
+
 @frozen
 class SubagentLimits:
     """How deep sub-agents may send out others (0: there are none), how many of one conversation
@@ -76,3 +118,4 @@ class AgentSettings:
     subagents: SubagentLimits = field(default_factory=SubagentLimits)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     trusted_folders: tuple[Path, ...] = ()
+    lsp: LspSettings = field(default_factory=LspSettings)

@@ -29,6 +29,7 @@ from agent.tools.schema import ArgumentSchema
 from agent.types import Effect, Taint, ToolCall
 
 if TYPE_CHECKING:
+    from agent.tools.files.draft_check import DraftCheck
     from agent.tools.shell.process_registry import ProcessRegistry
 
 # Of the model's window: what tools of a source may take in each request.
@@ -249,6 +250,7 @@ class RegistryDefaults:
 
     processes: "ProcessRegistry | None" = None
     views: FileViews = field(default_factory=FileViews)
+    drafts: "DraftCheck | None" = None
 
     @property
     def has_begun(self) -> bool:
@@ -261,6 +263,7 @@ BUILT_IN_TOOLS = (
     *("list_dir", "glob", "grep"),
     *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
     *("undo", "ask_user", "send_file", "schedule", "task", "apply_patch"),
+    *("lsp", "lsp_edit"),
 )
 
 
@@ -295,12 +298,12 @@ def default_tools(
     defaults = defaults or RegistryDefaults()
     processes = defaults.processes or ProcessRegistry(SessionSpaces(settings.temporary_folder))
     defaults.processes = processes
-    views = defaults.views
+    views, drafts = defaults.views, defaults.drafts
     return [
         ReadFile(settings, views),
-        WriteFile(settings, views),
-        EditFile(settings, views),
-        AppendFile(settings, views),
+        WriteFile(settings, views, drafts),
+        EditFile(settings, views, drafts),
+        AppendFile(settings, views, drafts),
         MoveFile(settings, views),
         ListDir(settings),
         Glob(settings),
@@ -317,5 +320,5 @@ def default_tools(
         SendFile(settings),
         ScheduleTool(),
         SubagentTool(roster),
-        ApplyPatch(settings, views),
+        ApplyPatch(settings, views, drafts),
     ]

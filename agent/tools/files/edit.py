@@ -16,6 +16,14 @@ from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import (
+    INSIST,
+    Draft,
+    DraftCheck,
+    NoDraftCheck,
+    refuse_errors,
+    with_insistence,
+)
 from agent.tools.files.edit_matching import Edit, apply
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -44,11 +52,17 @@ class EditFile:
     name: ClassVar[str] = "edit_file"
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
-    parameters: ClassVar[JsonSchema] = _SCHEMA
 
-    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        views: FileViews | None = None,
+        drafts: DraftCheck | None = None,
+    ) -> None:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
+        self._drafts = drafts or NoDraftCheck()
+        self.parameters: JsonSchema = with_insistence(_SCHEMA, self._drafts)
 
     @cached_property
     def description(self) -> str:
@@ -62,6 +76,7 @@ class EditFile:
             before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
+        await refuse_errors(self._drafts, [Draft(path, before.text, after.text)], args, call)
         return EffectPlan(changes=(path,), diff=diff(args["path"], before.text, after.text))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -77,12 +92,17 @@ class EditFile:
             self._views.record_write(call.session, path)
             return before, after, tolerance
 
+        before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits))
+        draft = Draft(path, before.text, after.text)
+        report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         before, after, tolerance = await file_io.in_thread(work)
+        await self._drafts.after_write([draft])
         difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
         artifact = Artifact("diff", difference, str(path))
         text = _describe(f"Made {count} in {path}", before.text, after.text, tolerance)
-        return ToolResult(text, for_user=f"Made {count} in {path}.", artifacts=(artifact,))
+        result = ToolResult(text, for_user=f"Made {count} in {path}.", artifacts=(artifact,))
+        return report.added_to(result)
 
 
 def _describe(what: str, before: str, after: str, tolerance: str) -> str:

@@ -22,6 +22,14 @@ from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import (
+    INSIST,
+    Draft,
+    DraftCheck,
+    NoDraftCheck,
+    refuse_errors,
+    with_insistence,
+)
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.patch_format import FilePatch, apply_hunks, parse_patch
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -40,6 +48,11 @@ class _Change:
     mode: int | None = None
     level: MarkLevel = "none"
 
+    @property
+    def draft(self) -> Draft:
+        before, after = (each.text if each else None for each in (self.before, self.after))
+        return Draft(self.path, before, after)
+
     def diff(self, root: Path) -> str:
         path = self.path
         name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
@@ -53,12 +66,18 @@ class ApplyPatch:
     name: ClassVar[str] = "apply_patch"
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
-    parameters: ClassVar[JsonSchema] = parameters(input="string")
     is_listed: ClassVar[bool] = False
 
-    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        views: FileViews | None = None,
+        drafts: DraftCheck | None = None,
+    ) -> None:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
+        self._drafts = drafts or NoDraftCheck()
+        self.parameters: JsonSchema = with_insistence(parameters(input="string"), self._drafts)
 
     @cached_property
     def description(self) -> str:
@@ -66,6 +85,7 @@ class ApplyPatch:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         changes = await file_io.in_thread(lambda: self._changes(args, call))
+        await refuse_errors(self._drafts, [one.draft for one in changes], args, call)
         root = call.workspace.resolve()
         return EffectPlan(
             changes=tuple(change.path for change in changes if change.before),
@@ -82,16 +102,21 @@ class ApplyPatch:
                     self._views.record_write(call.session, change.path)
             return changes
 
+        changes = await file_io.in_thread(lambda: self._changes(args, call))
+        drafts = [change.draft for change in changes]
+        report = await self._drafts.check(drafts, call, args.get(INSIST) or "")
         async with call.changes.command(self._scope.unrecorded(call)):
             changes = await file_io.in_thread(work)
+        await self._drafts.after_write(drafts)
         root = call.workspace.resolve()
         lines = [f"{_verb(change)} {change.path}" for change in changes]
-        return ToolResult(
+        result = ToolResult(
             "Applied the patch:\n" + "\n".join(lines),
             artifacts=tuple(
                 Artifact("diff", change.diff(root), str(change.path)) for change in changes
             ),
         )
+        return report.added_to(result)
 
     def _changes(self, args: Mapping[str, Any], call: CallContext) -> list[_Change]:
         """What the patch does to the files as they are now. Raises ToolError."""

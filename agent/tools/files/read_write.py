@@ -27,6 +27,14 @@ from agent.text.text_document import (
 )
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews, stamp
+from agent.tools.files.draft_check import (
+    INSIST,
+    Draft,
+    DraftCheck,
+    NoDraftCheck,
+    refuse_errors,
+    with_insistence,
+)
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.nested_instructions import nested_instructions
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -36,6 +44,7 @@ from agent.tools.web.pdf import pdf_text
 from agent.types import Artifact, Effect, Image, JsonSchema, Taint, ToolResult
 
 LINE_LIMIT = 2_000
+_CONTENT = parameters(path="string", content="string")
 
 
 class ReadFile:
@@ -111,11 +120,17 @@ class WriteFile:
     name: ClassVar[str] = "write_file"
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
-    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        views: FileViews | None = None,
+        drafts: DraftCheck | None = None,
+    ) -> None:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
+        self._drafts = drafts or NoDraftCheck()
+        self.parameters: JsonSchema = with_insistence(_CONTENT, self._drafts)
 
     @cached_property
     def description(self) -> str:
@@ -129,6 +144,8 @@ class WriteFile:
         # Who is asked has seen the difference: their yes is not refused when the turn goes on.
         if old is not None and old.text and not call.resumed:
             self._refuse_unread(path, call.session)
+        draft = Draft(path, old.text if old else None, args["content"])
+        await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], old.text if old else "", args["content"])
         if old is None:
             return EffectPlan(creates=(path,), diff=difference)
@@ -155,9 +172,13 @@ class WriteFile:
             self._views.record_write(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
+        old = await file_io.in_thread(lambda: _existing(path))
+        draft = Draft(path, old.text if old else None, content)
+        report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         difference, size = await file_io.in_thread(work)
-        return ToolResult(
-            f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
+        await self._drafts.after_write([draft])
+        return report.added_to(
+            ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(difference, path))
         )
 
 
@@ -167,11 +188,17 @@ class AppendFile:
     name: ClassVar[str] = "append_file"
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
-    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
-    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        views: FileViews | None = None,
+        drafts: DraftCheck | None = None,
+    ) -> None:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
+        self._drafts = drafts or NoDraftCheck()
+        self.parameters: JsonSchema = with_insistence(_CONTENT, self._drafts)
 
     @cached_property
     def description(self) -> str:
@@ -184,6 +211,7 @@ class AppendFile:
         check_edit_allowed(
             path, old.text if old else "", (old.text if old else "") + args["content"]
         )
+        await refuse_errors(self._drafts, [_longer(path, old, args["content"])], args, call)
         difference = diff(args["path"], old.text, old.text + args["content"]) if old else None
         if old is None:
             return EffectPlan(creates=(path,), diff=diff(args["path"], "", args["content"]))
@@ -210,9 +238,15 @@ class AppendFile:
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)
 
+        old = await file_io.in_thread(lambda: _appendable(path))
+        draft = _longer(path, old, content)
+        report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         difference, size = await file_io.in_thread(work)
-        return ToolResult(
-            f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
+        await self._drafts.after_write([draft])
+        return report.added_to(
+            ToolResult(
+                f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
+            )
         )
 
 
@@ -263,6 +297,10 @@ def _encode(content: str, form: TextFormat) -> bytes:
 
 def _appendable(path: Path) -> Document | None:
     return decode(file_io.read(path, LIMIT_BYTES), path) if file_io.kind(path) else None
+
+
+def _longer(path: Path, old: Document | None, content: str) -> Draft:
+    return Draft(path, old.text if old else None, (old.text if old else "") + content)
 
 
 def _artifacts(difference: str, path: Path) -> tuple[Artifact, ...]:

@@ -1,0 +1,146 @@
+"""What language servers know of code, as a model reads it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.code.lsp import operations
+from agent.code.lsp.code_actions import code_actions
+from agent.code.lsp.operations import METHODS
+from agent.code.lsp.places import PlaceListing, places_of
+from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question
+from agent.code.lsp.server import LanguageServer
+from agent.code.lsp.servers import LanguageServers
+from agent.code.lsp.session import LspSession
+from agent.errors import ToolError
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.types import ToolResult
+
+
+class CodeAnswers:
+    """Answers the operations that only look."""
+
+    def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
+        self.servers = servers
+        self._questions = CodeQuestions(servers, settings)
+
+    async def answer(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        """What the server says, for the model. Raises `ToolError`."""
+        operation = args["operation"]
+        if operation == "workspace_symbols":
+            return await self._workspace_symbols(args, call)
+        path = self._questions.find_path(args, call)
+        server = await self._questions.server(path, call)
+
+        async def work(session: LspSession) -> ToolResult:
+            async with server.turn:
+                question = await self._questions.question(session, server, path, args)
+                return await self._answer(question, call)
+
+        limit_s = self.servers.settings.timeout_s
+        return await server.ask(operation, work, limit_s + DIAGNOSE_S)
+
+    async def _answer(self, question: Question, call: CallContext) -> ToolResult:
+        marked = await asyncio.to_thread(is_marked, question.path)
+        match question.operation:
+            case "diagnostics":
+                return await _diagnostics(question, marked)
+            case "hover" | "completion" | "signature" | "document_symbols" | "code_actions":
+                lines = await _texts(question)
+                return _result("\n".join(lines), question, marked)
+            case "incoming_calls" | "outgoing_calls":
+                places = await _calls(question)
+            case "references":
+                context = {"includeDeclaration": True}
+                places = places_of(await question.ask({**question.params(), "context": context}))
+            case _:
+                places = places_of(await question.ask(question.params()))
+        listing = PlaceListing(self._questions.scope, call, question.session.encoding)
+        lines = await asyncio.to_thread(listing.write, places)
+        return _result("\n".join(lines), question, marked or listing.is_marked)
+
+    async def _workspace_symbols(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        query = args.get("query") or args.get("symbol")
+        if not query:
+            raise ToolError("workspace_symbols needs a query: a part of a name.")
+        server = await self._any_server(args, call)
+
+        async def work(session: LspSession) -> ToolResult:
+            async with server.turn:
+                if args.get("path"):
+                    path = self._questions.find_path(args, call)
+                    if path.is_file():
+                        await self._questions.question(session, server, path, args)
+                method = METHODS["workspace_symbols"]
+                if not session.offers(method.capability, method.name):
+                    raise ToolError("This language server has no workspace_symbols.")
+                limit_s = self.servers.settings.timeout_s
+                matches = await session.peer.request(method.name, {"query": query}, limit_s)
+            listing = PlaceListing(self._questions.scope, call, session.encoding)
+            places = operations.symbol_places(matches)
+            lines = await asyncio.to_thread(listing.write, places)
+            text = "\n".join(lines) or f"No symbol matches {query[:80]!r}."
+            return ToolResult(text, taint=UNTRUSTED if listing.is_marked else NOTHING)
+
+        return await server.ask("workspace_symbols", work, self.servers.settings.timeout_s)
+
+    async def _any_server(self, args: Mapping[str, Any], call: CallContext) -> LanguageServer:
+        """The server of the named file, or one that runs for this project."""
+        if args.get("path"):
+            return await self._questions.server(self._questions.find_path(args, call), call)
+        root = await asyncio.to_thread(call.workspace.resolve)
+        for server in self.servers.running:
+            if server.folder.is_relative_to(root):
+                return server
+        raise ToolError("Give the path of a file too: it says which language is meant.")
+
+
+async def _diagnostics(question: Question, marked: bool) -> ToolResult:
+    diagnostics = await question.session.diagnose(question.path, DIAGNOSE_S)
+    if diagnostics is None:
+        raise ToolError("The language server has not said yet what it finds; ask again.")
+    return _result(
+        "\n".join(map(str, diagnostics)), question, marked, "Nothing is wrong in {path}."
+    )
+
+
+async def _texts(question: Question) -> Sequence[str]:
+    """Answers that are words, not places."""
+    params = question.params()
+    match question.operation:
+        case "hover":
+            return operations.hover_text(await question.ask(params)).splitlines()
+        case "completion":
+            return operations.completions(await question.ask(params))
+        case "signature":
+            return operations.signatures(await question.ask(params))
+        case "document_symbols":
+            return operations.outline(await question.ask(params))
+    return [title for title, _ in await code_actions(question)]
+
+
+async def _calls(question: Question) -> list[Any]:
+    """The functions that call the one at a place, or that it calls."""
+    items = await question.ask(question.params())
+    key, method = ("from", "incomingCalls")
+    if question.operation == "outgoing_calls":
+        key, method = ("to", "outgoingCalls")
+    places = []
+    for item in items[:10] if isinstance(items, list) else ():
+        calls = await question.session.peer.request(
+            f"callHierarchy/{method}", {"item": item}, question.limit_s
+        )
+        places += operations.call_places(calls, "from" if key == "from" else "to")
+    return places
+
+
+def _result(
+    text: str, question: Question, marked: bool, nothing: str = "Nothing was found."
+) -> ToolResult:
+    count = len(text.splitlines())
+    for_user = f"{question.operation}: {count} {'line' if count == 1 else 'lines'}"
+    words = text or nothing.format(path=question.path)
+    return ToolResult(words, for_user=for_user, taint=UNTRUSTED if marked else NOTHING)

@@ -1,0 +1,175 @@
+"""New errors of files that are not written yet, as their language servers see them."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agent.code.lsp.diagnostics import Diagnostic, new_errors
+from agent.code.lsp.documents import Change, refresh, tell_of_changes
+from agent.code.lsp.server import LanguageServer
+from agent.code.lsp.servers import LanguageServers
+from agent.code.lsp.session import LspSession
+from agent.errors import ToolError
+from agent.i18n import plural
+from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.settings import LspSettings
+from agent.tools.base import CallContext
+from agent.tools.files.draft_check import Draft, DraftReport
+
+log = logging.getLogger(__name__)
+
+_MOST_SHOWN = 20
+# Of other documents that a server has open, so many are looked at again.
+_MOST_DEPENDENTS = 10
+_DEPENDENTS_S = 2.0
+# What servers call an import that leads nowhere: pyright, ty, TypeScript, clangd.
+_UNRESOLVED = {
+    *("reportMissingImports", "reportMissingModuleSource", "unresolved-import"),
+    *("2307", "2792", "pp_file_not_found"),
+}
+
+
+@frozen
+class _Finding:
+    path: Path
+    diagnostic: Diagnostic
+
+
+class DraftDiagnostics:
+    """A `DraftCheck` that asks language servers. Where none answers, or not in time, it has nothing
+    to say: an edit never fails because of a server."""
+
+    def __init__(self, servers: LanguageServers) -> None:
+        self._servers = servers
+
+    @property
+    def refuses(self) -> bool:
+        return self._settings.before_write == "block" and self._settings.enabled
+
+    @property
+    def _settings(self) -> LspSettings:
+        return self._servers.settings
+
+    async def check(
+        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+    ) -> DraftReport:
+        if self._settings.before_write == "off":
+            return DraftReport()
+        root = await asyncio.to_thread(call.workspace.resolve)
+        findings: list[_Finding] = []
+        for server, group in (await self._by_server(drafts, root)).items():
+            findings += await self._check_group(server, group)
+        if not findings:
+            return DraftReport()
+        if self.refuses and not insists.strip():
+            text = render_prompt("lsp/refused", errors=_listing(findings, root))
+            failure = ToolError(text)
+            failure.untrusted = await asyncio.to_thread(_are_marked, findings)
+            raise failure
+        marked = await asyncio.to_thread(_are_marked, findings)
+        return DraftReport(
+            render_prompt("lsp/new_errors", errors=_listing(findings, root)),
+            plural(len(findings), "{n} new error", "{n} new errors"),
+            UNTRUSTED if marked else NOTHING,
+        )
+
+    async def after_write(self, drafts: Sequence[Draft]) -> None:
+        """Servers that run learn what the disk has now."""
+        changes = [(draft.path, _change(draft)) for draft in drafts]
+        for server in self._servers.running:
+            session = server.running
+            if session is None:
+                continue
+            async with server.turn:
+                await refresh(session)
+                tell_of_changes(session, changes)
+                for draft in drafts:
+                    session.save(draft.path)
+
+    async def _by_server(
+        self, drafts: Sequence[Draft], root: Path
+    ) -> Mapping[LanguageServer, list[Draft]]:
+        groups: dict[LanguageServer, list[Draft]] = defaultdict(list)
+        for draft in drafts:
+            if draft.after is None or not draft.path.is_relative_to(root):
+                continue
+            server = await self._servers.find(draft.path, root)
+            if server is not None:
+                groups[server].append(draft)
+        return groups
+
+    async def _check_group(self, server: LanguageServer, drafts: list[Draft]) -> list[_Finding]:
+        limit_s = self._settings.wait_s
+
+        async def work(session: LspSession) -> list[_Finding]:
+            async with server.turn:
+                await refresh(session)
+                return await _compare(session, drafts, self._languages(server, drafts), limit_s)
+
+        try:
+            return await server.ask("a check before a write", work, limit_s)
+        except ToolError as exc:
+            log.info("nothing was checked before a write: %s", exc)
+            return []
+
+    def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:
+        return {one.path: self._servers.language(server.settings, one.path) for one in drafts}
+
+
+async def _compare(
+    session: LspSession, drafts: Sequence[Draft], languages: Mapping[Path, str], limit_s: float
+) -> list[_Finding]:
+    """What is wrong with the drafts, and with open documents beside them, that was not before."""
+    before: dict[Path, tuple[Diagnostic, ...] | None] = {}
+    for draft in drafts:
+        if draft.before is None:
+            before[draft.path] = ()
+            continue
+        session.open(draft.path, draft.before, languages[draft.path])
+        before[draft.path] = await session.diagnose(draft.path, limit_s)
+    paths = {draft.path for draft in drafts}
+    others = [path for path in reversed(session.documents) if path not in paths]
+    others = others[:_MOST_DEPENDENTS]
+    for path in others:
+        before[path] = await session.diagnose(path, _DEPENDENTS_S)
+    for draft in drafts:
+        assert draft.after is not None
+        session.open(draft.path, draft.after, languages[draft.path])
+    findings: list[_Finding] = []
+    for path in (*paths, *others):
+        earlier = before[path]
+        after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_S)
+        # What was not known before cannot be told from what is new.
+        if earlier is not None and after is not None:
+            findings += [_Finding(path, one) for one in new_errors(earlier, after)]
+    created = {draft.path.stem for draft in drafts if draft.before is None}
+    return [one for one in findings if not _misses_new_file(one, created)]
+
+
+def _misses_new_file(finding: _Finding, created: set[str]) -> bool:
+    """Whether it only says that a file of the same edit is not there: the server sees no file that
+    is not on the disk."""
+    one = finding.diagnostic
+    return one.code in _UNRESOLVED and any(stem in one.message for stem in created)
+
+
+def _change(draft: Draft) -> Change:
+    if draft.after is None:
+        return "deleted"
+    return "created" if draft.before is None else "changed"
+
+
+def _listing(findings: Sequence[_Finding], root: Path) -> str:
+    lines = [f"{one.path.relative_to(root)}:{one.diagnostic}" for one in findings[:_MOST_SHOWN]]
+    if len(findings) > _MOST_SHOWN:
+        lines.append(f"… ({len(findings) - _MOST_SHOWN} more)")
+    return "\n".join(lines)
+
+
+def _are_marked(findings: Sequence[_Finding]) -> bool:
+    return any(is_marked(path) for path in {one.path for one in findings})

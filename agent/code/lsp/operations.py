@@ -1,0 +1,147 @@
+"""What operations are called in the protocol, and their answers as text."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agent.code.lsp.places import Place, place_of
+from agent.code.lsp.protocol.uris import path_of
+from agent.records import frozen
+from agent.text.visible import escape_invisible, escape_line
+
+_TEXT_CHARS = 4_000
+_MOST_ITEMS = 50
+_MOST_SYMBOLS = 300
+
+# The protocol's kinds of symbols, from 1 on.
+_KINDS = (
+    *("file", "module", "namespace", "package", "class", "method", "property", "field"),
+    *("constructor", "enum", "interface", "function", "variable", "constant", "string", "number"),
+    *("boolean", "array", "object", "key", "null", "enum member", "struct", "event", "operator"),
+    "type parameter",
+)
+
+
+@frozen
+class Method:
+    """What an operation is called in the protocol, and what a server says that has it."""
+
+    name: str
+    capability: str
+
+
+METHODS: Mapping[str, Method] = {
+    "definition": Method("textDocument/definition", "definitionProvider"),
+    "declaration": Method("textDocument/declaration", "declarationProvider"),
+    "references": Method("textDocument/references", "referencesProvider"),
+    "implementation": Method("textDocument/implementation", "implementationProvider"),
+    "type_definition": Method("textDocument/typeDefinition", "typeDefinitionProvider"),
+    "hover": Method("textDocument/hover", "hoverProvider"),
+    "document_symbols": Method("textDocument/documentSymbol", "documentSymbolProvider"),
+    "workspace_symbols": Method("workspace/symbol", "workspaceSymbolProvider"),
+    "completion": Method("textDocument/completion", "completionProvider"),
+    "signature": Method("textDocument/signatureHelp", "signatureHelpProvider"),
+    "incoming_calls": Method("textDocument/prepareCallHierarchy", "callHierarchyProvider"),
+    "outgoing_calls": Method("textDocument/prepareCallHierarchy", "callHierarchyProvider"),
+    "code_actions": Method("textDocument/codeAction", "codeActionProvider"),
+    "apply_code_action": Method("textDocument/codeAction", "codeActionProvider"),
+    "rename": Method("textDocument/rename", "renameProvider"),
+    "format": Method("textDocument/formatting", "documentFormattingProvider"),
+}
+
+
+def kind_name(number: Any) -> str:
+    """What a kind of symbol is called."""
+    is_known = isinstance(number, int) and 0 < number <= len(_KINDS)
+    return _KINDS[number - 1] if is_known else "symbol"
+
+
+def outline(result: Any) -> list[str]:
+    """A file's symbols with their lines, one in another further to the right."""
+    lines: list[str] = []
+    pending = [(item, 0) for item in reversed(result)] if isinstance(result, list) else []
+    while pending and len(lines) < _MOST_SYMBOLS:
+        item, depth = pending.pop()
+        if not isinstance(item, dict):
+            continue
+        spot: Any = item.get("range") or (item.get("location") or {}).get("range")
+        try:
+            first, last = int(spot["start"]["line"]) + 1, int(spot["end"]["line"]) + 1
+            name = escape_line(str(item["name"]))
+        except (TypeError, KeyError, ValueError):
+            continue
+        span = str(first) if first == last else f"{first}-{last}"
+        lines.append(f"{'  ' * min(depth, 20)}{span} {kind_name(item.get('kind'))} {name}")
+        children = item.get("children")
+        if isinstance(children, list):
+            pending += [(child, depth + 1) for child in reversed(children)]
+    if pending:
+        lines.append("… (more symbols)")
+    return lines
+
+
+def symbol_places(result: Any) -> list[Place]:
+    """Where the symbols of a workspace are."""
+    places = []
+    for item in result if isinstance(result, list) else ():
+        if not isinstance(item, dict):
+            continue
+        label = f"{kind_name(item.get('kind'))} {item.get('name')}"
+        location = item.get("location")
+        place = place_of(location, label)
+        path = path_of(location.get("uri")) if isinstance(location, dict) else None
+        if place is None and path is not None:
+            # It may leave out where in the file.
+            place = Place(path, 0, 0, label)
+        if place is not None:
+            places.append(place)
+    return places
+
+
+def call_places(result: Any, key: Literal["from", "to"]) -> list[Place]:
+    """The functions that call, or are called."""
+    places = []
+    for item in result if isinstance(result, list) else ():
+        other = item.get(key) if isinstance(item, dict) else None
+        if isinstance(other, dict):
+            spot = {"uri": other.get("uri"), "range": other.get("selectionRange")}
+            place = place_of(spot, f"{kind_name(other.get('kind'))} {other.get('name')}")
+            places += [place] if place is not None else []
+    return places
+
+
+def hover_text(result: Any) -> str:
+    """The words of a hover, whatever shape they have."""
+    contents = result.get("contents") if isinstance(result, dict) else None
+    parts = contents if isinstance(contents, list) else [contents]
+    words = [part.get("value") if isinstance(part, dict) else part for part in parts]
+    return cut("\n\n".join(str(word).strip() for word in words if word))
+
+
+def completions(result: Any) -> list[str]:
+    """The names that could stand there, in the server's order of what is likely."""
+    items = result.get("items") if isinstance(result, dict) else result
+    candidates = (
+        [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    )
+    candidates.sort(key=lambda item: str(item.get("sortText") or item.get("label")))
+    lines = []
+    for item in candidates[:_MOST_ITEMS]:
+        details = item.get("labelDetails")
+        detail = item.get("detail") or (details.get("detail") if isinstance(details, dict) else "")
+        lines.append(escape_line(f"{item.get('label')} {detail or ''}".strip())[:_TEXT_CHARS])
+    if len(candidates) > _MOST_ITEMS:
+        lines.append(f"… ({len(candidates) - _MOST_ITEMS:,} more)")
+    return lines
+
+
+def signatures(result: Any) -> list[str]:
+    """The ways to call a function."""
+    items = result.get("signatures") if isinstance(result, dict) else None
+    labels = [one.get("label") for one in items or () if isinstance(one, dict)]
+    return [escape_line(str(label))[:_TEXT_CHARS] for label in labels[:_MOST_ITEMS]]
+
+
+def cut(text: str) -> str:
+    """A text from a server as a model reads it."""
+    readable = escape_invisible(text)
+    return readable if len(readable) <= _TEXT_CHARS else f"{readable[:_TEXT_CHARS]}…"

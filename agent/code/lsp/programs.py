@@ -1,0 +1,72 @@
+"""Where the program of a language server lies: on PATH, and never among the files of a project."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent.security.sandbox.trusted_programs import is_closed_file
+from agent.settings import LspServerSettings
+from agent.tools.shell.program_folders import folders_of_program
+
+# The first version of TypeScript whose compiler is a server.
+_FIRST_SERVER_TSC = 7
+_MOST_BYTES = 1_000_000
+
+
+def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
+    """The path of the program, or None. One in a project, or where other users can put one, is not
+    it: whoever wrote the project would decide what runs. May block."""
+    name = server.command[0]
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    own = [os.path.realpath(project) for project in projects]
+    if "/" in name:
+        # Who names a path in the configuration has decided.
+        return shutil.which(os.path.expanduser(name)) if server.configured else None
+    for folder in folders:
+        program = shutil.which(name, path=folder) if os.path.isabs(folder) else None
+        if program is None or not _is_safe(program, own):
+            continue
+        if server.name == "tsc" and not server.configured and not _is_server_tsc(program):
+            continue
+        return program
+    return None
+
+
+def shown_folders(program: str, closed: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders that the sandbox has to show for the program to run. May block."""
+    return tuple(folders_of_program(Path(program), [Path.home(), *closed]))
+
+
+def typescript_beside(program: str) -> Path | None:
+    """The `tsserver.js` that lies beside typescript-language-server; that of a project is a
+    stranger's program."""
+    for folder in Path(os.path.realpath(program)).parents:
+        script = folder / "node_modules" / "typescript" / "lib" / "tsserver.js"
+        if folder.name != "node_modules" and script.is_file():
+            return script
+    return None
+
+
+def _is_safe(program: str, projects: Iterable[str]) -> bool:
+    real = os.path.realpath(program)
+    for project in projects:
+        if any(path.startswith(f"{project.rstrip('/')}/") for path in (program, real)):
+            return False
+    return is_closed_file(real)
+
+
+def _is_server_tsc(program: str) -> bool:
+    for folder in Path(os.path.realpath(program)).parents:
+        path = folder / "package.json"
+        if not path.is_file():
+            continue
+        try:
+            with path.open("rb") as file:
+                package = json.loads(file.read(_MOST_BYTES))
+            if package.get("name") == "typescript":
+                return int(str(package["version"]).split(".")[0]) >= _FIRST_SERVER_TSC
+        except (OSError, ValueError, KeyError, AttributeError):
+            return False
+    return False

@@ -1,0 +1,1 @@
+"""The Language Server Protocol itself: bytes, messages, positions, addresses, edits."""

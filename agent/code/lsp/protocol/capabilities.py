@@ -1,0 +1,70 @@
+"""What Kore tells a language server about itself when it starts it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.code.lsp.protocol.uris import uri_of
+from agent.version import VERSION
+
+_DYNAMIC = {"dynamicRegistration": True}
+_LINKS = {"linkSupport": True}
+# The numbers of the protocol's kinds of symbols, all of which can be shown.
+_SYMBOL_KINDS = {"valueSet": list(range(1, 27))}
+
+_CAPABILITIES: dict[str, Any] = {
+    "general": {"positionEncodings": ["utf-8", "utf-16", "utf-32"]},
+    "window": {"workDoneProgress": False},
+    "workspace": {
+        "configuration": True,
+        "workspaceFolders": True,
+        "didChangeConfiguration": {},
+        "didChangeWatchedFiles": _DYNAMIC,
+        "workspaceEdit": {"documentChanges": True, "resourceOperations": []},
+        "symbol": {"symbolKind": _SYMBOL_KINDS},
+        "diagnostics": {"refreshSupport": True},
+    },
+    "textDocument": {
+        "synchronization": {"didSave": True},
+        "publishDiagnostics": {"versionSupport": True, "relatedInformation": False},
+        "diagnostic": {**_DYNAMIC, "relatedDocumentSupport": False},
+        "definition": _LINKS,
+        "declaration": _LINKS,
+        "typeDefinition": _LINKS,
+        "implementation": _LINKS,
+        "references": {},
+        "hover": {"contentFormat": ["plaintext", "markdown"]},
+        "documentSymbol": {
+            "hierarchicalDocumentSymbolSupport": True,
+            "symbolKind": _SYMBOL_KINDS,
+        },
+        "completion": {"completionItem": {"documentationFormat": ["plaintext"]}},
+        "signatureHelp": {"signatureInformation": {"documentationFormat": ["plaintext"]}},
+        "callHierarchy": {},
+        "rename": {"prepareSupport": False},
+        "formatting": {},
+        "codeAction": {
+            "codeActionLiteralSupport": {
+                "codeActionKind": {
+                    "valueSet": ["quickfix", "refactor", "source", "source.organizeImports"]
+                }
+            },
+            "resolveSupport": {"properties": ["edit"]},
+            "dataSupport": True,
+        },
+    },
+}
+
+
+def initialize_params(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the number of our process: in the sandbox there is no such one, and a server ends
+    when its parent is gone."""
+    return {
+        "processId": None,
+        "clientInfo": {"name": "kore", "version": VERSION},
+        "rootPath": str(folder),
+        "rootUri": uri_of(folder),
+        "workspaceFolders": [{"uri": uri_of(folder), "name": folder.name}],
+        "capabilities": _CAPABILITIES,
+        "initializationOptions": dict(options),
+    }

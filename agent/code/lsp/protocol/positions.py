@@ -1,0 +1,88 @@
+"""Places in a text as language servers count them: lines and units of an encoding, from 0.
+
+Kore counts characters (code points); servers count bytes of UTF-8, or units of UTF-16, which is
+what a server counts that has not said.
+"""
+
+import re
+from typing import Any, Literal, get_args
+
+from agent.records import frozen
+
+Encoding = Literal["utf-8", "utf-16", "utf-32"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+
+# What ends a line in the protocol: not the others that Python knows.
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+@frozen
+class Position:
+    """A line and a character in it, both from 0."""
+
+    line: int
+    character: int
+
+
+class TextLines:
+    """A text whose places can be told in any encoding."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def line(self, number: int) -> str:
+        """The text of a line without its end; empty beyond the last one."""
+        if not 0 <= number < len(self._starts):
+            return ""
+        after = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
+        return self.text[self._starts[number] : after].rstrip("\r\n")
+
+    def offset(self, position: Any, encoding: Encoding) -> int:
+        """Where a server's position lies in the text; what lies beyond a line is its end. Raises
+        `ValueError` for what is no position."""
+        try:
+            line, units = int(position["line"]), int(position["character"])
+        except (TypeError, KeyError):
+            raise ValueError("no position") from None
+        if line < 0 or units < 0:
+            raise ValueError("a position before the text")
+        if line >= len(self._starts):
+            return len(self.text)
+        return self._starts[line] + characters_of(self.line(line), units, encoding)
+
+    def position(self, offset: int) -> Position:
+        """The line and character of a place in the text."""
+        from bisect import bisect_right
+
+        line = bisect_right(self._starts, offset) - 1
+        return Position(line, offset - self._starts[line])
+
+    def to_wire(self, position: Position, encoding: Encoding) -> dict[str, int]:
+        """A position as the server counts."""
+        before = self.line(position.line)[: position.character]
+        return {"line": position.line, "character": units_of(before, encoding)}
+
+
+def units_of(text: str, encoding: Encoding) -> int:
+    """How long a text is, as the server counts."""
+    if encoding == "utf-32" or text.isascii():
+        return len(text)
+    if encoding == "utf-8":
+        return len(text.encode("utf-8", "surrogatepass"))
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def characters_of(line: str, units: int, encoding: Encoding) -> int:
+    """How many characters of a line are so many units; never more than it has."""
+    if encoding == "utf-32" or line.isascii():
+        return min(units, len(line))
+    counted = 0
+    for number, char in enumerate(line):
+        if counted >= units:
+            return number
+        counted += units_of(char, encoding)
+    return len(line)

@@ -1,0 +1,74 @@
+"""Changes of files as a server proposes them, made in texts."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.code.lsp.protocol.positions import Encoding, TextLines
+from agent.code.lsp.protocol.uris import path_of
+from agent.errors import ToolError
+
+
+def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
+    """The text with a server's edits, which all speak of the text before. Raises `ToolError` for
+    edits that overlap or have no shape."""
+    lines = TextLines(text)
+    spans: list[tuple[int, int, int, str]] = []
+    try:
+        for number, edit in enumerate(edits):
+            place = edit["range"]
+            start = lines.offset(place["start"], encoding)
+            end = lines.offset(place["end"], encoding)
+            spans.append((start, end, number, str(edit["newText"])))
+    except (TypeError, KeyError, ValueError):
+        raise ToolError("The language server proposed an edit that has no shape.") from None
+    parts: list[str] = []
+    done = 0
+    # Those at one place keep their order.
+    for start, end, _, new_text in sorted(spans, key=lambda span: span[:3]):
+        if start < done or end < start:
+            raise ToolError("The language server proposed edits that overlap.")
+        parts += [text[done:start], new_text]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
+    """The edits of each file in a `WorkspaceEdit`. Raises `ToolError` where it also creates,
+    renames or deletes files, which Kore has tools of its own for."""
+    if not isinstance(edit, dict):
+        raise ToolError("The language server proposed no edit.")
+    edits_by_path: dict[Path, list[Any]] = {}
+
+    def add(uri: Any, edits: Any) -> None:
+        path = path_of(uri)
+        if path is None or not isinstance(edits, list):
+            raise ToolError("The language server proposed to change something that is no file.")
+        edits_by_path.setdefault(path, []).extend(edits)
+
+    for change in edit.get("documentChanges") or ():
+        if not isinstance(change, dict) or "kind" in change:
+            raise ToolError(
+                "The language server proposed to create, rename or delete files; do that with "
+                "move_file or write_file."
+            )
+        document = change.get("textDocument")
+        add(document.get("uri") if isinstance(document, dict) else None, change.get("edits"))
+    if not edits_by_path:
+        changes = edit.get("changes")
+        for uri, edits in (changes if isinstance(changes, dict) else {}).items():
+            add(uri, edits)
+    return {path: edits for path, edits in edits_by_path.items() if edits}
+
+
+def edited_texts(
+    edit: Any, encoding: Encoding, read: Callable[[Path], str]
+) -> Mapping[Path, tuple[str, str]]:
+    """Each file of a `WorkspaceEdit` that changes, before and after. Raises `ToolError`."""
+    texts = {}
+    for path, edits in files_of_edit(edit).items():
+        before = read(path)
+        after = apply_text_edits(before, edits, encoding)
+        if after != before:
+            texts[path] = (before, after)
+    return texts

@@ -1,0 +1,120 @@
+"""Calls about a file, brought to the server that answers for it, and places as models name them."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.code.lsp.documents import open_from_disk, refresh
+from agent.code.lsp.operations import METHODS
+from agent.code.lsp.protocol.positions import Position, TextLines
+from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.server import LanguageServer
+from agent.code.lsp.servers import LanguageServers
+from agent.code.lsp.session import LspSession
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.files.workspace_scope import WorkspaceScope
+
+_AT_A_PLACE = frozenset(
+    {
+        *("definition", "declaration", "references", "implementation", "type_definition"),
+        *("hover", "completion", "signature", "incoming_calls", "outgoing_calls", "rename"),
+    }
+)
+# A model may miscount lines by so many.
+_NEAR_LINES = 3
+DIAGNOSE_S = 20.0
+
+
+@frozen
+class Question:
+    """An operation on a file that the server has open, with the arguments of the call."""
+
+    operation: str
+    path: Path
+    text: str
+    args: Mapping[str, Any]
+    session: LspSession
+    limit_s: float
+
+    def params(self) -> dict[str, Any]:
+        """The document, and the place where the operation has one. Raises `ToolError`."""
+        params: dict[str, Any] = {"textDocument": {"uri": uri_of(self.path)}}
+        if self.operation in _AT_A_PLACE:
+            lines = TextLines(self.text)
+            position = _place(lines, self.args)
+            params["position"] = lines.to_wire(position, self.session.encoding)
+        return params
+
+    async def ask(self, params: Mapping[str, Any]) -> Any:
+        """The server's answer. Raises `ToolError` when it cannot do this."""
+        method = METHODS[self.operation]
+        if not self.session.offers(method.capability, method.name):
+            raise ToolError(f"This language server has no {self.operation}.")
+        return await self.session.peer.request(method.name, params, self.limit_s)
+
+
+class CodeQuestions:
+    """Brings calls to the server of their file."""
+
+    def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
+        self.servers = servers
+        self.scope = WorkspaceScope(settings)
+
+    def find_path(self, args: Mapping[str, Any], call: CallContext) -> Path:
+        """The file of a call. Raises `ToolError`."""
+        if not (path := args.get("path")):
+            raise ToolError(f"{args['operation']} needs the path of a file.")
+        return self.scope.find(path, call)
+
+    async def server(self, path: Path, call: CallContext) -> LanguageServer:
+        """Who answers for a file. Raises `ToolError`."""
+        root = await asyncio.to_thread(call.workspace.resolve)
+        server = await self.servers.find(path, root)
+        if server is None:
+            raise ToolError(self.servers.explain_absence(path))
+        return server
+
+    async def question(
+        self, session: LspSession, server: LanguageServer, path: Path, args: Mapping[str, Any]
+    ) -> Question:
+        """With the file open as the disk has it. Raises `ToolError`."""
+        await refresh(session)
+        language = self.servers.language(server.settings, path)
+        text = await open_from_disk(session, path, language)
+        limit_s = self.servers.settings.timeout_s
+        return Question(str(args["operation"]), path, text, args, session, limit_s)
+
+
+def _place(lines: TextLines, args: Mapping[str, Any]) -> Position:
+    """The place that a model means: a character, or a name on a line or near it. Raises
+    `ToolError`."""
+    line, symbol = args.get("line"), args.get("symbol")
+    if line is not None and args.get("character") is not None and not symbol:
+        return Position(int(line) - 1, max(0, int(args["character"]) - 1))
+    if not symbol:
+        line_text = lines.line(int(line) - 1).strip()[:200] if line is not None else ""
+        on_line = f" Line {line} reads: {line_text}" if line_text else ""
+        raise ToolError(
+            f"{args['operation']} needs the name as symbol, best with its line.{on_line}"
+        )
+    # Of a dotted name the last part is meant.
+    name = str(symbol).strip().rpartition(".")[2] or str(symbol)
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    order = _lines_from(int(line) - 1, len(lines)) if line is not None else range(len(lines))
+    for number in order:
+        if match := word.search(lines.line(number)):
+            return Position(number, match.start())
+    where = f"on line {line} or near it" if line is not None else "in the file"
+    raise ToolError(f"There is no {name[:80]!r} {where}.")
+
+
+def _lines_from(line: int, most: int) -> list[int]:
+    near = [line]
+    for distance in range(1, _NEAR_LINES + 1):
+        near += [line - distance, line + distance]
+    return [number for number in near if 0 <= number < most]

@@ -1,0 +1,275 @@
+"""A server that has been started and has said what it can: its documents, and questions to it."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.code.lsp.diagnostics import Diagnostic, read_diagnostics
+from agent.code.lsp.protocol.peer import JsonRpcPeer, ResponseError, UnknownMethod
+from agent.code.lsp.protocol.positions import ENCODINGS, Encoding
+from agent.code.lsp.protocol.uris import path_of, uri_of
+from agent.tools.file_views import Stamp
+
+# A server that says no version with what it finds has finished when it was quiet for so long; one
+# that says nothing at all had nothing new to say after this.
+QUIET_S = 0.4
+SILENT_S = 2.0
+# The first look at a project takes servers longer: they say nothing until they have read it.
+FIRST_SILENT_S = 10.0
+# How long one may take to say that it answers questions for diagnostics.
+_REGISTER_S = 1.0
+# Of a project, so many documents stay open in a server.
+MOST_DOCUMENTS = 50
+_SERVER_CANCELLED = -32802
+_CONTENT_MODIFIED = -32801
+_RETRIES = 3
+_PULL = "textDocument/diagnostic"
+_SYMBOLS = "textDocument/documentSymbol"
+
+
+@dataclass(slots=True)
+class OpenDocument:
+    """A file as the server was told it: `text`, under a number that grows with each change.
+
+    `pushed` is what it said of it by itself, with the number it named (None: none), and when.
+    `changed_at` is when it was told last, `known_at` when it had read that for certain. `stamp` is
+    the file that it was read from; None for a draft. `raw_diagnostics` is what was found in it
+    last.
+    """
+
+    text: str
+    language: str
+    version: int = 1
+    pushed: list[Any] | None = None
+    pushed_version: int | None = None
+    pushed_at: float = 0.0
+    changed_at: float = field(default_factory=time.monotonic)
+    known_at: float | None = None
+    stamp: Stamp | None = None
+    raw_diagnostics: list[Any] = field(default_factory=list)
+
+
+class LspSession:
+    """`settings` answer what the server asks of its configuration. Belongs to one event loop."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.peer = JsonRpcPeer(self._on_request, self._on_notification)
+        self.encoding: Encoding = "utf-16"
+        self.capabilities: Mapping[str, Any] = {}
+        self.documents: dict[Path, OpenDocument] = {}
+        self._settings = settings
+        self._registered: dict[str, str] = {}
+        # Something came that may be what somebody waits for.
+        self._news = asyncio.Event()
+        self._has_pushed = False
+        self._ready_at = 0.0
+        self.has_said_goodbye = False
+
+    async def initialize(self, options: Mapping[str, Any], timeout_s: float) -> None:
+        """Say who we are, and hear what it can. Raises as `JsonRpcPeer.request` does."""
+        from agent.code.lsp.protocol.capabilities import initialize_params
+
+        params = initialize_params(self.folder, options)
+        result = await self.peer.request("initialize", params, timeout_s)
+        capabilities = result.get("capabilities") if isinstance(result, dict) else None
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        name = self.capabilities.get("positionEncoding")
+        self.encoding = next((one for one in ENCODINGS if one == name), "utf-16")
+        self.peer.notify("initialized", {})
+        if self._settings:
+            params = {"settings": self._settings}
+            self.peer.notify("workspace/didChangeConfiguration", params)
+        self._ready_at = time.monotonic()
+
+    def offers(self, capability: str, method: str) -> bool:
+        """Whether it answers this, as it said at its start or later."""
+        value = self.capabilities.get(capability)
+        return (value is not None and value is not False) or self.has_registered(method)
+
+    def has_registered(self, method: str) -> bool:
+        return method in self._registered.values()
+
+    def open(self, path: Path, text: str, language: str) -> OpenDocument:
+        """Let the server know the file with this text, whatever is on the disk."""
+        document = self.documents.get(path)
+        if document is None:
+            self._make_room()
+            document = self.documents[path] = OpenDocument(text, language)
+            item = {
+                "uri": uri_of(path),
+                "languageId": language,
+                "version": document.version,
+                "text": text,
+            }
+            self.peer.notify("textDocument/didOpen", {"textDocument": item})
+            return document
+        # The newest last: what is not used is closed first.
+        self.documents[path] = self.documents.pop(path)
+        document.stamp = None
+        if document.text != text:
+            document.text = text
+            document.version += 1
+            document.changed_at, document.known_at = time.monotonic(), None
+            self.peer.notify(
+                "textDocument/didChange",
+                {
+                    "textDocument": {"uri": uri_of(path), "version": document.version},
+                    "contentChanges": [{"text": text}],
+                },
+            )
+        return document
+
+    def close_document(self, path: Path) -> None:
+        """From here on the disk has the word again."""
+        if self.documents.pop(path, None) is not None:
+            self.peer.notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
+
+    def save(self, path: Path) -> None:
+        """The disk holds what the server was told."""
+        if path in self.documents:
+            self.peer.notify("textDocument/didSave", {"textDocument": {"uri": uri_of(path)}})
+
+    def files_changed(self, changes: Iterable[tuple[Path, int]]) -> None:
+        """Files that were created (1), changed (2) or deleted (3) on the disk."""
+        events = [{"uri": uri_of(path), "type": kind} for path, kind in changes]
+        if events:
+            self.peer.notify("workspace/didChangeWatchedFiles", {"changes": events})
+
+    def _make_room(self) -> None:
+        while len(self.documents) >= MOST_DOCUMENTS:
+            self.close_document(next(iter(self.documents)))
+
+    async def diagnose(self, path: Path, timeout_s: float) -> tuple[Diagnostic, ...] | None:
+        """What the server finds in an open document as it was told last; None when it did not say
+        in time. Raises `PeerClosed`."""
+        document = self.documents[path]
+        version = document.version
+        try:
+            async with asyncio.timeout(timeout_s):
+                if await self._answers_questions():
+                    items = await self._ask(path, timeout_s)
+                else:
+                    items = await self._wait_for_push(path, timeout_s)
+        except TimeoutError:
+            return None
+        if document.version != version:
+            # It has changed since: this is said of another text.
+            return None
+        if not isinstance(items, list):
+            return None
+        document.raw_diagnostics = items
+        return read_diagnostics(items, document.text, self.encoding)
+
+    async def _answers_questions(self) -> bool:
+        """Whether it is to be asked for diagnostics: some say so only when they have started."""
+        if self.offers("diagnosticProvider", _PULL):
+            return True
+        until = self._ready_at + _REGISTER_S
+        while not self._has_pushed and (left_s := until - time.monotonic()) > 0:
+            await self._next_news(left_s)
+            if self.has_registered(_PULL):
+                return True
+        return False
+
+    async def _ask(self, path: Path, timeout_s: float) -> Any:
+        params = {"textDocument": {"uri": uri_of(path)}}
+        for _ in range(_RETRIES):
+            try:
+                report = await self.peer.request(_PULL, params, timeout_s)
+            except ResponseError as exc:
+                if exc.error_code not in (_SERVER_CANCELLED, _CONTENT_MODIFIED):
+                    raise
+                continue
+            return report.get("items") if isinstance(report, dict) else None
+        raise TimeoutError
+
+    async def _wait_for_push(self, path: Path, timeout_s: float) -> Any:
+        """What it says of the text that it was told last, and of no other."""
+        document = self.documents[path]
+        silent_s = SILENT_S if self._has_pushed else FIRST_SILENT_S
+        while True:
+            if document.pushed is not None and document.pushed_version is not None:
+                if document.pushed_version >= document.version:
+                    return document.pushed
+                left_s = timeout_s
+            else:
+                if document.known_at is None:
+                    await self._be_known(path, timeout_s)
+                known_at = document.known_at or document.changed_at
+                if document.pushed_at > known_at:
+                    left_s = document.pushed_at + QUIET_S - time.monotonic()
+                else:
+                    # It says nothing when it finds what it found before.
+                    left_s = known_at + silent_s - time.monotonic()
+                if left_s <= 0:
+                    return document.pushed
+            await self._next_news(left_s)
+
+    async def _be_known(self, path: Path, timeout_s: float) -> None:
+        """Wait until the server has read a document: messages are read in their order, so that
+        what it says after an answer is not said of an older text."""
+        document = self.documents[path]
+        version = document.version
+        if self.offers("documentSymbolProvider", _SYMBOLS):
+            params = {"textDocument": {"uri": uri_of(path)}}
+            with suppress(ResponseError):
+                await self.peer.request(_SYMBOLS, params, timeout_s)
+        if document.version == version:
+            document.known_at = time.monotonic()
+
+    async def _next_news(self, timeout_s: float) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _on_notification(self, method: str, params: Any) -> None:
+        if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
+            return
+        path = path_of(params.get("uri"))
+        document = self.documents.get(path) if path is not None else None
+        version = params.get("version")
+        if document is not None and isinstance(params.get("diagnostics"), list):
+            self._has_pushed = True
+            document.pushed = params["diagnostics"]
+            document.pushed_version = version if isinstance(version, int) else None
+            document.pushed_at = time.monotonic()
+        self._news.set()
+
+    def _on_request(self, method: str, params: Any) -> Any:
+        match method:
+            case "workspace/configuration":
+                return [self._setting(item.get("section")) for item in params["items"][:1000]]
+            case "workspace/workspaceFolders":
+                return [{"uri": uri_of(self.folder), "name": self.folder.name}]
+            case "client/registerCapability":
+                for one in params["registrations"][:1000]:
+                    self._registered[str(one["id"])] = str(one["method"])
+                self._news.set()
+                return None
+            case "client/unregisterCapability":
+                for one in params["unregisterations"][:1000]:
+                    self._registered.pop(str(one["id"]), None)
+                return None
+            case "workspace/applyEdit":
+                # Files are changed by calls of tools alone, which policy and persons judge.
+                return {"applied": False, "failureReason": "Kore applies no edits by itself."}
+            case "window/workDoneProgress/create" | "window/showMessageRequest":
+                return None
+            case method if method.endswith("/refresh"):
+                return None
+        raise UnknownMethod(method)
+
+    def _setting(self, section: Any) -> Any:
+        """A part of the settings by its dotted name, as `python.analysis`."""
+        value: Any = self._settings
+        for part in str(section).split(".") if section else ():
+            value = value.get(part) if isinstance(value, dict) else None
+        return value if value is not None else {}

@@ -1,0 +1,111 @@
+"""The tool `lsp`, whose calls that change files are calls of `lsp_edit`.
+
+What answers is imported with the first call: most conversations never ask.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from agent.code.lsp.operation_names import EDITS, OPERATIONS, operation_named
+from agent.prompts import load_prompt
+from agent.security.taint.taint import PRIVATE
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from agent.code.lsp.answers import CodeAnswers
+    from agent.code.lsp.proposals import CodeProposals
+
+
+class LspServices(Protocol):
+    """Who does the work."""
+
+    @property
+    def scope(self) -> WorkspaceScope: ...
+    @property
+    def answers(self) -> "CodeAnswers": ...
+    @property
+    def proposals(self) -> "CodeProposals": ...
+    async def aclose(self) -> None: ...
+
+
+_PLAIN = parameters(
+    operation="string",
+    path="string?",
+    line="integer?",
+    symbol="string?",
+    character="integer?",
+    query="string?",
+    new_name="string?",
+    action="string?",
+)
+_PARAMETERS: JsonSchema = {
+    **_PLAIN,
+    "properties": {
+        **_PLAIN["properties"],
+        "operation": {"type": "string", "enum": list(OPERATIONS)},
+    },
+}
+
+
+class LspTool:
+    """The operations that only look."""
+
+    name: ClassVar[str] = "lsp"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_in_project: ClassVar[bool] = True
+    parameters: ClassVar[JsonSchema] = _PARAMETERS
+
+    def __init__(self, services: LspServices) -> None:
+        self._services = services
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/lsp")
+
+    def stands_for(self, call: ToolCall) -> ToolCall:
+        """The same call with the name that Kore has for its operation; calls that change files are
+        judged and recorded as such."""
+        wish = call.arguments or {}
+        operation = operation_named(str(wish.get("operation")))
+        if operation is None:
+            return call
+        name = "lsp_edit" if operation in EDITS else self.name
+        return ToolCall(call.id, name, {**wish, "operation": operation}, call.raw)
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """The file that is asked about, or the project."""
+        return EffectPlan(reads=(self._services.scope.find(args.get("path") or ".", call),))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await self._services.answers.answer(args, call)
+
+    async def aclose(self) -> None:
+        await self._services.aclose()
+
+
+class LspEditTool:
+    """Rename, format, code actions. Models call it by `lsp`."""
+
+    name: ClassVar[str] = "lsp_edit"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    is_listed: ClassVar[bool] = False
+    parameters: ClassVar[JsonSchema] = _PARAMETERS
+
+    def __init__(self, services: LspServices) -> None:
+        self._services = services
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/lsp")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        return await self._services.proposals.plan(args, call)
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await self._services.proposals.apply(args, call)

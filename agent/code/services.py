@@ -1,0 +1,105 @@
+"""What an agent knows of code: made with its tools, imported when one of them is called."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.settings import LspSettings, ToolSettings
+from agent.tools.base import CallContext, Tool
+from agent.tools.files.draft_check import Draft, DraftReport, NoDraftCheck
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.registry import RegistryDefaults
+
+if TYPE_CHECKING:
+    from agent.code.lsp.answers import CodeAnswers
+    from agent.code.lsp.draft_diagnostics import DraftDiagnostics
+    from agent.code.lsp.proposals import CodeProposals
+    from agent.code.lsp.servers import LanguageServers
+
+
+class CodeServices:
+    """A `DraftCheck`, too. Without a sandbox, language servers that nobody configured run only in
+    `trusted` folders."""
+
+    def __init__(
+        self,
+        settings: LspSettings,
+        tools: ToolSettings,
+        defaults: RegistryDefaults,
+        trusted: Sequence[Path] = (),
+    ) -> None:
+        self.settings, self.tool_settings = settings, tools
+        self._defaults, self._trusted = defaults, tuple(trusted)
+        self._scope = WorkspaceScope(tools)
+        # Whether a server may run.
+        self.is_started = False
+        defaults.drafts = self if settings.enabled and settings.before_write != "off" else None
+
+    @property
+    def scope(self) -> WorkspaceScope:
+        return self._scope
+
+    @cached_property
+    def servers(self) -> "LanguageServers":
+        from agent.code.lsp.servers import LanguageServers
+
+        self.is_started = True
+        return LanguageServers(self.settings, self.tool_settings, self._trusted)
+
+    @cached_property
+    def answers(self) -> "CodeAnswers":
+        from agent.code.lsp.answers import CodeAnswers
+
+        return CodeAnswers(self.servers, self.tool_settings)
+
+    @cached_property
+    def proposals(self) -> "CodeProposals":
+        from agent.code.lsp.proposals import CodeProposals
+
+        drafts = self._defaults.drafts or NoDraftCheck()
+        return CodeProposals(self.servers, self.tool_settings, self._defaults.views, drafts)
+
+    @cached_property
+    def _diagnostics(self) -> "DraftDiagnostics":
+        from agent.code.lsp.draft_diagnostics import DraftDiagnostics
+
+        return DraftDiagnostics(self.servers)
+
+    @property
+    def refuses(self) -> bool:
+        return self.settings.enabled and self.settings.before_write == "block"
+
+    async def check(
+        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+    ) -> DraftReport:
+        if not any(self.servers.candidates(draft.path) for draft in drafts):
+            return DraftReport()
+        return await self._diagnostics.check(drafts, call, insists)
+
+    async def after_write(self, drafts: Sequence[Draft]) -> None:
+        if self.is_started:
+            await self._diagnostics.after_write(drafts)
+
+    def tools(self) -> list[Tool]:
+        """Those that a conversation with a project is told of."""
+        if not self.settings.enabled:
+            return []
+        from agent.code.lsp.tool import LspEditTool, LspTool
+
+        return [LspTool(self), LspEditTool(self)]
+
+    def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
+        """Whether it would be the same with these."""
+        mine = (self.settings, self.tool_settings, self._trusted)
+        return mine == (settings, tools, tuple(trusted))
+
+    def retire(self) -> None:
+        """Others take its place: what runs ends, in its own time."""
+        if self.is_started:
+            self.servers.retire()
+
+    async def aclose(self) -> None:
+        """End all servers."""
+        if self.is_started:
+            await self.servers.aclose()

@@ -1,0 +1,71 @@
+"""Several files written as one: all of them, or none."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from agent.errors import ToolError
+from agent.records import frozen
+from agent.security.files import file_io
+from agent.security.files.file_io import exclusive_file
+from agent.security.taint.file_marks import taint_of_file
+from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
+from agent.tools.base import CallContext
+from agent.tools.files.draft_check import Draft
+from agent.tools.files.feature_list import check_edit_allowed
+
+
+@frozen
+class _Write:
+    path: Path
+    before: Document | None
+    after: Document
+
+
+def write_set(drafts: Sequence[Draft], call: CallContext) -> None:
+    """Write drafts whose files are as they were when the drafts were made. Blocks. Raises
+    `ToolError`: then no file has changed, and the journal of changes says so."""
+    with ExitStack() as stack:
+        # In one order, so that two calls never wait for each other.
+        for draft in sorted(drafts, key=lambda one: one.path):
+            stack.enter_context(exclusive_file(draft.path))
+        writes = [_prepare(draft) for draft in drafts]
+        done: list[_Write] = []
+        try:
+            for write in writes:
+                _put(write.path, write.after, call)
+                done.append(write)
+        except (ToolError, OSError):
+            for write in reversed(done):
+                _take_back(write, call)
+            raise
+
+
+def _prepare(draft: Draft) -> _Write:
+    path, after = draft.path, draft.after
+    if after is None:
+        raise ToolError(f"{path} would be deleted; use move_file for that.")
+    kind = file_io.kind(path)
+    if kind is None:
+        if draft.before is not None:
+            raise ToolError(f"{path} does not exist any more; nothing was written.")
+        return _Write(path, None, Document(after, TextFormat()))
+    before = decode(file_io.read(path, LIMIT_BYTES), path)
+    if before.text != draft.before:
+        raise ToolError(f"{path} has changed meanwhile; nothing was written.")
+    check_edit_allowed(path, before.text, after)
+    return _Write(path, before, Document(after, before.form))
+
+
+def _put(path: Path, document: Document, call: CallContext) -> None:
+    data = document.encode()
+    with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
+        file_io.write_atomic(path, data)
+
+
+def _take_back(write: _Write, call: CallContext) -> None:
+    if write.before is not None:
+        _put(write.path, write.before, call)
+        return
+    with file_io.explain_errors(write.path):
+        write.path.unlink()

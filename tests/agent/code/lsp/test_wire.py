@@ -1,0 +1,53 @@
+"""Messages of language servers as bytes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.code.lsp.protocol.wire import BadMessage, MessageSplitter, encode_message
+from agent.tools.shell.confined_server import TooMuchOutput
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), _VALUES), max_size=5), st.data())
+def test_messages_survive_any_chunks(messages: list[dict[str, Any]], data: st.DataObject) -> None:
+    messages = json.loads(json.dumps(messages))
+    rest = b"".join(map(encode_message, messages))
+    splitter, received = MessageSplitter(), []
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        received += list(splitter.feed(rest[:size]))
+        rest = rest[size:]
+    assert received == messages
+
+
+def test_half_of_a_surrogate_pair_can_be_sent() -> None:
+    assert list(MessageSplitter().feed(encode_message({"text": "\ud83d"}))) == [{"text": "\ud83d"}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello, this is a banner\r\n\r\n",
+        b"Content-Length: 3\r\n\r\n{]}",
+        b"Content-Length: 2\r\n\r\n[]",
+        b"x" * 5_000,
+        b"Content-Length: 40000\r\n\r\n" + b"[" * 40_000,
+    ],
+)
+def test_what_is_no_message_ends_the_conversation(data: bytes) -> None:
+    with pytest.raises(BadMessage):
+        list(MessageSplitter().feed(data))
+
+
+def test_a_message_that_is_too_long_is_not_waited_for() -> None:
+    with pytest.raises(TooMuchOutput):
+        list(MessageSplitter(100).feed(b"Content-Length: 10000000000\r\n\r\n"))
