@@ -301,6 +301,7 @@ def build_container(
         started_at=time.monotonic(),
         sandbox=resources.security.sandbox,
         exec_hosts=settings.security.exec_hosts if confined else (),
+        language_servers=lambda: agent.code.status() if agent.code is not None else (),
     )
     codes = PairingCodes(access)
     pairing = PairingService(access=access, codes=codes, renderer=renderer, languages=languages)

@@ -37,7 +37,7 @@ from agent.security.policy.base import (
     Policy,
     ToolRequest,
 )
-from agent.settings import AgentSettings, SubagentLimits
+from agent.settings import AgentSettings, LspServerSettings, LspSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
 from agent.subagents.handoff import Handoff, remove_all_tools
 from agent.tools.base import CallContext, Tool
@@ -75,6 +75,8 @@ __all__ = [
     "InputGuardrailTripped",
     "JsonlHistory",
     "KoreError",
+    "LspServerSettings",
+    "LspSettings",
     "McpServerSettings",
     "McpSettings",
     "MemoryHistory",

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.code.status import ServerStatus
 from agent.settings import LspSettings, ToolSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.files.draft_check import Draft, DraftReport, NoDraftCheck
@@ -98,6 +99,10 @@ class CodeServices:
         """Others take its place: what runs ends, in its own time."""
         if self.is_started:
             self.servers.retire()
+
+    def status(self) -> list[ServerStatus]:
+        """The servers that were ever asked."""
+        return self.servers.status() if self.is_started else []
 
     async def aclose(self) -> None:
         """End all servers."""

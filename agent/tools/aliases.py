@@ -57,12 +57,15 @@ NAMES = {
     "updatetodos": "todo",
     "askuserquestion": "ask_user",
     "askfollowupquestion": "ask_user",
+    "lsprequest": "lsp",
+    "languageserver": "lsp",
     "sendfiles": "send_file",
     "senddocument": "send_file",
     "sendphoto": "send_file",
 }
 _PATH = {"file_path": "path", "filepath": "path", "file": "path", "filename": "path"}
 _FOLDER = {"dir": "path", "directory": "path", "folder": "path"}
+_LSP = {"method": "operation", "name": "symbol", "column": "character", "newName": "new_name"}
 ARGUMENTS: dict[str, dict[str, str]] = {
     "read_file": {**_PATH, "start_line": "line_start", "end_line": "line_end"},
     "write_file": {**_PATH, "text": "content", "contents": "content"},
@@ -80,6 +83,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "old_str": "old_string",
         "new_str": "new_string",
     },
+    "lsp": {**_PATH, **_LSP},
+    "lsp_edit": {**_PATH, **_LSP},
     "list_dir": {**_PATH, **_FOLDER},
     "glob": {**_FOLDER, "query": "pattern", "glob": "pattern"},
     "grep": {

@@ -10,7 +10,14 @@ from pydantic_core import ErrorDetails
 from agent.i18n import mark_for_translation, t
 from gateway.config.json_files.document import kind_of
 from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
-from gateway.config.sections import AgentFlags, McpServer, ModelEntry, TelegramAccount, TelegramChat
+from gateway.config.sections import (
+    AgentFlags,
+    LspServer,
+    McpServer,
+    ModelEntry,
+    TelegramAccount,
+    TelegramChat,
+)
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
@@ -37,6 +44,7 @@ _LIMITS = {
 _INNER: dict[str, type[BaseModel]] = {
     "model_list": ModelEntry,
     "mcp_servers": McpServer,
+    "lsp_servers": LspServer,
     "telegram": TelegramAccount,
     "agents": AgentFlags,
 }

@@ -156,6 +156,15 @@ class InstalledPlugins:
                 servers[_server_name(one.name, name)] = definition
         return servers
 
+    def language_servers(self) -> dict[str, Mapping[str, Any]]:
+        """The language servers of all enabled plugins, as `plugin_PLUGIN_SERVER`."""
+        return {
+            _server_name(one.name, name): _filled(server, self._roots(one))
+            for one in self.enabled()
+            for name, server in one.languages.items()
+            if isinstance(server, Mapping)
+        }
+
     def reaches(self) -> dict[str, ArgumentReach]:
         """What the arguments of these servers can open: the plugin's copy, and what the person
         answered. Raises `ConfigError`."""

@@ -19,7 +19,7 @@ PATHS: tuple[Key, ...] = (
     ("logging", "file"),
 )
 # References in these sections matter only once the model, the bot or the server is used.
-_DEFERRED = ("model_list", "telegram", "mcp_servers")
+_DEFERRED = ("model_list", "telegram", "mcp_servers", "lsp_servers")
 _DROPPED = ("api_key", "api_base", "url")
 # Where a reference inside a longer text brings in a password, and no mere name or path.
 _CREDENTIALS = ("api_base", "base_url", "url", "webhook_url", "args")

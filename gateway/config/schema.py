@@ -20,6 +20,8 @@ from gateway.config.sections import (
     ImagesSection,
     LimitsSection,
     LoggingSection,
+    LspSection,
+    LspServer,
     McpServer,
     MediaSection,
     MemorySection,
@@ -76,6 +78,8 @@ class Settings(BaseSettings):
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
     logging: LoggingSection = LoggingSection()
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    lsp: LspSection = LspSection()
+    lsp_servers: dict[str, LspServer] = Field(default_factory=dict)
     hooks: dict[HookEventName, tuple[HookMatcher, ...]] = Field(default_factory=dict)
     python_hooks: tuple[Word, ...] = ()
     python_plugins: dict[Word, dict[Word, JsonValue]] = Field(default_factory=dict)

@@ -5,7 +5,7 @@ What each key means to people is docs/configuration.md; `config.example.json` na
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
@@ -16,6 +16,7 @@ from gateway.config.value_types import (
     BotToken,
     BotUrl,
     ChatPlace,
+    FileEnding,
     Flag,
     Folder,
     HeaderName,
@@ -318,6 +319,31 @@ class McpServer(Section):
     timeout_s: Annotated[Number, Field(gt=0)] = 120
     start_timeout_s: Annotated[Number, Field(gt=0)] = 30
     protocol: Literal["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] | None = None
+
+
+class LspSection(Section):
+    """Language servers, and what happens to an edit that brings new errors."""
+
+    enabled: Flag = True
+    before_write: Literal["off", "report", "block"] = "report"
+    idle_s: Annotated[Number, Field(gt=0)] = 900
+    wait_s: Annotated[Number, Field(gt=0, le=120)] = 10
+    timeout_s: Annotated[Number, Field(gt=0, le=600)] = 30
+
+
+class LspServer(Section):
+    """A language server, or another way to start one that Kore knows: see
+    docs/language-servers.md."""
+
+    command: Word | None = None
+    args: tuple[str, ...] = ()
+    extensions: tuple[FileEnding, ...] = ()
+    languages: dict[FileEnding, Word] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, SecretStr] = Field(default_factory=dict)
+    root_files: tuple[Word, ...] = ()
+    enabled: Flag = True
 
 
 class HookCommand(Section):

@@ -118,6 +118,8 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 
+FileEnding = Annotated[str, Field(pattern=r"^\.[^/\s]{1,40}$")]
+
 Pattern = Annotated[str, Field(max_length=4096), AfterValidator(_pattern)]
 
 Url = Annotated[str, AfterValidator(_url)]

@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from agent.code.status import ServerStatus
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, plural, t
 from agent.providers.pool import ModelPool
@@ -32,11 +33,19 @@ _STATES = {
     "stopped": mark_for_translation("stopped"),
 }
 
+_SERVER_STATES = {
+    "idle": mark_for_translation("stopped"),
+    "starting": mark_for_translation("starting"),
+    "ready": mark_for_translation("running"),
+    "failed": mark_for_translation("failed"),
+}
+
 
 @frozen
 class RuntimeStatus:
     """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
-    commands run in, `exec_hosts` whom they reach out of it."""
+    commands run in, `exec_hosts` whom they reach out of it; `language_servers` are those that were
+    ever asked."""
 
     models: Callable[[], ModelPool]
     workspace: Path
@@ -45,6 +54,7 @@ class RuntimeStatus:
     started_at: float
     sandbox: str = "none"
     exec_hosts: tuple[str, ...] = ()
+    language_servers: Callable[[], Sequence[ServerStatus]] = tuple
 
     def __call__(self) -> dict[str, Any]:
         return {
@@ -54,6 +64,9 @@ class RuntimeStatus:
             "workspace": str(self.workspace),
             "sandbox": self.sandbox,
             "exec_hosts": ", ".join(self.exec_hosts) or None,
+            "language_servers": [
+                {**asdict(one), "folder": str(one.folder)} for one in self.language_servers()
+            ],
             "uptime_s": round(time.monotonic() - self.started_at),
             "channels": {
                 f"{channel.name}:{channel.account}": asdict(status)
@@ -73,10 +86,20 @@ class RuntimeStatus:
     def for_chat(self) -> dict[str, str]:
         """The same in words."""
         states = {name: _status_text(status) for name, status in self()["channels"].items()}
+        servers = [_server_text(one) for one in self.language_servers()]
+        if servers:
+            states[mark_for_translation("Language servers")] = "; ".join(servers)
         return {
             **states,
             mark_for_translation("Uptime"): str(timedelta(seconds=self()["uptime_s"])),
         }
+
+
+def _server_text(server: ServerStatus) -> str:
+    state = t(_SERVER_STATES[server.state])
+    if server.failure and server.state != "ready":
+        return f"{server.name} ({state}: {server.failure})"
+    return f"{server.name} ({state}, {server.folder})"
 
 
 def _endpoint_text(models: ModelPool) -> str | None:

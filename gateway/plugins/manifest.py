@@ -58,8 +58,6 @@ def read_manifest(
     hooks = _hooks(folder, data.get("hooks"))
     not_used = hooks_in({"hooks": hooks}, "hooks.json")[1]
     languages = _servers(folder, "lspServers", data.get("lspServers"), ".lsp.json")
-    if languages:
-        not_used.append(t("language servers"))
     commands = data.get("commands")
     if isinstance(commands, dict):
         commands, without = _named_commands(commands)

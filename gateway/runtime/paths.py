@@ -119,6 +119,11 @@ class DataDir:
         return self.root / "mcp"
 
     @property
+    def lsp(self) -> Path:
+        """The homes and logs of language servers."""
+        return self.root / "lsp"
+
+    @property
     def plugins(self) -> Path:
         """Installed plugins, and the markets that they may come from."""
         return self.root / "plugins"
@@ -130,7 +135,7 @@ class DataDir:
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.asked_projects, self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
-            *(self.long_work, self.temporary, self.mcp),
+            *(self.long_work, self.temporary, self.mcp, self.lsp),
         )
 
     def ensure(self) -> None:

@@ -32,6 +32,8 @@ EXPORTS = [
     "InputGuardrailTripped",
     "JsonlHistory",
     "KoreError",
+    "LspServerSettings",
+    "LspSettings",
     "McpServerSettings",
     "McpSettings",
     "MemoryHistory",

@@ -22,8 +22,8 @@ def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> 
     folders = os.environ.get("PATH", "").split(os.pathsep)
     own = [os.path.realpath(project) for project in projects]
     if "/" in name:
-        # Who names a path in the configuration has decided.
-        return shutil.which(os.path.expanduser(name)) if server.configured else None
+        # Who names a path, in the configuration or in a plugin, has decided.
+        return shutil.which(os.path.expanduser(name))
     for folder in folders:
         program = shutil.which(name, path=folder) if os.path.isabs(folder) else None
         if program is None or not _is_safe(program, own):

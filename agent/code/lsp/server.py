@@ -7,12 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from agent.code.lsp.protocol.peer import PeerClosed, ResponseError
 from agent.code.lsp.session import LspSession
+from agent.code.status import ServerState, ServerStatus
 from agent.errors import ToolError
-from agent.records import frozen
 from agent.settings import LspServerSettings
 from agent.text.visible import escape_line
 
@@ -30,20 +30,6 @@ _SHUTDOWN_S = 1.0
 _REASON_CHARS = 300
 # One that was asked and says nothing at all for so long hangs; until then it is only slow.
 _HANGS_S = 60.0
-
-State = Literal["idle", "starting", "ready", "failed"]
-
-
-@frozen
-class ServerStatus:
-    """How a server is, for people. `failure` is a sentence."""
-
-    name: str
-    folder: Path
-    state: State
-    failure: str = ""
-    documents: int = 0
-
 
 # Starts the program: its input, while `feed` takes its output and `on_end` is awaited at its end.
 OpenServer = Callable[
@@ -65,7 +51,7 @@ class LanguageServer:
     ) -> None:
         self.settings = settings
         self.folder = folder
-        self.state: State = "idle"
+        self.state: ServerState = "idle"
         self.failure = ""
         # One edit at a time: what is found must be said of one text.
         self.turn = asyncio.Lock()

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
 from agent.code.lsp.programs import find_server_program, shown_folders, typescript_beside
-from agent.code.lsp.server import LanguageServer, ServerStatus
+from agent.code.lsp.server import LanguageServer
+from agent.code.status import ServerStatus
 from agent.records import frozen
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
@@ -28,6 +29,14 @@ MOST_SERVERS = 8
 _LOOK_S = 30.0
 # Programs come and go seldom: where one lies is looked up again after this.
 _CHOICE_S = 60.0
+
+
+def all_servers(settings: LspSettings) -> list[LspServerSettings]:
+    """Those that are configured, then those that Kore knows, without what is switched off."""
+    configured = {one.name for one in settings.servers}
+    built_in = (one for one in KNOWN_SERVERS if one.name not in configured)
+    servers = (*settings.servers, *built_in)
+    return [one for one in servers if one.name not in settings.without]
 
 
 @frozen
@@ -59,13 +68,7 @@ class LanguageServers:
         if not self.settings.enabled:
             return []
         suffix = path.suffix.lower()
-        configured = {one.name for one in self.settings.servers}
-        built_in = (one for one in KNOWN_SERVERS if one.name not in configured)
-        return [
-            one
-            for one in (*self.settings.servers, *built_in)
-            if suffix in one.extensions and one.name not in self.settings.without
-        ]
+        return [one for one in all_servers(self.settings) if suffix in one.extensions]
 
     def language(self, server: LspServerSettings, path: Path) -> str:
         """What the server calls the language of a file."""
@@ -114,14 +117,6 @@ class LanguageServers:
         """How each is that was ever asked for, in the order of their names."""
         states = [one.status for one in self._servers.values()]
         return sorted(states, key=lambda one: (one.name, one.folder))
-
-    def installed(self, workspace: Path) -> Iterator[tuple[LspServerSettings, str | None]]:
-        """Each server that there could be, and where its program lies. May block."""
-        configured = {one.name for one in self.settings.servers}
-        built_in = (one for one in KNOWN_SERVERS if one.name not in configured)
-        for one in (*self.settings.servers, *built_in):
-            if one.name not in self.settings.without:
-                yield one, find_server_program(one, (workspace,))
 
     def retire(self) -> None:
         """End all of them without waiting for that."""

@@ -119,6 +119,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_limits(settings, os.environ),
         configuration.check_policy(settings),
         configuration.check_hooks(settings, home),
+        configuration.check_language_servers(settings, home),
         configuration.check_telegram(settings),
         storage.check_database(settings.store.path, check_file),
         storage.check_files(settings),

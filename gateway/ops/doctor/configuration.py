@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, t
@@ -83,6 +84,34 @@ def check_hooks(settings: Settings, home: DataDir) -> Check:
     ]
     lines += [f"Python: {name}" for name in settings.python_hooks]
     return Check("hooks", "ok", escape_line("; ".join(lines)) if lines else t("none"))
+
+
+def check_language_servers(settings: Settings, home: DataDir) -> Check:
+    """Which are installed, and where; one that is configured and missing is a mistake."""
+    from agent.code.lsp.programs import find_server_program
+    from agent.code.lsp.servers import all_servers
+    from gateway.config.installed_plugins import InstalledPlugins
+    from gateway.config.servers.lsp import lsp_settings
+
+    try:
+        servers = lsp_settings(settings, home.lsp, InstalledPlugins(home.plugins))
+    except ConfigError as exc:
+        return Check("language servers", "fail", str(exc), exc.hint)
+    if not servers.enabled:
+        return Check("language servers", "ok", t("switched off"))
+    folders = (settings.agent.workspace, Path.cwd())
+    programs = {one.name: find_server_program(one, folders) for one in all_servers(servers)}
+    missing = [one.name for one in servers.servers if programs[one.name] is None]
+    if missing:
+        return Check(
+            "language servers",
+            "warn",
+            t("not installed: {names}", names=escape_line(", ".join(missing))),
+            t("install them, or remove them from lsp_servers; see docs/language-servers.md"),
+        )
+    lines = [f"{name} ({path})" for name, path in programs.items() if path is not None]
+    text = escape_line(", ".join(lines)) or t("none installed; see docs/language-servers.md")
+    return Check("language servers", "ok", text)
 
 
 def check_telegram(settings: Settings) -> Check:

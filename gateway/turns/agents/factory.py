@@ -42,7 +42,8 @@ async def build_agent(
     )
     from gateway.config.foreign.python_plugins import python_tools
     from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.config.mcp_servers import login_key_variable, mcp_settings
+    from gateway.config.servers.lsp import lsp_settings
+    from gateway.config.servers.mcp import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
     from gateway.turns.agents.hooks import hooks_of
     from gateway.turns.agents.profiles import (
@@ -91,6 +92,7 @@ async def build_agent(
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),
             trusted_folders=trusted_folders(settings),
+            lsp=lsp_settings(settings, home.lsp, plugins),
         ),
     )
 

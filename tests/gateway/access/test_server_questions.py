@@ -15,8 +15,8 @@ from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.text.visible import escape_invisible
 from agent.types import assistant
-from gateway.config.mcp_servers import mcp_settings
 from gateway.config.schema import Settings
+from gateway.config.servers.mcp import mcp_settings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.core.server_question import buttons_of

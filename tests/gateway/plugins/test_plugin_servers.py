@@ -11,8 +11,8 @@ from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import McpServerSettings
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.mcp_servers import mcp_settings
 from gateway.config.sections import McpServer
+from gateway.config.servers.mcp import mcp_settings
 from gateway.plugins.installation import PluginInstaller
 
 

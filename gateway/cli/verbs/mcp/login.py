@@ -15,7 +15,7 @@ from agent.i18n import t
 from gateway.cli.context import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.mcp_servers import login_key_variable, server_of
+from gateway.config.servers.mcp import login_key_variable, server_of
 
 if TYPE_CHECKING:
     from agent.mcp.login_file import LoginFile

@@ -118,7 +118,7 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
     from agent.mcp.servers import McpServers
     from agent.settings import ToolSettings
     from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.config.mcp_servers import login_key_variable, mcp_settings
+    from gateway.config.servers.mcp import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
 
     home = data_dir_of(args)
@@ -136,7 +136,7 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
 
 def _plugin_servers(args: argparse.Namespace) -> "dict[str, McpServer]":
     from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.config.mcp_servers import plugin_servers
+    from gateway.config.servers.mcp import plugin_servers
 
     return plugin_servers(InstalledPlugins(data_dir_of(args).plugins))
 
@@ -363,7 +363,7 @@ def _test(args: argparse.Namespace) -> int:
 
 async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
     from agent.errors import ToolError
-    from gateway.config.mcp_servers import server_of
+    from gateway.config.servers.mcp import server_of
     from gateway.runtime.sandbox import choose_sandbox
 
     choice = await choose_sandbox(settings, data_dir_of(args))
