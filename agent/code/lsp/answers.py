@@ -78,7 +78,10 @@ class CodeAnswers:
                 if not session.offers(method.capability, method.name):
                     raise ToolError("This language server has no workspace_symbols.")
                 limit_s = self.servers.settings.timeout_s
-                matches = await session.peer.request(method.name, {"query": query}, limit_s)
+                params = {"query": query}
+                matches = await session.peer.request(method.name, params, limit_s)
+                if await session.finish_loading():
+                    matches = await session.peer.request(method.name, params, limit_s)
             listing = PlaceListing(self._questions.scope, call, session.encoding)
             places = operations.symbol_places(matches)
             lines = await asyncio.to_thread(listing.write, places)

@@ -46,7 +46,7 @@ def read_diagnostics(items: Any, text: str, encoding: Encoding) -> tuple[Diagnos
             message = item["message"]
             # Since 3.18 the message may be Markdown.
             words = message["value"] if isinstance(message, dict) else str(message)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
         code = item.get("code")
         diagnostics.append(

@@ -58,25 +58,36 @@ def kind_name(number: Any) -> str:
 def outline(result: Any) -> list[str]:
     """A file's symbols with their lines, one in another further to the right."""
     lines: list[str] = []
-    pending = [(item, 0) for item in reversed(result)] if isinstance(result, list) else []
+    pending = _siblings(result, 0)
     while pending and len(lines) < _MOST_SYMBOLS:
         item, depth = pending.pop()
-        if not isinstance(item, dict):
+        first, last = _first_and_last_line(item)
+        if first is None or last is None or "name" not in item:
             continue
-        spot: Any = item.get("range") or (item.get("location") or {}).get("range")
-        try:
-            first, last = int(spot["start"]["line"]) + 1, int(spot["end"]["line"]) + 1
-            name = escape_line(str(item["name"]))
-        except (TypeError, KeyError, ValueError):
-            continue
+        name = escape_line(str(item["name"]))[:_TEXT_CHARS]
         span = str(first) if first == last else f"{first}-{last}"
         lines.append(f"{'  ' * min(depth, 20)}{span} {kind_name(item.get('kind'))} {name}")
-        children = item.get("children")
-        if isinstance(children, list):
-            pending += [(child, depth + 1) for child in reversed(children)]
+        pending += _siblings(item.get("children"), depth + 1)
     if pending:
         lines.append("… (more symbols)")
     return lines
+
+
+def _siblings(items: Any, depth: int) -> list[tuple[Mapping[str, Any], int]]:
+    """The symbols of a list, the last one first: some servers sort them by name."""
+    symbols = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    symbols.sort(key=lambda item: _first_and_last_line(item)[0] or 0)
+    return [(item, depth) for item in reversed(symbols)]
+
+
+def _first_and_last_line(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """From 1 on; None for what has no shape."""
+    location = item.get("location")
+    span: Any = item.get("range") or (location.get("range") if isinstance(location, dict) else None)
+    try:
+        return int(span["start"]["line"]) + 1, int(span["end"]["line"]) + 1
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None, None
 
 
 def symbol_places(result: Any) -> list[Place]:

@@ -43,7 +43,7 @@ def place_of(item: Any, label: str = "") -> Place | None:
     try:
         start = spot["start"]
         line, character = int(start["line"]), int(start["character"])
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
     if path is None or line < 0 or character < 0:
         return None

@@ -25,6 +25,13 @@ _AT_A_PLACE = frozenset(
         *("hover", "completion", "signature", "incoming_calls", "outgoing_calls", "rename"),
     }
 )
+# What lacks something as long as the server has not read the whole project.
+_OF_THE_PROJECT = frozenset(
+    {
+        *("definition", "references", "implementation", "incoming_calls", "outgoing_calls"),
+        "rename",
+    }
+)
 # A model may miscount lines by so many.
 _NEAR_LINES = 3
 DIAGNOSE_S = 20.0
@@ -46,7 +53,7 @@ class Question:
         params: dict[str, Any] = {"textDocument": {"uri": uri_of(self.path)}}
         if self.operation in _AT_A_PLACE:
             lines = TextLines(self.text)
-            position = _place(lines, self.args)
+            position = _place(lines, self.args, self.operation)
             params["position"] = lines.to_wire(position, self.session.encoding)
         return params
 
@@ -55,7 +62,10 @@ class Question:
         method = METHODS[self.operation]
         if not self.session.offers(method.capability, method.name):
             raise ToolError(f"This language server has no {self.operation}.")
-        return await self.session.peer.request(method.name, params, self.limit_s)
+        answer = await self.session.peer.request(method.name, params, self.limit_s)
+        if self.operation in _OF_THE_PROJECT and await self.session.finish_loading():
+            answer = await self.session.peer.request(method.name, params, self.limit_s)
+        return answer
 
 
 class CodeQuestions:
@@ -90,27 +100,34 @@ class CodeQuestions:
         return Question(str(args["operation"]), path, text, args, session, limit_s)
 
 
-def _place(lines: TextLines, args: Mapping[str, Any]) -> Position:
-    """The place that a model means: a character, or a name on a line or near it. Raises
-    `ToolError`."""
+def _place(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:
+    """The place that a model means: a character, or a name on a line or near it; for completion
+    the end of that name, for a signature what stands behind its bracket. Raises `ToolError`."""
     line, symbol = args.get("line"), args.get("symbol")
     if line is not None and args.get("character") is not None and not symbol:
         return Position(int(line) - 1, max(0, int(args["character"]) - 1))
     if not symbol:
         line_text = lines.line(int(line) - 1).strip()[:200] if line is not None else ""
         on_line = f" Line {line} reads: {line_text}" if line_text else ""
-        raise ToolError(
-            f"{args['operation']} needs the name as symbol, best with its line.{on_line}"
-        )
+        raise ToolError(f"{operation} needs the name as symbol, best with its line.{on_line}")
     # Of a dotted name the last part is meant.
     name = str(symbol).strip().rpartition(".")[2] or str(symbol)
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     order = _lines_from(int(line) - 1, len(lines)) if line is not None else range(len(lines))
     for number in order:
         if match := word.search(lines.line(number)):
-            return Position(number, match.start())
+            return Position(number, _character(match, operation))
     where = f"on line {line} or near it" if line is not None else "in the file"
     raise ToolError(f"There is no {name[:80]!r} {where}.")
+
+
+def _character(match: re.Match[str], operation: str) -> int:
+    match operation:
+        case "completion":
+            return match.end()
+        case "signature" if match.string[match.end() :].startswith("("):
+            return match.end() + 1
+    return match.start()
 
 
 def _lines_from(line: int, most: int) -> list[int]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -178,9 +178,7 @@ class LanguageServers:
         settings = choice.settings
         program = Path(choice.program)
         if settings.name == "typescript" and (script := typescript_beside(choice.program)):
-            # Or it takes the one of the project.
-            options = {"tsserver": {"path": str(script)}, **settings.options}
-            settings = replace(settings, options=options)
+            settings = replace(settings, options=_with_tsserver(settings.options, script))
         command = ServerCommand(
             (str(program), *settings.command[1:]),
             folder,
@@ -219,6 +217,14 @@ _VARIABLES = {
     "GOCACHE": "/tmp/go-build",  # noqa: S108
     "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
 }
+
+
+def _with_tsserver(options: Mapping[str, Any], script: Path) -> dict[str, Any]:
+    """Without a path it takes the program of the project; and while it loads a project, its second
+    server, which knows single files only, would answer that nothing was found."""
+    own = options.get("tsserver")
+    tsserver = {"path": str(script), "useSyntaxServer": "never"}
+    return {**options, "tsserver": {**tsserver, **(own if isinstance(own, dict) else {})}}
 
 
 def _project_folder(server: LspServerSettings, path: Path, workspace: Path) -> Path:

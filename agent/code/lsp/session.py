@@ -1,6 +1,7 @@
 """A server that has been started and has said what it can: its documents, and questions to it."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +13,7 @@ from agent.code.lsp.diagnostics import Diagnostic, read_diagnostics
 from agent.code.lsp.protocol.peer import JsonRpcPeer, ResponseError, UnknownMethod
 from agent.code.lsp.protocol.positions import ENCODINGS, Encoding
 from agent.code.lsp.protocol.uris import path_of, uri_of
+from agent.code.lsp.tsserver import ask_tsserver, has_tsserver
 from agent.tools.file_views import Stamp
 
 # A server that says no version with what it finds has finished when it was quiet for so long; one
@@ -20,6 +22,9 @@ QUIET_S = 0.4
 SILENT_S = 2.0
 # The first look at a project takes servers longer: they say nothing until they have read it.
 FIRST_SILENT_S = 10.0
+# So long in all is waited for a server that reads the project before its answers are whole.
+LOAD_S = 15.0
+_MOST_TASKS = 100
 # How long one may take to say that it answers questions for diagnostics.
 _REGISTER_S = 1.0
 # Of a project, so many documents stay open in a server.
@@ -43,7 +48,7 @@ class OpenDocument:
 
     text: str
     language: str
-    version: int = 1
+    version: int
     pushed: list[Any] | None = None
     pushed_version: int | None = None
     pushed_at: float = 0.0
@@ -66,8 +71,16 @@ class LspSession:
         self._registered: dict[str, str] = {}
         # Something came that may be what somebody waits for.
         self._news = asyncio.Event()
+        # A document that is closed and opened again has higher numbers than before: what is still
+        # said of its earlier texts is not taken for news.
+        self._versions = itertools.count(1)
+        # Documents that the server was told more than one text of.
+        self._changed_paths: set[Path] = set()
         self._has_pushed = False
         self._ready_at = 0.0
+        # What it does of its own accord, such as to read the project.
+        self._tasks: set[str] = set()
+        self._load_left_s = LOAD_S
         self.has_said_goodbye = False
 
     async def initialize(self, options: Mapping[str, Any], timeout_s: float) -> None:
@@ -94,12 +107,24 @@ class LspSession:
     def has_registered(self, method: str) -> bool:
         return method in self._registered.values()
 
+    async def finish_loading(self) -> bool:
+        """Wait for what the server does of its own accord; whether there was anything to wait
+        for. What it answers meanwhile lacks the files that it has not read."""
+        if not self._tasks:
+            return False
+        until = time.monotonic() + self._load_left_s
+        while self._tasks and (left_s := until - time.monotonic()) > 0:
+            await self._next_news(left_s)
+        self._load_left_s = max(0.0, until - time.monotonic())
+        return True
+
     def open(self, path: Path, text: str, language: str) -> OpenDocument:
         """Let the server know the file with this text, whatever is on the disk."""
         document = self.documents.get(path)
         if document is None:
             self._make_room()
-            document = self.documents[path] = OpenDocument(text, language)
+            document = OpenDocument(text, language, next(self._versions))
+            self.documents[path] = document
             item = {
                 "uri": uri_of(path),
                 "languageId": language,
@@ -113,7 +138,8 @@ class LspSession:
         document.stamp = None
         if document.text != text:
             document.text = text
-            document.version += 1
+            document.version = next(self._versions)
+            self._changed_paths.add(path)
             document.changed_at, document.known_at = time.monotonic(), None
             self.peer.notify(
                 "textDocument/didChange",
@@ -127,6 +153,7 @@ class LspSession:
     def close_document(self, path: Path) -> None:
         """From here on the disk has the word again."""
         if self.documents.pop(path, None) is not None:
+            self._changed_paths.add(path)
             self.peer.notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
 
     def save(self, path: Path) -> None:
@@ -151,7 +178,9 @@ class LspSession:
         version = document.version
         try:
             async with asyncio.timeout(timeout_s):
-                if await self._answers_questions():
+                if has_tsserver(self.capabilities):
+                    items = await ask_tsserver(self.peer, path, timeout_s)
+                elif await self._answers_questions():
                     items = await self._ask(path, timeout_s)
                 else:
                     items = await self._wait_for_push(path, timeout_s)
@@ -215,6 +244,10 @@ class LspSession:
         what it says after an answer is not said of an older text."""
         document = self.documents[path]
         version = document.version
+        if path not in self._changed_paths:
+            # There is only one text that it can speak of.
+            document.known_at = document.changed_at
+            return
         if self.offers("documentSymbolProvider", _SYMBOLS):
             params = {"textDocument": {"uri": uri_of(path)}}
             with suppress(ResponseError):
@@ -231,8 +264,24 @@ class LspSession:
             return
 
     def _on_notification(self, method: str, params: Any) -> None:
-        if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
+        if not isinstance(params, dict):
             return
+        if method == "$/progress":
+            self._note_progress(params)
+        if method == "textDocument/publishDiagnostics":
+            self._note_diagnostics(params)
+
+    def _note_progress(self, params: Mapping[str, Any]) -> None:
+        value = params.get("value")
+        kind = value.get("kind") if isinstance(value, dict) else None
+        token = str(params.get("token"))
+        if kind == "begin" and len(self._tasks) < _MOST_TASKS:
+            self._tasks.add(token)
+        elif kind == "end":
+            self._tasks.discard(token)
+        self._news.set()
+
+    def _note_diagnostics(self, params: Mapping[str, Any]) -> None:
         path = path_of(params.get("uri"))
         document = self.documents.get(path) if path is not None else None
         version = params.get("version")

@@ -14,7 +14,7 @@ _SYMBOL_KINDS = {"valueSet": list(range(1, 27))}
 
 _CAPABILITIES: dict[str, Any] = {
     "general": {"positionEncodings": ["utf-8", "utf-16", "utf-32"]},
-    "window": {"workDoneProgress": False},
+    "window": {"workDoneProgress": True},
     "workspace": {
         "configuration": True,
         "workspaceFolders": True,
@@ -26,7 +26,7 @@ _CAPABILITIES: dict[str, Any] = {
     },
     "textDocument": {
         "synchronization": {"didSave": True},
-        "publishDiagnostics": {"versionSupport": True, "relatedInformation": False},
+        "publishDiagnostics": {"versionSupport": True, "relatedInformation": True},
         "diagnostic": {**_DYNAMIC, "relatedDocumentSupport": False},
         "definition": _LINKS,
         "declaration": _LINKS,

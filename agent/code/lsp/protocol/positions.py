@@ -46,7 +46,7 @@ class TextLines:
         `ValueError` for what is no position."""
         try:
             line, units = int(position["line"]), int(position["character"])
-        except (TypeError, KeyError):
+        except (TypeError, KeyError, OverflowError):
             raise ValueError("no position") from None
         if line < 0 or units < 0:
             raise ValueError("a position before the text")

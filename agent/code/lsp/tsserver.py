@@ -1,0 +1,59 @@
+"""Diagnostics of typescript-language-server, asked for: it publishes none where it finds what it
+found before, so that waiting for them costs seconds with each edit that changes nothing.
+
+https://github.com/typescript-language-server/typescript-language-server#send-tsserver-command
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.code.lsp.protocol.peer import JsonRpcPeer
+from agent.code.lsp.protocol.uris import uri_of
+
+_COMMAND = "typescript.tsserverRequest"
+_QUESTIONS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")
+_SEVERITIES = {"error": 1, "warning": 2, "message": 3, "suggestion": 4}
+
+
+def has_tsserver(capabilities: Mapping[str, Any]) -> bool:
+    """Whether the server hands questions on to TypeScript's own."""
+    provider = capabilities.get("executeCommandProvider")
+    commands = provider.get("commands") if isinstance(provider, dict) else None
+    return isinstance(commands, list) and _COMMAND in commands
+
+
+async def ask_tsserver(peer: JsonRpcPeer, path: Path, timeout_s: float) -> list[Any] | None:
+    """What it finds in an open document, as the protocol writes it; None for an answer of another
+    shape. Raises as `JsonRpcPeer.request` does."""
+    items: list[Any] = []
+    wish = {"file": uri_of(path), "includeLinePosition": True}
+    for question in _QUESTIONS:
+        params = {"command": _COMMAND, "arguments": [question, wish, {"lowPriority": False}]}
+        answer = await peer.request("workspace/executeCommand", params, timeout_s)
+        body = answer.get("body") if isinstance(answer, dict) else None
+        if not isinstance(body, list):
+            return None
+        items += [_diagnostic(one) for one in body if isinstance(one, dict)]
+    return items
+
+
+def _diagnostic(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "range": {
+            "start": _position(item.get("startLocation")),
+            "end": _position(item.get("endLocation")),
+        },
+        "severity": _SEVERITIES.get(str(item.get("category")), 1),
+        "message": item.get("message"),
+        "code": item.get("code"),
+        "source": "typescript",
+    }
+
+
+def _position(place: Any) -> Any:
+    """TypeScript counts from 1."""
+    try:
+        return {"line": place["line"] - 1, "character": place["offset"] - 1}
+    except (KeyError, TypeError):
+        return None

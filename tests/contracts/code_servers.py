@@ -1,0 +1,128 @@
+"""The tools that language servers stand behind, for one server and one project."""
+
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.code.lsp.known_servers import KNOWN_SERVERS
+from agent.code.lsp.programs import find_server_program
+from agent.code.lsp.server import LanguageServer
+from agent.code.services import CodeServices
+from agent.security.sandbox.selector import SandboxOptions, select_sandbox
+from agent.security.sandbox.toolchains import find_toolchains
+from agent.settings import LspServerSettings, LspSettings, ToolSettings
+from agent.tools.base import (
+    CallContext,
+    DescribesEffects,
+    StandsForOthers,
+    Tool,
+    ToolEnvironment,
+)
+from agent.tools.files.edit import EditFile
+from agent.tools.files.patch import ApplyPatch
+from agent.tools.files.read_write import WriteFile
+from agent.tools.registry import RegistryDefaults
+from agent.types import Taint, ToolCall, ToolResult
+
+PROJECTS = Path(__file__).parent / "lsp_projects"
+
+
+class CodeCalls:
+    """Calls of the tools in a project."""
+
+    def __init__(self, services: CodeServices, defaults: RegistryDefaults, folder: Path) -> None:
+        self.services = services
+        self.folder = folder
+        self.taint: frozenset[Taint] = frozenset()
+        settings = services.tool_settings
+        files = [
+            kind(settings, defaults.views, defaults.drafts)
+            for kind in (EditFile, WriteFile, ApplyPatch)
+        ]
+        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in (*services.tools(), *files)}
+
+    async def ask(self, operation: str, path: str = "", **args: Any) -> ToolResult:
+        """A call of `lsp`, as a model makes it."""
+        wish = {"operation": operation, **({"path": path} if path else {}), **args}
+        tool, call = self._tools["lsp"], ToolCall("1", "lsp", wish, json.dumps(wish))
+        assert isinstance(tool, StandsForOthers)
+        return await self._run(tool.stands_for(call))
+
+    async def lines(self, operation: str, path: str = "", **args: Any) -> list[str]:
+        return (await self.ask(operation, path, **args)).for_model.splitlines()
+
+    async def run(self, tool: str, **args: Any) -> ToolResult:
+        """A call of a tool that writes."""
+        return await self._run(ToolCall("1", tool, args, json.dumps(args)))
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        environment = ToolEnvironment("s", self.folder, self.folder / "M.md", owner=True)
+        context = CallContext(call, environment, lambda text, stream: None, taint=self.taint)
+        tool = self._tools[call.name]
+        assert isinstance(tool, DescribesEffects)
+        await tool.plan(call.arguments or {}, context)
+        return await tool.run(call.arguments or {}, context)
+
+    @property
+    def server(self) -> LanguageServer:
+        """The only one that runs."""
+        (server,) = self.services.servers.running
+        return server
+
+
+def known_server(name: str) -> LspServerSettings:
+    """The settings of a server that Kore knows; skips the test when it is not installed."""
+    (server,) = (one for one in KNOWN_SERVERS if one.name == name)
+    if find_server_program(server, ()) is None:
+        pytest.skip(f"language server {name} is not installed")
+    return server
+
+
+def copy_project(name: str, folder: Path) -> Path:
+    """A project of its own for a test."""
+    return Path(shutil.copytree(PROJECTS / name, folder / name))
+
+
+@asynccontextmanager
+async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeCalls]:
+    """Calls in a project, in the sandbox that works here; all servers end with the block."""
+    home = folder.parent / f"home-of-{folder.name}"
+    home.mkdir(exist_ok=True)
+    options = SandboxOptions(toolchains=find_toolchains(Path.home()))
+    sandbox = select_sandbox(options, home).sandbox
+    tools = ToolSettings(sandbox=sandbox, restrict_to_workspace=True)
+    defaults = RegistryDefaults()
+    services = CodeServices(settings, tools, defaults, trusted=(folder,))
+    try:
+        yield CodeCalls(services, defaults, folder)
+    finally:
+        await services.aclose()
+
+
+def only(name: str, **changes: Any) -> LspSettings:
+    """Settings in which a server that Kore knows is the only one. Skips when it is not there."""
+    server = known_server(name)
+    without = frozenset(one.name for one in KNOWN_SERVERS if one.name != server.name)
+    return LspSettings(without=without, **changes)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The command lines of processes that work in a folder or below it."""
+    lines = []
+    for each in Path("/proc").iterdir():
+        if not each.name.isdigit():
+            continue
+        try:
+            where = os.readlink(each / "cwd")
+            command = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if Path(where).is_relative_to(folder) and int(each.name) != os.getpid():
+            lines.append(f"{each.name} {command}")
+    return lines

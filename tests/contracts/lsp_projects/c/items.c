@@ -1,0 +1,5 @@
+#include "items.h"
+
+int item_price(const struct item *item) {
+    return item->cents;
+}

@@ -1,0 +1,1 @@
+"""A shop with two modules that know each other."""
