@@ -41,6 +41,8 @@ _TOOLS = {
     "edit_file": (_CHANGING, "path"),
     "append_file": (_CHANGING, "path"),
     "move_file": (_CHANGING, "path"),
+    "lsp": (_LOOKING, "path"),
+    "lsp_edit": (_CHANGING, "path"),
     "exec": (_RUNNING, "command"),
     "web_search": (mark_for_translation("Searching the web for {what}"), "query"),
     "web_fetch": (_READING, "url"),

@@ -13,6 +13,12 @@ from agent.text.visible import escape_invisible
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _DETAIL_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
 _COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
+# What tells a call of these apart, in this order.
+_TELLING_KEYS = {
+    "process": ("action", "id", "text"),
+    "lsp": ("operation", "symbol", "query", "path", "line"),
+    "lsp_edit": ("operation", "symbol", "new_name", "action", "path", "line"),
+}
 # What they are called with is shown by what they come to.
 _BARE = frozenset({"todo", "ask_user"})
 # Their last lines say what they came to.
@@ -39,11 +45,10 @@ def call_line(name: str, arguments: Mapping[str, Any]) -> str:
     if name == "task":
         who = arguments.get("subagent_type") or "general"
         return escape_invisible(shorten(f"{name} {who}: {arguments.get('description', '')}"))
-    if name == "process":
-        values = (arguments.get(key) for key in ("action", "id", "text"))
-        return escape_invisible(
-            shorten(" ".join([name, *(str(one) for one in values if one is not None)]))
-        )
+    if name in _TELLING_KEYS:
+        values = (arguments.get(key) for key in _TELLING_KEYS[name])
+        words = [name, *(str(one) for one in values if one is not None)]
+        return escape_invisible(shorten(" ".join(words)))
     detail = next((arguments[key] for key in _DETAIL_KEYS if arguments.get(key)), None)
     if detail is None and arguments:
         detail = json.dumps(dict(arguments), ensure_ascii=False, default=str)
