@@ -96,6 +96,8 @@ class CodeQuestions:
         await refresh(session)
         language = self.servers.language(server.settings, path)
         text = await open_from_disk(session, path, language)
+        if args["operation"] in _OF_THE_PROJECT:
+            await session.read_project(path)
         limit_s = self.servers.settings.timeout_s
         return Question(str(args["operation"]), path, text, args, session, limit_s)
 

@@ -81,6 +81,7 @@ class LspSession:
         # What it does of its own accord, such as to read the project.
         self._tasks: set[str] = set()
         self._load_left_s = LOAD_S
+        self._has_read_project = False
         self.has_said_goodbye = False
 
     async def initialize(self, options: Mapping[str, Any], timeout_s: float) -> None:
@@ -106,6 +107,14 @@ class LspSession:
 
     def has_registered(self, method: str) -> bool:
         return method in self._registered.values()
+
+    async def read_project(self, path: Path) -> None:
+        """Before the first question about all files: pyright answers of those that it has found
+        so far, and does not say so. What it finds in an open file it tells when it has them."""
+        if not self._has_read_project:
+            await self.diagnose(path, LOAD_S)
+            await self.finish_loading()
+            self._has_read_project = True
 
     async def finish_loading(self) -> bool:
         """Wait for what the server does of its own accord; whether there was anything to wait
