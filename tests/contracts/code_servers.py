@@ -1,8 +1,10 @@
 """The tools that language servers stand behind, for one server and one project."""
 
+import asyncio
 import json
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from agent.code.lsp.known_servers import KNOWN_SERVERS
 from agent.code.lsp.programs import find_server_program
-from agent.code.lsp.server import LanguageServer
+from agent.code.lsp.session import LspSession
 from agent.code.services import CodeServices
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.security.sandbox.toolchains import find_toolchains
@@ -26,7 +28,7 @@ from agent.tools.base import (
 )
 from agent.tools.files.edit import EditFile
 from agent.tools.files.patch import ApplyPatch
-from agent.tools.files.read_write import WriteFile
+from agent.tools.files.read_write import ReadFile, WriteFile
 from agent.tools.registry import RegistryDefaults
 from agent.types import Taint, ToolCall, ToolResult
 
@@ -41,10 +43,11 @@ class CodeCalls:
         self.folder = folder
         self.taint: frozenset[Taint] = frozenset()
         settings = services.tool_settings
-        files = [
+        files: list[Tool] = [
             kind(settings, defaults.views, defaults.drafts)
             for kind in (EditFile, WriteFile, ApplyPatch)
         ]
+        files.append(ReadFile(settings, defaults.views))
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in (*services.tools(), *files)}
 
     async def ask(self, operation: str, path: str = "", **args: Any) -> ToolResult:
@@ -65,15 +68,16 @@ class CodeCalls:
         environment = ToolEnvironment("s", self.folder, self.folder / "M.md", owner=True)
         context = CallContext(call, environment, lambda text, stream: None, taint=self.taint)
         tool = self._tools[call.name]
-        assert isinstance(tool, DescribesEffects)
-        await tool.plan(call.arguments or {}, context)
+        if isinstance(tool, DescribesEffects):
+            await tool.plan(call.arguments or {}, context)
         return await tool.run(call.arguments or {}, context)
 
     @property
-    def server(self) -> LanguageServer:
-        """The only one that runs."""
+    def session(self) -> LspSession:
+        """That of the only server that runs."""
         (server,) = self.services.servers.running
-        return server
+        assert server.running is not None
+        return server.running
 
 
 def known_server(name: str) -> LspServerSettings:
@@ -110,6 +114,22 @@ def only(name: str, **changes: Any) -> LspSettings:
     server = known_server(name)
     without = frozenset(one.name for one in KNOWN_SERVERS if one.name != server.name)
     return LspSettings(without=without, **changes)
+
+
+def stand_in(*behaviours: str, **changes: Any) -> LspSettings:
+    """Settings in which the stand-in (tests/fakes/lsp_server.py) is the only server, for .txt."""
+    script = str(PROJECTS.parents[1] / "fakes" / "lsp_server.py")
+    command = (sys.executable, script, *behaviours)
+    without = frozenset(one.name for one in KNOWN_SERVERS)
+    server = LspServerSettings("stand-in", command, (".txt",))
+    return LspSettings(servers=(server,), without=without, **changes)
+
+
+async def all_ended(folder: Path) -> None:
+    """Wait until no process works in a folder any more."""
+    async with asyncio.timeout(10):
+        while processes_in(folder):
+            await asyncio.sleep(0.05)
 
 
 def processes_in(folder: Path) -> list[str]:

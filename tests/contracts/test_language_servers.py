@@ -5,7 +5,6 @@ typescript-language-server typescript@5` in folders of their own, `npm install t
 another, and all of them on PATH.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from agent.errors import ToolError
 from agent.types import ToolResult
 from tests.contracts.code_servers import (
     CodeCalls,
+    all_ended,
     code_calls,
     copy_project,
     only,
-    processes_in,
 )
 
 PROJECT_OF = {
@@ -154,13 +153,6 @@ async def calls(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with code_calls(folder, settings) as calls:
         yield calls
     await all_ended(folder)
-
-
-async def all_ended(folder: Path) -> None:
-    """Wait until no process works in a folder any more."""
-    async with asyncio.timeout(10):
-        while processes_in(folder):
-            await asyncio.sleep(0.05)
 
 
 def name_of(calls: CodeCalls) -> str:

@@ -40,8 +40,7 @@ class CodeAnswers:
                 question = await self._questions.question(session, server, path, args)
                 return await self._answer(question, call)
 
-        limit_s = self.servers.settings.timeout_s
-        return await server.ask(operation, work, limit_s + DIAGNOSE_S)
+        return await server.ask(operation, work, self.servers.settings.timeout_s)
 
     async def _answer(self, question: Question, call: CallContext) -> ToolResult:
         marked = await asyncio.to_thread(is_marked, question.path)

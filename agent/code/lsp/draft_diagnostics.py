@@ -140,15 +140,35 @@ async def _compare(
     for draft in drafts:
         assert draft.after is not None
         session.open(draft.path, draft.after, languages[draft.path])
+    changed_lines = {draft.path: _changed_lines(draft) for draft in drafts}
     findings: list[_Finding] = []
     for path in (*paths, *others):
         earlier = before[path]
         after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_S)
-        # What was not known before cannot be told from what is new.
-        if earlier is not None and after is not None:
+        if after is None:
+            continue
+        if earlier is None:
+            # What was not known before cannot be told from what is new, but where it stands can.
+            errors = [one for one in after if one.position.line in changed_lines.get(path, ())]
+            findings += [_Finding(path, one) for one in new_errors((), errors)]
+        else:
             findings += [_Finding(path, one) for one in new_errors(earlier, after)]
     created = {draft.path.stem for draft in drafts if draft.before is None}
     return [one for one in findings if not _misses_new_file(one, created)]
+
+
+def _changed_lines(draft: Draft) -> range:
+    """The lines of the draft, from 0 on, between what it has in common with the file."""
+    before, after = (draft.before or "").splitlines(), (draft.after or "").splitlines()
+    start = _count_equal(before, after)
+    end = len(after) - _count_equal(before[start:][::-1], after[start:][::-1])
+    return range(start, end)
+
+
+def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many lines are the same at their beginning."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _misses_new_file(finding: _Finding, created: set[str]) -> bool:

@@ -66,6 +66,8 @@ class LanguageServer:
         self._pause_until_s = 0.0
         self._used_at = time.monotonic()
         self._in_use = 0
+        # Since when it owes an answer to a question that nobody waits for any more.
+        self._silent_since: float | None = None
 
     @property
     def status(self) -> ServerStatus:
@@ -81,16 +83,13 @@ class LanguageServer:
         """What the server answers. Raises `ToolError` with a sentence for the model: it does not
         start, says no, ends, or takes longer than `limit_s`."""
         name = self.settings.name
+        began_at = time.monotonic()
         self._in_use += 1
         try:
             async with asyncio.timeout(limit_s):
                 return await work(await self._ready())
         except TimeoutError:
-            session = self._session
-            if session is not None and time.monotonic() - session.peer.heard_at > _HANGS_S:
-                # It hangs: the next question starts it anew.
-                self.failure = f"It has said nothing for {_HANGS_S:g} s."
-                self._closing.set()
+            self._end_if_hanging(began_at)
             raise ToolError(
                 f"The language server {name} did not answer {what} within {limit_s:g} s."
             ) from None
@@ -104,6 +103,17 @@ class LanguageServer:
         finally:
             self._in_use -= 1
             self._used_at = time.monotonic()
+
+    def _end_if_hanging(self, asked_at: float) -> None:
+        """End it when it owes an answer and has said nothing at all for long: the next question
+        starts it anew."""
+        if self._session is None:
+            return
+        if self._silent_since is None or self._session.peer.heard_at > self._silent_since:
+            self._silent_since = max(asked_at, self._session.peer.heard_at)
+        if time.monotonic() - self._silent_since >= _HANGS_S:
+            self.failure = f"It has said nothing for {_HANGS_S:g} s."
+            self._closing.set()
 
     def end_if_idle(self) -> bool:
         """End it when nobody has asked for long; whether it runs on."""

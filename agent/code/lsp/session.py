@@ -20,8 +20,9 @@ from agent.tools.file_views import Stamp
 # that says nothing at all had nothing new to say after this.
 QUIET_S = 0.4
 SILENT_S = 2.0
-# The first look at a project takes servers longer: they say nothing until they have read it.
-FIRST_SILENT_S = 10.0
+# The first look at a project takes servers longer: they say nothing until they have read it. But
+# a check before a write must not run out of time with it.
+FIRST_SILENT_S = 4.0
 # So long in all is waited for a server that reads the project before its answers are whole.
 LOAD_S = 15.0
 _MOST_TASKS = 100
@@ -229,7 +230,6 @@ class LspSession:
     async def _wait_for_push(self, path: Path, timeout_s: float) -> Any:
         """What it says of the text that it was told last, and of no other."""
         document = self.documents[path]
-        silent_s = SILENT_S if self._has_pushed else FIRST_SILENT_S
         while True:
             if document.pushed is not None and document.pushed_version is not None:
                 if document.pushed_version >= document.version:
@@ -243,6 +243,7 @@ class LspSession:
                     left_s = document.pushed_at + QUIET_S - time.monotonic()
                 else:
                     # It says nothing when it finds what it found before.
+                    silent_s = SILENT_S if self._has_pushed else FIRST_SILENT_S
                     left_s = known_at + silent_s - time.monotonic()
                 if left_s <= 0:
                     return document.pushed

@@ -1,0 +1,221 @@
+"""Language servers that are slow, lost, hostile or only different (tests/fakes/lsp_server.py)."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.code.lsp.protocol.uris import uri_of
+from agent.errors import ToolError
+from agent.types import ToolResult
+from tests.contracts.code_servers import (
+    CodeCalls,
+    all_ended,
+    code_calls,
+    processes_in,
+    stand_in,
+)
+
+TEXT = "def apple\ndef pear\n蘋果 🍎 apple é pear\n"
+# Without numbers only quiet says that a server has finished: seconds with each edit.
+WAYS = (
+    *("plain", "pull", "register", "stale"),
+    *(pytest.param(way, marks=pytest.mark.slow) for way in ("unversioned", "changes")),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (folder := tmp_path / "project").mkdir()
+    (folder / "a.txt").write_text(TEXT, encoding="utf-8")
+    return folder
+
+
+def errors_of(result: ToolResult) -> list[str]:
+    return [line for line in result.for_model.splitlines() if " error: " in line]
+
+
+async def edit(calls: CodeCalls, old: str, new: str) -> list[str]:
+    return errors_of(await calls.run("edit_file", path="a.txt", old_string=old, new_string=new))
+
+
+async def asked_again(calls: CodeCalls, operation: str, **args: Any) -> ToolResult:
+    """Ask until there is an answer: a lost server is started anew after a pause."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await calls.ask(operation, "a.txt", **args)
+            except ToolError:
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_errors_are_those_of_the_text_that_was_sent_last(folder: Path, way: str) -> None:
+    async with code_calls(folder, stand_in(way)) as calls:
+        assert await edit(calls, "def pear", "def ERROR") == [
+            "a.txt:2:5 error: an error: def ERROR (E1)"
+        ]
+        assert await edit(calls, "def apple", "def ERROR and ERROR") == [
+            "a.txt:1:5 error: an error: def ERROR and ERROR (E1)",
+            "a.txt:1:15 error: an error: def ERROR and ERROR (E1)",
+        ]
+        # What was there before is not new, wherever it stands now.
+        assert await edit(calls, "def ERROR and ERROR", "one\ntwo\ndef apple") == []
+        assert await edit(calls, "def ERROR", "def pear") == []
+        assert await calls.lines("diagnostics", "a.txt") == [
+            f"Nothing is wrong in {folder / 'a.txt'}."
+        ]
+
+
+async def test_without_numbers_quiet_says_that_it_has_finished(folder: Path) -> None:
+    async with code_calls(folder, stand_in("unversioned")) as calls:
+        await edit(calls, "def pear", "def ERROR")
+        assert await calls.lines("diagnostics", "a.txt") == ["2:5 error: an error: def ERROR (E1)"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+async def test_places_are_right_in_each_encoding(folder: Path, encoding: str) -> None:
+    async with code_calls(folder, stand_in(encoding)) as calls:
+        assert await calls.lines("references", "a.txt", line=3, symbol="pear") == [
+            "a.txt:2: def pear",
+            "a.txt:3: 蘋果 🍎 apple é pear",
+        ]
+        await calls.ask("rename", "a.txt", line=3, symbol="pear", new_name="梨🍐")
+        await calls.ask("rename", "a.txt", line=3, symbol="apple", new_name="x")
+    text = "def x\ndef 梨🍐\n蘋果 🍎 x é 梨🍐\n"
+    assert (folder / "a.txt").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("way", ["plain", "pull"])
+async def test_edits_in_any_order_leave_disk_and_server_the_same(folder: Path, way: str) -> None:
+    chance = random.Random(7)
+    paths = [folder / f"{name}.txt" for name in "abcde"]
+    for path in paths:
+        path.write_text("def start\n", encoding="utf-8")
+    async with code_calls(folder, stand_in(way)) as calls:
+        for number in range(40):
+            path = chance.choice(paths)
+            word = chance.choice(["ERROR", "蘋果🍎", "plain"])
+            match chance.randrange(4):
+                case 0:
+                    await calls.run("read_file", path=path.name)
+                    content = f"def {word}\nnumber {number}\n"
+                    await calls.run("write_file", path=path.name, content=content)
+                case 1:
+                    # Somebody else.
+                    path.write_text(f"def outside {number}\n", encoding="utf-8")
+                case 2:
+                    await calls.ask("document_symbols", path.name)
+                case 3:
+                    first = path.read_text(encoding="utf-8").splitlines()[0]
+                    new = f"def {word} {number}\n{first}"
+                    await calls.run("edit_file", path=path.name, old_string=first, new_string=new)
+        for path in paths:
+            await calls.ask("document_symbols", path.name)
+            text = await calls.session.peer.request("$/text", {"uri": uri_of(path)}, 5)
+            assert text == path.read_text(encoding="utf-8")
+
+
+async def test_a_draft_that_is_refused_is_gone_from_the_server(folder: Path) -> None:
+    async with code_calls(folder, stand_in(before_write="block")) as calls:
+        with pytest.raises(ToolError, match="an error: def ERROR"):
+            await edit(calls, "def pear", "def ERROR")
+        assert (folder / "a.txt").read_text(encoding="utf-8") == TEXT
+        await calls.ask("document_symbols", "a.txt")
+        uri = uri_of(folder / "a.txt")
+        assert await calls.session.peer.request("$/text", {"uri": uri}, 5) == TEXT
+        insisting = {"old_string": "def pear", "new_string": "def ERROR", "despite_errors": "so"}
+        await calls.run("edit_file", path="a.txt", **insisting)
+        assert "ERROR" in (folder / "a.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", ["hang", "die", "notes", "length", "garbage", "deep"])
+async def test_a_fault_is_a_sentence_and_the_server_comes_back(folder: Path, fault: str) -> None:
+    behaviours = (f"{fault}=textDocument/hover", "once=/tmp/happened")
+    async with code_calls(folder, stand_in(*behaviours, timeout_s=1)) as calls:
+        with pytest.raises(ToolError, match=r"^The language server stand-in [^\n]*\.$"):
+            await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        result = await asked_again(calls, "hover", line=1, symbol="apple")
+        assert result.for_model == "word apple"
+    await all_ended(folder)
+
+
+@pytest.mark.parametrize("fault", ["hang", "die", "notes", "length", "garbage", "deep"])
+async def test_an_edit_never_fails_because_of_a_server(folder: Path, fault: str) -> None:
+    behaviours = ("pull", f"{fault}=textDocument/diagnostic")
+    async with code_calls(folder, stand_in(*behaviours, wait_s=1)) as calls:
+        assert await edit(calls, "def pear", "def ERROR") == []
+        assert "ERROR" in (folder / "a.txt").read_text(encoding="utf-8")
+    await all_ended(folder)
+
+
+async def test_one_that_fails_at_its_start_is_left_alone_for_a_while(folder: Path) -> None:
+    async with code_calls(folder, stand_in("fail")) as calls:
+        with pytest.raises(ToolError, match=r"could not be started: .*I cannot go on"):
+            await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        with pytest.raises(ToolError, match=r"not available: .* It is tried again in \d+ s\."):
+            await calls.ask("hover", "a.txt", line=1, symbol="apple")
+
+
+@pytest.mark.parametrize("behaviour", ["forks", "stubborn"])
+async def test_nothing_of_it_is_left(folder: Path, behaviour: str) -> None:
+    async with code_calls(folder, stand_in(behaviour)) as calls:
+        await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        assert processes_in(folder)
+    await all_ended(folder)
+
+
+@pytest.mark.parametrize("behaviour", ["mute", "slow=60"])
+async def test_nothing_is_left_of_one_that_does_not_start(folder: Path, behaviour: str) -> None:
+    async with code_calls(folder, stand_in(behaviour, timeout_s=0.5)) as calls:
+        with pytest.raises(ToolError, match=r"did not answer hover within 0\.5 s"):
+            await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        assert processes_in(folder)
+    await all_ended(folder)
+
+
+async def test_one_that_is_killed_comes_back_with_what_the_disk_has(folder: Path) -> None:
+    async with code_calls(folder, stand_in()) as calls:
+        await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        (server,) = (line for line in processes_in(folder) if line.split()[1].endswith("python"))
+        os.kill(int(server.split()[0]), signal.SIGKILL)
+        (folder / "a.txt").write_text("def pear\n", encoding="utf-8")
+        assert (await asked_again(calls, "hover", symbol="pear")).for_model == "word pear"
+        assert await calls.lines("document_symbols", "a.txt") == ["1 function pear"]
+
+
+async def test_a_huge_hover_is_cut_and_shows_what_cannot_be_seen(folder: Path) -> None:
+    async with code_calls(folder, stand_in("huge=textDocument/hover")) as calls:
+        result = await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        assert len(result.for_model) < 5_000
+        assert "\u202e" not in result.for_model
+
+
+async def test_places_that_are_no_numbers_are_left_out(folder: Path) -> None:
+    async with code_calls(folder, stand_in("infinity")) as calls:
+        for operation in ("definition", "references"):
+            lines = await calls.lines(operation, "a.txt", line=1, symbol="apple")
+            assert lines == ["Nothing was found."]
+        with pytest.raises(ToolError, match="an edit that has no shape"):
+            await calls.ask("rename", "a.txt", line=1, symbol="apple", new_name="x")
+
+
+async def test_what_it_asks_is_answered_and_no_edit_is_taken(folder: Path) -> None:
+    async with code_calls(folder, stand_in("asks")) as calls:
+        async with asyncio.timeout(10):
+            replies: dict[str, Any] = {}
+            while len(replies) < 9:
+                hover = await calls.ask("hover", "a.txt", line=1, symbol="apple")
+                replies = json.loads(hover.for_model)
+    assert replies["ask workspace/configuration"] == [{}, {}, {}]
+    assert replies["ask workspace/applyEdit"]["applied"] is False
+    assert replies["ask window/showMessageRequest"] is None
+    assert replies["ask client/registerCapability"] is None
+    assert replies["ask workspace/unheard"]["code"] == -32601
+    assert replies["ask window/showDocument"]["code"] == -32601
+    assert replies["ask client/unregisterCapability"]["code"] == -32603

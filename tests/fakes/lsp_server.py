@@ -1,0 +1,300 @@
+"""A language server over stdio with nothing but the standard library, which can be told to
+misbehave: `python lsp_server.py BEHAVIOUR...`.
+
+It finds an error wherever a text says ERROR, symbols in lines that begin with `def `, and defines
+each word where an open document says it first. `$/text` answers with a document as it has it.
+
+How it speaks of errors: by version (so it begins), `unversioned`, `pull`, `register` (pulled, as it
+says only after its start), `stale` (of an older text first, with each number in turn), `changes`
+(without versions, and only what is not as before). How it counts: `utf-8`, `utf-16`, `utf-32`.
+
+`METHOD` stands for a request's name, such as `textDocument/hover`. `hang=METHOD` never answers it,
+`die=METHOD` ends in the middle of its answer, `slow=SECONDS` takes its time with each request,
+`mute` never answers its start, `fail` ends at its start with a word, `once=FILE` behaves like that
+only until the file is there, `notes=METHOD` sends notifications without end, `length=METHOD`
+announces 10 GB, `garbage=METHOD` sends what is no message, `deep=METHOD` nests its JSON,
+`huge=METHOD` answers with 12 MB, `infinity` answers with places that are no numbers, `asks` asks
+the client all that servers ask and hovers with the answers, `forks` leaves a child behind,
+`stubborn` hears no end, `says=FILE` answers definitions and hovers with what the file holds.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+BEHAVIOURS = dict(each.partition("=")[::2] for each in sys.argv[1:])
+INPUT, OUTPUT = sys.stdin.buffer, sys.stdout.buffer
+TEXTS: dict[str, str] = {}
+VERSIONS: dict[str, int] = {}
+LAST_PUSHED: dict[str, Any] = {}
+REPLIES: dict[str, Any] = {}
+ENCODING = next((one for one in ("utf-8", "utf-32") if one in BEHAVIOURS), "utf-16")
+WORD = re.compile(r"\w+")
+
+
+def behaves(name: str, method: str) -> bool:
+    """Whether it is to misbehave so with this request."""
+    if BEHAVIOURS.get(name) != method:
+        return False
+    path = Path(BEHAVIOURS.get("once", ""))
+    if "once" in BEHAVIOURS and path.exists():
+        return False
+    if "once" in BEHAVIOURS:
+        path.touch()
+    return True
+
+
+def send(message: dict[str, Any]) -> None:
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    OUTPUT.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    OUTPUT.flush()
+
+
+def receive() -> dict[str, Any] | None:
+    length = 0
+    while line := INPUT.readline():
+        if line == b"\r\n":
+            message: dict[str, Any] = json.loads(INPUT.read(length))
+            return message
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.partition(b":")[2])
+    return None
+
+
+def units(text: str) -> int:
+    if ENCODING == "utf-32":
+        return len(text)
+    return len(text.encode(ENCODING + "-le" if ENCODING == "utf-16" else ENCODING)) // (
+        2 if ENCODING == "utf-16" else 1
+    )
+
+
+def characters(line: str, count: int) -> int:
+    return next((n for n in range(len(line) + 1) if units(line[:n]) >= count), len(line))
+
+
+def span(number: int, line: str, start: int, end: int) -> dict[str, Any]:
+    return {
+        "start": {"line": number, "character": units(line[:start])},
+        "end": {"line": number, "character": units(line[:end])},
+    }
+
+
+def errors(uri: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "range": span(number, line, match.start(), match.end()),
+            "severity": 1,
+            "code": "E1",
+            "message": f"an error: {line.strip()}",
+        }
+        for number, line in enumerate(TEXTS.get(uri, "").split("\n"))
+        for match in re.finditer("ERROR", line)
+    ]
+
+
+def publish(uri: str, version: int | None, diagnostics: list[Any]) -> None:
+    params = {"uri": uri, "diagnostics": diagnostics}
+    numbered = params if version is None else {**params, "version": version}
+    send({"method": "textDocument/publishDiagnostics", "params": numbered})
+
+
+def push(uri: str, before: list[Any]) -> None:
+    """Say what is wrong with a document, in the way that it was told to."""
+    if {"pull", "register"} & BEHAVIOURS.keys():
+        return
+    if "unversioned" in BEHAVIOURS:
+        publish(uri, None, errors(uri))
+    elif "changes" in BEHAVIOURS:
+        if LAST_PUSHED.get(uri, []) != errors(uri):
+            publish(uri, None, errors(uri))
+        LAST_PUSHED[uri] = errors(uri)
+    elif "stale" in BEHAVIOURS:
+        for version in range(max(0, VERSIONS[uri] - 2), VERSIONS[uri]):
+            publish(uri, version, before)
+        publish(uri, VERSIONS[uri], errors(uri))
+    else:
+        publish(uri, VERSIONS[uri], errors(uri))
+
+
+def word_at(params: dict[str, Any]) -> str:
+    lines = TEXTS[params["textDocument"]["uri"]].split("\n")
+    line = lines[params["position"]["line"]]
+    at = characters(line, params["position"]["character"])
+    return next((m[0] for m in WORD.finditer(line) if m.start() <= at <= m.end()), "")
+
+
+def places(word: str) -> list[dict[str, Any]]:
+    if "infinity" in BEHAVIOURS:
+        end = {"line": float("inf"), "character": float("nan")}
+        return [{"uri": next(iter(TEXTS)), "range": {"start": end, "end": end}}]
+    return [
+        {"uri": uri, "range": span(number, line, match.start(), match.end())}
+        for uri, text in TEXTS.items()
+        for number, line in enumerate(text.split("\n"))
+        for match in WORD.finditer(line)
+        if match[0] == word
+    ]
+
+
+def whole(uri: str, text: str) -> dict[str, Any]:
+    start = {"line": 0, "character": 0}
+    end = {"line": 10**6, "character": 0}
+    return {"range": {"start": start, "end": end}, "newText": text}
+
+
+def answer(method: str, params: Any) -> Any:
+    match method:
+        case "initialize":
+            return {"capabilities": capabilities()}
+        case "$/text":
+            return TEXTS.get(params["uri"])
+        case "textDocument/definition" | "textDocument/hover" if "says" in BEHAVIOURS:
+            return json.loads(Path(BEHAVIOURS["says"]).read_text(encoding="utf-8"))
+        case "textDocument/definition":
+            return places(word_at(params))[:1]
+        case "textDocument/references":
+            return places(word_at(params))
+        case "textDocument/hover":
+            words = json.dumps(REPLIES) if "asks" in BEHAVIOURS else f"word {word_at(params)}"
+            return {"contents": {"kind": "plaintext", "value": words}}
+        case "textDocument/documentSymbol":
+            lines = TEXTS[params["textDocument"]["uri"]].split("\n")
+            return [
+                {"name": line[4:], "kind": 12, "range": span(number, line, 0, len(line))}
+                for number, line in enumerate(lines)
+                if line.startswith("def ")
+            ]
+        case "textDocument/diagnostic":
+            return {"kind": "full", "items": errors(params["textDocument"]["uri"])}
+        case "textDocument/rename":
+            changes: dict[str, list[Any]] = {}
+            for place in places(word_at(params)):
+                edit = {"range": place["range"], "newText": params["newName"]}
+                changes.setdefault(place["uri"], []).append(edit)
+            return {"changes": changes}
+        case "textDocument/formatting":
+            uri = params["textDocument"]["uri"]
+            return [whole(uri, TEXTS[uri].strip() + "\n")]
+    return None
+
+
+def capabilities() -> dict[str, Any]:
+    offers = (
+        *("definition", "references", "hover", "documentSymbol", "rename", "documentFormatting"),
+    )
+    offered: dict[str, Any] = {f"{name}Provider": True for name in offers}
+    if "pull" in BEHAVIOURS:
+        offered["diagnosticProvider"] = {"interFileDependencies": False}
+    return {**offered, "textDocumentSync": 1, "positionEncoding": ENCODING}
+
+
+def misbehave(method: str, number: Any) -> bool:
+    """Do what it was told to do with this request; whether it is not to be answered."""
+    if behaves("hang", method) or (method == "initialize" and "mute" in BEHAVIOURS):
+        return True
+    if behaves("die", method):
+        OUTPUT.write(b'Content-Length: 500\r\n\r\n{"jsonrpc": "2.0", "id":')
+        OUTPUT.flush()
+        os._exit(3)
+    if behaves("notes", method):
+        while True:
+            send({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 1000}})
+    if behaves("length", method):
+        OUTPUT.write(b"Content-Length: 10000000000\r\n\r\n")
+        OUTPUT.flush()
+        return True
+    if behaves("garbage", method):
+        OUTPUT.write(os.urandom(100_000))
+        OUTPUT.flush()
+        return True
+    if behaves("deep", method):
+        body = b"[" * 1_000_000
+        OUTPUT.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        OUTPUT.flush()
+        return True
+    if behaves("huge", method):
+        send({"id": number, "result": {"contents": "\u202e" + "x" * 12_000_000}})
+        return True
+    return False
+
+
+def ask_client() -> None:
+    """All that servers ask; the answers are kept."""
+    register = {"id": "1", "method": "textDocument/completion"}
+    requests: dict[str, Any] = {
+        "workspace/configuration": {"items": [{"section": "a.b"}, {"section": "none"}, {}]},
+        "client/registerCapability": {"registrations": [register]},
+        "workspace/applyEdit": {"edit": {"changes": {}}},
+        "window/showMessageRequest": {"type": 1, "message": "Well?", "actions": [{"title": "y"}]},
+        "window/showDocument": {"uri": "http://127.0.0.1:9/", "external": True},
+        "workspace/workspaceFolders": None,
+        "workspace/unheard": {},
+        "window/workDoneProgress/create": {"token": 1},
+        "client/unregisterCapability": {"unregisterations": "no list"},
+    }
+    for method, params in requests.items():
+        send({"id": f"ask {method}", "method": method, "params": params})
+
+
+def hear(method: str, params: Any) -> None:
+    """A notification of the client."""
+    if method == "initialized":
+        if "register" in BEHAVIOURS:
+            registration = {"id": "d", "method": "textDocument/diagnostic"}
+            send(
+                {
+                    "id": "ask d",
+                    "method": "client/registerCapability",
+                    "params": {"registrations": [registration]},
+                }
+            )
+        if "asks" in BEHAVIOURS:
+            ask_client()
+    if method == "exit" and "stubborn" not in BEHAVIOURS:
+        sys.exit(0)
+    if not method.startswith("textDocument/did"):
+        return
+    document = params["textDocument"]
+    uri, before = document["uri"], errors(document["uri"])
+    match method:
+        case "textDocument/didOpen":
+            assert uri not in TEXTS, "opened twice"
+            TEXTS[uri], VERSIONS[uri] = document["text"], document["version"]
+            push(uri, before)
+        case "textDocument/didChange":
+            assert document["version"] > VERSIONS[uri], "a number that does not grow"
+            (change,) = params["contentChanges"]
+            TEXTS[uri], VERSIONS[uri] = change["text"], document["version"]
+            push(uri, before)
+        case "textDocument/didClose":
+            del TEXTS[uri]
+
+
+def main() -> None:
+    if "fail" in BEHAVIOURS:
+        sys.exit("I cannot go on.")
+    if "forks" in BEHAVIOURS and os.fork() == 0:
+        os.setsid()
+        while True:
+            time.sleep(1)
+    while (message := receive()) is not None or "stubborn" in BEHAVIOURS:
+        if message is None:
+            time.sleep(1)
+            continue
+        method, number = message.get("method"), message.get("id")
+        if method is None:
+            REPLIES[str(number)] = message.get("result", message.get("error"))
+        elif number is None:
+            hear(method, message.get("params"))
+        elif not misbehave(method, number):
+            time.sleep(float(BEHAVIOURS.get("slow", 0)))
+            send({"id": number, "result": answer(method, message.get("params"))})
+
+
+if __name__ == "__main__":
+    main()
