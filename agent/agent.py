@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
@@ -21,7 +21,7 @@ from agent.errors import (
     of_code,
 )
 from agent.events import Event
-from agent.history import History, JsonlHistory, MemoryHistory
+from agent.history import History, MemoryHistory, change_log_of
 from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
@@ -46,6 +46,7 @@ from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.subagents.handoff import Handoff, HandoffTool
 from agent.tools.base import Tool, ToolEnvironment
+from agent.tools.file_views import FileViews
 from agent.tools.function_tool import FunctionTool
 from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.tools.run_context import DepsT
@@ -58,12 +59,12 @@ from agent.types import Message, Result
 from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
+    from agent.code.watch.project_watches import ProjectWatches
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpServerSettings, McpSettings
     from agent.skills.catalog import SkillCatalog
     from agent.subagents.in_process import InProcessSubagents
     from agent.turn.structured_output import StructuredOutput
-    from agent.undo.change_log import ChangeLog
 
 
 # How often an answer of another shape than `output_type` is asked for again.
@@ -146,7 +147,7 @@ class Agent(Generic[DepsT]):
         self.subagents = catalog
         self._speaks = self._resolve_profile(agent)
         self.history = history or MemoryHistory()
-        self.changes = changes or _changes_of(self.history)
+        self.changes = changes or change_log_of(self.history)
         self._approve, self._mode, self._full_access = approve, mode, full_access
         self._deps_type = deps_type
         self.name = name or (self._speaks.name if self._speaks else "main")
@@ -212,6 +213,18 @@ class Agent(Generic[DepsT]):
                 self.code.retire()
             self.code = CodeServices(settings.lsp, settings.tools, self._tool_defaults, trusted)
         return self.code
+
+    @cached_property
+    def watches(self) -> "ProjectWatches":
+        """Tells which files of a folder change, to whoever follows it."""
+        from agent.code.watch.project_watches import ProjectWatches
+
+        return ProjectWatches()
+
+    @property
+    def views(self) -> FileViews:
+        """What conversations have seen of files, and what their tools wrote."""
+        return self._tool_defaults.views
 
     @property
     def mcp(self) -> "McpServers | None":
@@ -399,6 +412,7 @@ class Agent(Generic[DepsT]):
             model=options.get("model"),
             model_settings=self._settings_of(options),
             hooks=self.hooks,
+            watches=self.watches if self.settings.watch else None,
             **{"tracing": self.tracing, **values},
             # A file's name is one only where the text ends with it.
             persona=f"{self._instructions}\n" if self._instructions else None,
@@ -466,23 +480,8 @@ class Agent(Generic[DepsT]):
             if one is not self:
                 await one.toolbox.aclose()
                 await one.models.aclose()
+        if "watches" in vars(self):
+            self.watches.close()
         if self.has_tools:
             await self.toolbox.aclose()
         await self.models.aclose()
-
-
-def _changes_of(history: History) -> OpenChangeLog | None:
-    """The journal beside a history that is kept in a folder."""
-    if not isinstance(history, JsonlHistory):
-        return None
-    folder = history.folder / ".undo"
-
-    @cache
-    def open_changes() -> "ChangeLog":
-        from agent.undo.blob_store import BlobStore
-        from agent.undo.change_log import ChangeLog
-        from agent.undo.file_ledger import FileLedger
-
-        return ChangeLog(FileLedger(folder), BlobStore(folder))
-
-    return open_changes

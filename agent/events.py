@@ -285,11 +285,13 @@ class UsageReport:
 
 @frozen
 class FileChanged:
-    """By a person or a program outside (`user`), by another agent, or by a tool of this turn."""
+    """By a person or a program outside (`user`), by another agent, or by a tool of this turn.
+    Several `files` that changed together are one event, whose path is the folder they are in."""
 
     type: ClassVar[str] = "file_changed"
     path: str
     by: Literal["user", "agent", "tool"]
+    files: int = 1
 
 
 @frozen

@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.context.compaction.marker import CompactionMarker, mark_from_json, mark_to_json
 from agent.context.memory_snapshot import MemorySnapshot, snapshot_from_json, snapshot_to_json
@@ -12,6 +13,10 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
+from agent.undo.recorder import OpenChangeLog
+
+if TYPE_CHECKING:
+    from agent.undo.change_log import ChangeLog
 
 _MARK = b'{"_type":"summary"'
 _MEMORY = b'{"_type":"memory"'
@@ -149,3 +154,20 @@ class JsonlHistory:
                 t("{session!r} is not a valid session name; use a plain file name", session=session)
             )
         return self.folder / f"{session}.jsonl"
+
+
+def change_log_of(history: History) -> OpenChangeLog | None:
+    """The journal of changes beside a history that is kept in a folder."""
+    if not isinstance(history, JsonlHistory):
+        return None
+    folder = history.folder / ".undo"
+
+    @cache
+    def open_changes() -> "ChangeLog":
+        from agent.undo.blob_store import BlobStore
+        from agent.undo.change_log import ChangeLog
+        from agent.undo.file_ledger import FileLedger
+
+        return ChangeLog(FileLedger(folder), BlobStore(folder))
+
+    return open_changes

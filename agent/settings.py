@@ -106,7 +106,8 @@ class AgentSettings:
     `thinking` asks models to think, or not to; None leaves it to them.
     `secrets` are values that leave in no event, result or message, beside the models' keys.
     What projects in `trusted_folders` bring along is the owner's own word; elsewhere, and outside
-    of the workspace, it is a stranger's.
+    of the workspace, it is a stranger's. With `watch`, a turn tells which files of its folder
+    change while it runs, whoever changes them.
     """
 
     max_iterations: int = 200
@@ -119,3 +120,4 @@ class AgentSettings:
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     trusted_folders: tuple[Path, ...] = ()
     lsp: LspSettings = field(default_factory=LspSettings)
+    watch: bool = False

@@ -46,6 +46,7 @@ from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
@@ -424,6 +425,7 @@ def build_container(
             database=database, wake=bus.wake, publish=events.publish, background=background
         ),
         jobs=jobs,
+        feed=ProjectFeed(agent, events),
         status=status,
         user_data=user_data,
         handover=handover,

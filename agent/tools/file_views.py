@@ -84,6 +84,12 @@ class FileViews:
         with self._lock:
             _put_newest(self._writers, path, (session, new_stamp), WRITES)
 
+    def writer(self, path: Path, found_stamp: Stamp) -> str | None:
+        """The conversation whose tool has written what the file holds, if that is known."""
+        with self._lock:
+            session, last_stamp = self._writers.get(path, (None, None))
+            return session if last_stamp == found_stamp else None
+
     def has_any(self, session: str) -> bool:
         """Whether the conversation has seen a file at all: of most there is nothing to ask the
         disk about."""

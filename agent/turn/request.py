@@ -23,6 +23,7 @@ from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
     # An idle gateway holds no more than it needs.
+    from agent.code.watch.project_watches import ProjectWatches
     from agent.context.compaction.compactor import CompactionStore
     from agent.context.compaction.summarizer import Summary
     from agent.skills.catalog import SkillCatalog
@@ -75,7 +76,7 @@ class TurnRequest:
     speaks, when it is not the main agent, and `persona` how it speaks here (see
     `Workspace.system_prompt`). `is_prompted`: a person, or a job of theirs, said the last message.
     `memory_text` is the memory that the session began with; without it
-    the file is read.
+    the file is read. With `watches`, changes in the working folder are events of the turn.
     """
 
     environment: ToolEnvironment
@@ -101,3 +102,4 @@ class TurnRequest:
     guardrails: "Guardrails | None" = None
     tracing: "Tracing | None" = None
     model_settings: ModelSettings | None = None
+    watches: "ProjectWatches | None" = None

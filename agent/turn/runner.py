@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent import events
 from agent.context.compaction.compactor import Compactor, Conversation, PrefixStore
@@ -32,6 +32,7 @@ from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
 from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext
+from agent.tools.file_views import FileViews
 from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
@@ -42,6 +43,9 @@ from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Context, Message, Result, Stopping, ToolCall, assistant
 from agent.usage import UsageTotals
+
+if TYPE_CHECKING:
+    from agent.turn.project_changes import TurnChanges
 
 T = TypeVar("T")
 _SILENCE = mark_for_translation("The model returned no answer. Try again, or choose another model.")
@@ -58,6 +62,7 @@ class AgentTurn:
         self._closing: tuple[Message, ...] = ()
         self._is_withheld = False
         self._opened: OpenModel | None = None
+        self._changes: TurnChanges | None = None
         tracing = task.tracing
         self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
         # What ended the turn, if anything did.
@@ -113,7 +118,11 @@ class AgentTurn:
     async def _run_loop(self) -> list[Event]:
         try:
             self._loop = await self._prepare()
-            result = await self._work(self._loop)
+            if self._changes is None:
+                result = await self._work(self._loop)
+            else:
+                async with self._changes.follow():
+                    result = await self._work(self._loop)
         except TurnAborted as exc:
             self._closing = (assistant(str(exc)),)
             result = self._result(exc.why)
@@ -251,10 +260,21 @@ class AgentTurn:
         runner.interceptor = hooks
         runner.tracing = self._tracing
         executor = ToolExecutor(runner, here, task.progress, self._outlet, task.known)
+        executor.changes = self._changes = self._watch(runner.views)
         await executor.emit_file_changes((), runner.views.take_reported_views(here.session))
         return AgentLoop(
             call, self._view(call, opened), executor, task.progress, self._outlet, task.meter
         )
+
+    def _watch(self, views: FileViews) -> "TurnChanges | None":
+        """What tells of changes in the project, where it is watched."""
+        task = self._task
+        if task.watches is None:
+            return None
+        from agent.turn.project_changes import TurnChanges
+
+        here = task.environment
+        return TurnChanges(task.watches, here.workspace, views, here.session, self._outlet.emit)
 
     def _view(self, call: ModelCallConfig, opened: OpenModel) -> RequestWindow:
         agent, task = self._agent, self._task

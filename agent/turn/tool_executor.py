@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agent import events
 from agent.errors import KoreError
@@ -19,6 +20,9 @@ from agent.turn.event_stream import EventStream
 from agent.turn.journal import TurnJournal
 from agent.turn.loop_guard import LoopGuard
 from agent.types import Message, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from agent.turn.project_changes import TurnChanges
 
 PARALLEL_READS = 8
 
@@ -62,6 +66,8 @@ class ToolExecutor:
         self._progress = progress
         self._outlet = outlet
         self._recovered_results = recovered_results
+        # Where the folder is watched: who else tells of changes.
+        self.changes: TurnChanges | None = None
         self._guard = LoopGuard()
         self._is_cut = self._is_resumed = False
 
@@ -122,9 +128,12 @@ class ToolExecutor:
 
         async def start() -> None:
             nonlocal started
-            await self._progress.start(call, self._runner.effect(call))
+            effect = self._runner.effect(call)
+            await self._progress.start(call, effect)
             started = True
             await self._outlet.emit(started_event)
+            if self.changes is not None and effect != "read":
+                at_work.enter_context(self.changes.working(call.name))
 
         # Shown when it really starts: a call that waits for an answer may start much later.
         started_event = events.ToolStart(
@@ -134,7 +143,8 @@ class ToolExecutor:
         if self._is_cut and call.arguments is None:
             result = ToolResult(load_prompt("call_cut"), is_error=True)
         else:
-            result = context.changes.with_notes(await self._runner.run(context, start))
+            with ExitStack() as at_work:
+                result = context.changes.with_notes(await self._runner.run(context, start))
             if call.name == "skill" and not result.is_error and self.holds_skill(result.for_model):
                 result = replace(result, for_model=load_prompt("skill_above"))
         if result.handoff is not None and self.handoff is not None:
@@ -190,12 +200,18 @@ class ToolExecutor:
 
     async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:
         """Which files a call has changed, and which are no longer what was seen of them."""
-        for path in dict.fromkeys(touched):
+        paths = list(dict.fromkeys(touched))
+        if self.changes is not None and paths:
+            paths = await self.changes.unreported(paths)
+        for path in paths:
             await self._outlet.emit(events.FileChanged(path, "tool"))
         for one in stale:
-            if (path := str(one.path)) not in touched:
+            if (path := str(one.path)) not in touched and await self._is_unreported(path):
                 await self._outlet.emit(events.FileChanged(path, one.by))
             await self._outlet.emit(events.ContextInvalidated(path, (self._runner.agent,)))
+
+    async def _is_unreported(self, path: str) -> bool:
+        return self.changes is None or bool(await self.changes.unreported([path]))
 
     async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
         diffs = [one.content for one in result.artifacts if one.kind == "diff"]

@@ -198,6 +198,7 @@ class ContextSection(Section):
     max_tokens: Annotated[Whole, Field(ge=1000)] | None = None
     max_tree_depth: Whole = 5
     max_files_per_dir: Whole = 50
+    watch: Flag = True
 
 
 ChannelName = Literal["cli", "telegram"]

@@ -40,6 +40,7 @@ from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding, lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
@@ -135,6 +136,7 @@ class LocalService(DataOwner):
         background: BackgroundWork,
         sessions: SessionService,
         jobs: JobService,
+        feed: ProjectFeed,
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
         handover: DataHandover | None,
@@ -152,6 +154,7 @@ class LocalService(DataOwner):
         self._audit_relay = audit_relay
         self._background = background
         self._jobs = jobs
+        self._feed = feed
         self._status = status
         self._sessions = sessions
         self._reserved_until: dict[str, float] = {}
@@ -168,13 +171,16 @@ class LocalService(DataOwner):
                 )
 
     @asynccontextmanager
-    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+    async def watch(
+        self, lane: str, folder: str | None = None
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         with self._events.watch(lane) as watcher:
             self._reserved_until.pop(lane, None)
             for question in await self._approvals.open_questions(lane):
                 watcher.put(self._approvals.request_event(question))
             await self._sender.retry_now(lane)
-            yield aiter(watcher)
+            async with self._feed.follow(lane, folder):
+                yield aiter(watcher)
 
     async def answer_approval(
         self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"

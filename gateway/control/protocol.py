@@ -26,7 +26,7 @@ from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.records import Delivered, WatchEvent
 
 # Raised with every change to the calls or to the wire format; `connect` refuses another number.
-PROTOCOL = 6
+PROTOCOL = 7
 HELLO = "hello"
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024

@@ -38,8 +38,11 @@ class MessageCalls(Protocol):
         """Store a message and queue it; returns once it is on disk."""
         ...
 
-    def watch(self, lane: str) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Follow the events of a lane. Undelivered answers and open questions come first."""
+    def watch(
+        self, lane: str, folder: str | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Follow the events of a lane. Undelivered answers and open questions come first. With the
+        project's `folder`, changes of its files between turns are among them."""
         ...
 
     async def answer_approval(

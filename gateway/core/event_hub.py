@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from agent.errors import KoreError
 from agent.events import (
     ApprovalAsked,
+    FileChanged,
     IterationStart,
     State,
     TextDelta,
@@ -201,6 +202,10 @@ class EventHub:
         elif isinstance(event, ToolResulted):
             calls.pop(event.id, None)
 
+    def has_turn(self, lane: str) -> bool:
+        """Whether a turn runs on the lane."""
+        return lane in self._calls
+
     def is_watched(self, lane: str) -> bool:
         return any(watcher.is_open for watcher in self._lanes.get(lane, ()))
 
@@ -215,6 +220,8 @@ def _merge(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
     """Both in one, where that loses nothing."""
     match last, event:
         case State(), State():
+            return event
+        case FileChanged(), FileChanged() if last == event:
             return event
         case TextDelta(text), TextDelta() if len(text) < JOINED_CHARS:
             return TextDelta(text + event.text)

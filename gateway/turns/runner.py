@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent import events
 from agent.agent import Agent
@@ -65,6 +66,9 @@ from gateway.turns.skill_calls import SkillCallReader
 from gateway.turns.steering import Steering
 from gateway.turns.trace import trace_of
 from gateway.turns.usage.meter import StoreUsageMeter
+
+if TYPE_CHECKING:
+    from agent.code.watch.project_watches import ProjectWatches
 
 # What stands in a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
@@ -295,7 +299,14 @@ class TurnRunner:
             ),
             stop=stop,
             hooks=self._agent.hooks,
+            watches=self._watches(speaking.root),
         )
+
+    def _watches(self, folder: Path) -> "ProjectWatches | None":
+        """Of a project: in the workspace nobody but Kore works."""
+        agent = self._agent
+        is_project = folder != agent.workspace.folder
+        return agent.watches if is_project and agent.settings.watch else None
 
     async def _style_of(self, claim: TurnClaim) -> OutputStyle | None:
         """How answers are to be, as it was chosen; a sub-agent's are as its caller needs them."""

@@ -101,7 +101,9 @@ class MemoryService:
         await self._queues[lane].put(message)
 
     @asynccontextmanager
-    async def watch(self, lane: str) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+    async def watch(
+        self, lane: str, folder: str | None = None
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue(maxsize=1000)
         for event in self._undelivered.pop(lane, []):
             queue.put_nowait(event)

@@ -93,6 +93,7 @@ async def build_agent(
             secrets=secret_values(settings, os.environ),
             trusted_folders=trusted_folders(settings),
             lsp=lsp_settings(settings, home.lsp, plugins),
+            watch=settings.context.watch,
         ),
     )
 

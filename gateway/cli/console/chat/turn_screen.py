@@ -106,7 +106,8 @@ class TurnScreen:
     async def open(self, unfinished: bool) -> AsyncIterator[None]:
         """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
         self._pending.has_foreign_turn = unfinished
-        async with self._service.watch(self.lane) as watched, asyncio.TaskGroup() as group:
+        watching = self._service.watch(self.lane, self._builder.options.cwd)
+        async with watching as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
             with signals(self._on_interrupt):
@@ -295,6 +296,9 @@ class TurnScreen:
         try:
             async for event in watched:
                 self.has_events = True
+                if isinstance(event, events.FileChanged) and not self._is_live:
+                    # Not worth leaving the line that a person writes.
+                    continue
                 self._pending.notice(event)
                 if self._is_live:
                     self._take(event)

@@ -1,0 +1,242 @@
+"""Changes as Linux tells of them: one watch for each folder that is not left out."""
+
+import errno
+import logging
+import os
+import select
+import time
+from collections import deque
+from pathlib import Path
+
+from agent.code.watch import inotify
+from agent.code.watch.changes import ChangeSet
+from agent.code.watch.folder_filter import FolderFilter
+from agent.code.watch.inotify import Inotify, InotifyEvent
+from agent.code.watch.mounts import network_mounts
+from agent.code.watch.source import RootGone, WatchLimits, WatchUnavailable, existing_folder
+from agent.security.files.ignore_rules import NAME
+
+log = logging.getLogger(__name__)
+
+_CHANGES = inotify.CREATE | inotify.MODIFY | inotify.DELETE | inotify.MOVED_FROM | inotify.MOVED_TO
+_MASK = _CHANGES | inotify.ONLY_FOLDERS | inotify.NO_LINKS
+_ROOT_MASK = _CHANGES | inotify.ONLY_FOLDERS | inotify.DELETE_SELF | inotify.MOVE_SELF
+_ENDS = inotify.UNMOUNT | inotify.DELETE_SELF | inotify.MOVE_SELF
+# A tree is walked anew at most this often: a program may write .gitignore all the time.
+_WALKS_APART_S = 1.0
+# Reads of one visit, so that who waits for a batch gets it while a program writes on and on.
+_READS = 64
+UNWATCHED = "changes there are noticed at the next message and after each tool call"
+
+
+class InotifySource:
+    """Paths of folders are relative to the root, whose own is empty."""
+
+    def __init__(self, root: Path, limits: WatchLimits) -> None:
+        self._root, self._limits = root, limits
+        self._inotify: Inotify | None = None
+        self._filter = FolderFilter(root)
+        self._paths: dict[int, str] = {}
+        self._watches: dict[str, int] = {}
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._wake_read, select.POLLIN)
+        self._walk_at: float | None = None
+        self._walked_at = 0.0
+        self._has_warned = False
+
+    @property
+    def folders(self) -> int:
+        return len(self._watches)
+
+    def open(self) -> None:
+        existing_folder(self._root)
+        if self._inotify is not None:
+            self._poll.unregister(self._inotify.fd)
+            self._inotify.close()
+        self._paths, self._watches, self._walk_at = {}, {}, None
+        try:
+            self._inotify = Inotify()
+        except OSError as exc:
+            self._inotify = None
+            raise WatchUnavailable(
+                f"cannot watch {self._root}: {exc.strerror} (fs.inotify.max_user_instances); "
+                + UNWATCHED
+            ) from exc
+        self._poll.register(self._inotify.fd, select.POLLIN)
+        self._filter = self._new_filter()
+        self._add_tree("", None)
+        if not self._watches:
+            existing_folder(self._root)
+            raise WatchUnavailable(f"cannot watch {self._root}; {UNWATCHED}")
+
+    def wait(self, timeout_s: float | None) -> None:
+        if self._walk_at is not None:
+            until_walk = max(0.0, self._walk_at - time.monotonic())
+            timeout_s = until_walk if timeout_s is None else min(timeout_s, until_walk)
+        # Rounded up, or the last millisecond would be spent asking.
+        ready = self._poll.poll(None if timeout_s is None else int(timeout_s * 1000) + 1)
+        if any(fd == self._wake_read for fd, _ in ready):
+            os.read(self._wake_read, 4096)
+
+    def read(self, into: ChangeSet) -> None:
+        assert self._inotify is not None, "open"
+        for _ in range(_READS):
+            happened = list(self._inotify.read())
+            for event in happened:
+                self._take(event, into)
+            if not happened:
+                break
+        if self._walk_at is not None and time.monotonic() >= self._walk_at:
+            self._walk_again(into)
+
+    def wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:
+            # Full: it wakes anyway. Closed: nobody waits.
+            return
+
+    def close(self) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
+        # The pipe closes with the last reference: another thread may be about to wake this one.
+
+    def __del__(self) -> None:
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _new_filter(self) -> FolderFilter:
+        self._walked_at = time.monotonic()
+        return FolderFilter(self._root, network_mounts())
+
+    def _take(self, event: InotifyEvent, into: ChangeSet) -> None:
+        if event.mask & inotify.OVERFLOW:
+            log.info("the kernel has dropped changes of files in %s; looking anew", self._root)
+            into.mark_incomplete()
+            self._plan_walk()
+            return
+        folder = self._paths.get(event.watch)
+        if folder is None:
+            return
+        if event.mask & inotify.IGNORED:
+            self._forget(folder, event.watch)
+        if event.mask & _ENDS and not folder:
+            raise RootGone(f"{self._root} has gone")
+        if not event.name or event.name == ".git":
+            return
+        path = f"{folder}/{event.name}" if folder else event.name
+        if event.mask & inotify.IS_FOLDER:
+            self._take_folder(path, event.mask, into)
+            return
+        if event.name == NAME:
+            self._plan_walk()
+        if self._filter.hides(path):
+            return
+        absolute = self._filter.absolute(path)
+        if event.mask & (inotify.DELETE | inotify.MOVED_FROM):
+            into.add(absolute, "deleted")
+        elif event.mask & inotify.MODIFY:
+            into.add(absolute, "changed")
+        elif event.mask & (inotify.CREATE | inotify.MOVED_TO):
+            into.add(absolute, "created")
+
+    def _take_folder(self, path: str, mask: int, into: ChangeSet) -> None:
+        if mask & (inotify.CREATE | inotify.MOVED_TO):
+            if not self._filter.hides(path, is_folder=True):
+                self._add_tree(path, into)
+        elif path in self._watches:
+            self._remove_tree(path)
+            if mask & inotify.MOVED_FROM:
+                into.add(self._filter.absolute(path), "deleted")
+
+    def _add_tree(self, top: str, into: ChangeSet | None) -> None:
+        """Watch a folder and those in it, level by level; with `into`, what is in them is new."""
+        waiting = deque([top])
+        while waiting:
+            folder = waiting.popleft()
+            if not self._add(folder):
+                continue
+            # Only now: what is made meanwhile is found twice, not never.
+            listing = self._filter.list(folder)
+            waiting.extend(listing.folders)
+            if into is not None:
+                for entry in listing.files:
+                    into.add(entry.path, "created")
+
+    def _add(self, folder: str) -> bool:
+        """Whether the folder is watched; one that is not there or not readable never is."""
+        assert self._inotify is not None, "open"
+        if folder not in self._watches and len(self._watches) >= self._limits.folders:
+            self._warn(f"has more than {self._limits.folders} folders")
+            return False
+        mask = _MASK if folder else _ROOT_MASK
+        try:
+            watch = self._inotify.add(self._filter.absolute(folder), mask)
+        except OSError as exc:
+            if exc.errno == errno.ENOSPC:
+                self._warn("needs more watches than fs.inotify.max_user_watches leaves")
+            return False
+        self._paths[watch], self._watches[folder] = folder, watch
+        return True
+
+    def _warn(self, why: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%s %s: only the top %d are watched; %s",
+                *(self._root, why, len(self._watches), UNWATCHED),
+            )
+
+    def _remove_tree(self, top: str) -> None:
+        below = f"{top}/"
+        for folder in [one for one in self._watches if one == top or one.startswith(below)]:
+            self._remove(folder)
+
+    def _remove(self, folder: str) -> None:
+        assert self._inotify is not None, "open"
+        watch = self._watches.pop(folder)
+        # A folder that was moved has the same watch under its new name.
+        if self._paths.get(watch) != folder:
+            return
+        del self._paths[watch]
+        try:
+            self._inotify.remove(watch)
+        except OSError:
+            # It ended with its folder.
+            return
+
+    def _forget(self, folder: str, watch: int) -> None:
+        """The kernel has ended a watch."""
+        del self._paths[watch]
+        if self._watches.get(folder) == watch:
+            del self._watches[folder]
+
+    def _plan_walk(self) -> None:
+        if self._walk_at is None:
+            self._walk_at = max(time.monotonic(), self._walked_at + _WALKS_APART_S)
+
+    def _walk_again(self, into: ChangeSet) -> None:
+        """What is left out has changed, or changes were lost: watch what is to be watched now."""
+        self._walk_at = None
+        self._filter = self._new_filter()
+        folders_to_watch: set[str] = set()
+        waiting = deque([""])
+        while waiting and len(folders_to_watch) < self._limits.folders:
+            folder = waiting.popleft()
+            folders_to_watch.add(folder)
+            if folder in self._watches:
+                waiting.extend(self._filter.list(folder).folders)
+            elif folder:
+                before = set(self._watches)
+                self._add_tree(folder, None)
+                added = self._watches.keys() - before
+                folders_to_watch |= added
+                if added:
+                    # What changed in them until now is not known.
+                    into.mark_incomplete()
+        for folder in [one for one in self._watches if one not in folders_to_watch]:
+            self._remove(folder)
+        if "" not in self._watches:
+            raise RootGone(f"{self._root} has gone")

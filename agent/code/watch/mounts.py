@@ -1,0 +1,47 @@
+"""Which folders are disks of other computers: the kernel does not say what changes there."""
+
+import re
+from pathlib import Path
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+_NETWORK = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "drvfs", "glusterfs", "gpfs"),
+        *("lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs"),
+        *("fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs"),
+        *("fuse.sshfs", "fuse.vmhgfs-fuse", "vmhgfs"),
+    )
+)
+
+
+def mount_types(text: str) -> dict[str, str]:
+    """The type of each mounted file system by its folder; where several are mounted over each
+    other, of the last."""
+    types = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.partition(" ")[0]
+        if len(fields) > 4 and kind:
+            # Spaces and the like are written as octal numbers.
+            folder = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
+            types[folder] = kind
+    return types
+
+
+def network_mounts(mountinfo: Path = MOUNTINFO) -> list[str]:
+    """The folders where disks of other computers are mounted; none where the system does not
+    tell."""
+    return [folder for folder, kind in _read(mountinfo).items() if kind in _NETWORK]
+
+
+def is_on_network(path: Path, mountinfo: Path = MOUNTINFO) -> bool:
+    types = _read(mountinfo)
+    place = next((str(one) for one in (path, *path.parents) if str(one) in types), "")
+    return types.get(place) in _NETWORK
+
+
+def _read(mountinfo: Path) -> dict[str, str]:
+    try:
+        return mount_types(mountinfo.read_text("utf-8", "surrogateescape"))
+    except OSError:
+        return {}

@@ -1,0 +1,186 @@
+"""One root that is watched, by a thread of its own: an event loop never waits for a disk."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.code.watch.changes import ChangeBatch, ChangeSet
+from agent.code.watch.inotify_source import InotifySource
+from agent.code.watch.mounts import is_on_network
+from agent.code.watch.poll_source import PollSource
+from agent.code.watch.source import RootGone, WatchLimits, WatchSource, WatchUnavailable
+
+log = logging.getLogger(__name__)
+
+# Changes are told together when no other came for a moment, at the latest after this time.
+_QUIET_S = 0.015
+_LONGEST_S = 0.05
+# More than a person changes at once: the work of a program, told when it pauses.
+BURST = 32
+_BURST_QUIET_S = 0.2
+_BURST_LONGEST_S = 2.0
+# How often a root that has gone is looked for.
+_RETURN_S = 2.0
+
+# Called in the watch's thread with what has changed, and with None once the watch has begun.
+Listener = Callable[[ChangeBatch | None], None]
+MakeSource = Callable[[Path, WatchLimits], WatchSource]
+
+
+def open_source(root: Path, limits: WatchLimits) -> WatchSource:
+    """What tells of changes in this folder on this system."""
+    if is_on_network(root):
+        return PollSource(root, limits)
+    if os.uname().sysname == "Linux":
+        return InotifySource(root, limits)
+    from agent.code.watch.native_source import NativeSource
+
+    return NativeSource(root, limits)
+
+
+class ProjectWatch:
+    """Any thread may call it. It ends by `close`, or when nobody has listened for a while."""
+
+    def __init__(
+        self, root: Path, limits: WatchLimits, make_source: MakeSource = open_source
+    ) -> None:
+        self.root = root
+        self._limits = limits
+        self._make_source = make_source
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._idle_since = time.monotonic()
+        self._has_begun = False
+        self._closed = threading.Event()
+        self._source: WatchSource | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch {root}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._listeners
+
+    @property
+    def folders(self) -> int:
+        """How many folders are watched."""
+        return self._source.folders if self._source is not None else 0
+
+    def listen(self, listener: Listener) -> bool:
+        """False when the watch has ended: another one is needed."""
+        with self._lock:
+            if self._closed.is_set():
+                return False
+            self._listeners.append(listener)
+            if self._has_begun:
+                listener(None)
+            return True
+
+    def leave(self, listener: Listener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+                self._idle_since = time.monotonic()
+        # It waits for changes only while somebody listens.
+        self._wake()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed.set()
+        self._wake()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, after `close`."""
+        self._thread.join()
+
+    def _wake(self) -> None:
+        if (source := self._source) is not None:
+            source.wake()
+
+    def _run(self) -> None:
+        source: WatchSource | None = None
+        try:
+            source = self._source = self._make_source(self.root, self._limits)
+            self._watch(source)
+        except WatchUnavailable as exc:
+            log.warning("%s", exc)
+        finally:
+            with self._lock:
+                self._closed.set()
+            # Nobody waits for the beginning of what will tell nothing.
+            self._begin()
+            if source is not None:
+                source.close()
+
+    def _watch(self, source: WatchSource) -> None:
+        is_gone = False
+        while self.is_open:
+            changes = ChangeSet(self.root)
+            try:
+                source.open()
+                log.debug("watching %d folders in %s", source.folders, self.root)
+                if is_gone:
+                    changes.mark_incomplete()
+                    is_gone = False
+                self._begin()
+                self._follow(source, changes)
+            except RootGone:
+                self._begin()
+                if not is_gone:
+                    changes.mark_incomplete()
+                    self._tell(changes.take())
+                is_gone = True
+                if not self._has_ended():
+                    self._closed.wait(_RETURN_S)
+
+    def _follow(self, source: WatchSource, changes: ChangeSet) -> None:
+        """Tell of changes until the watch ends. Raises `RootGone`."""
+        first = last = time.monotonic()
+        while True:
+            source.wait(self._wait_s(changes, first, last))
+            if self._has_ended():
+                return
+            had_changes, count = bool(changes), len(changes)
+            source.read(changes)
+            now = time.monotonic()
+            if not had_changes:
+                first = now
+            if not had_changes or len(changes) != count:
+                last = now
+            if changes and self._wait_s(changes, first, last) == 0:
+                self._tell(changes.take())
+
+    def _wait_s(self, changes: ChangeSet, first: float, last: float) -> float | None:
+        """How long to wait for more before the changes are told."""
+        if not changes:
+            return None if self._listeners else self._limits.linger_s
+        is_burst = len(changes) > BURST
+        quiet_s = _BURST_QUIET_S if is_burst else _QUIET_S
+        longest_s = _BURST_LONGEST_S if is_burst else _LONGEST_S
+        return max(0.0, min(last + quiet_s, first + longest_s) - time.monotonic())
+
+    def _has_ended(self) -> bool:
+        with self._lock:
+            is_idle = not self._listeners
+            if is_idle and time.monotonic() >= self._idle_since + self._limits.linger_s:
+                self._closed.set()
+            return self._closed.is_set()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._has_begun:
+                return
+            self._has_begun = True
+            for listener in self._listeners:
+                listener(None)
+
+    def _tell(self, batch: ChangeBatch) -> None:
+        with self._lock:
+            for listener in self._listeners:
+                listener(batch)

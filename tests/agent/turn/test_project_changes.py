@@ -1,0 +1,140 @@
+"""A turn tells which files of its folder change while it runs, and who has changed them."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import events
+from agent.agent import Agent
+from agent.providers.scripted import Step
+from agent.settings import AgentSettings
+from agent.tools.base import CallContext
+from agent.tools.file_views import stamp
+from agent.types import ToolResult
+from tests.agent.props import FREE, Handmade, call, calls, scripted
+
+ChangeEvent = tuple[str, str, int]
+
+
+class Watched:
+    """An agent whose folder is watched, and its turns."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.news = asyncio.Event()
+        self.events: list[ChangeEvent] = []
+        self.agent: Agent
+
+    def tool(self, effect: str, *names: str) -> Handmade:
+        """A tool during which somebody writes the files, and which returns once that is told."""
+
+        async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+            for name in names:
+                (self.root / name).write_text("changed")
+            await self.until_told(names[-1])
+            return ToolResult("fine")
+
+        return Handmade("wait", body, effect)
+
+    async def until_told(self, name: str) -> None:
+        while not any(
+            name == told or (told in name and files > 1) for told, _, files in self.events
+        ):
+            self.news.clear()
+            await self.news.wait()
+
+    async def turn(self, replies: Sequence[Step], *tools: Handmade) -> list[ChangeEvent]:
+        settings = AgentSettings(watch=True)
+        self.agent, _ = scripted(replies, self.root, *tools, permissions=FREE, settings=settings)
+        try:
+            with self.agent.watches.follow(self.root) as subscription:
+                await subscription.wait_begun()
+                async with aclosing(self.agent.stream("go", session="s")) as stream:
+                    await self._read(stream)
+        finally:
+            await self.agent.aclose()
+        return self.events
+
+    async def _read(self, stream: AsyncIterator[events.Event]) -> None:
+        async for event in stream:
+            if isinstance(event, events.FileChanged):
+                name = str(Path(event.path).relative_to(self.root))
+                self.events.append((name, event.by, event.files))
+                self.news.set()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path.resolve())
+
+
+async def test_what_a_person_changes_is_told_at_once(watched: Watched) -> None:
+    told = await watched.turn([calls(call("wait")), "done"], watched.tool("read", "a.txt"))
+    assert told == [("a.txt", "user", 1)]
+
+
+async def test_what_changes_while_a_command_runs_is_the_command_s(watched: Watched) -> None:
+    told = await watched.turn([calls(call("wait")), "done"], watched.tool("unsafe", "a.txt"))
+    assert told == [("a.txt", "tool", 1)]
+
+
+async def test_many_changes_are_one_event(watched: Watched) -> None:
+    (watched.root / "src/deep").mkdir(parents=True)
+    names = [f"src/deep/{number}.txt" for number in range(500)]
+    told = await watched.turn([calls(call("wait")), "done"], watched.tool("read", *names))
+    assert sum(count for _, _, count in told) >= 500
+    assert {name for name, _, _ in told if name not in names} == {"src/deep"}
+    assert len(told) <= 20
+
+
+async def test_a_file_that_a_tool_writes_is_told_once(watched: Watched) -> None:
+    write = call("write_file", "c1", path="a.txt", content="new")
+    told = await watched.turn([calls(write, call("wait", "c2")), "done"], watched.tool("read", "b"))
+    assert sorted(told) == [("a.txt", "tool", 1), ("b", "user", 1)]
+
+
+async def test_what_another_conversation_s_tool_writes_is_an_agent_s(watched: Watched) -> None:
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        (path := watched.root / "a.txt").write_text("changed")
+        watched.agent.views.record_write("another", path)
+        await watched.until_told("a.txt")
+        return ToolResult("fine")
+
+    told = await watched.turn([calls(call("wait")), "done"], Handmade("wait", body, "read"))
+    assert told == [("a.txt", "agent", 1)]
+
+
+async def test_without_the_setting_nothing_is_watched(tmp_path: Path) -> None:
+    agent, _ = scripted(["done"], tmp_path)
+    async with agent:
+        await agent.run("go")
+        assert agent.watches.watched() == {}
+
+
+def test_a_turn_without_a_watch_imports_none_of_it(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys; from agent.agent import Agent\n"
+        "from agent.providers.scripted import ScriptedProvider\n"
+        f"agent = Agent(ScriptedProvider(['fine']), workspace={str(tmp_path)!r})\n"
+        "asyncio.run(agent.run('hi'))\n"
+        "print([name for name in sys.modules if 'watch' in name and name.startswith('agent')])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "code.watch" not in shown.stdout
+
+
+def test_the_writer_of_a_file_is_known_until_it_changes(watched: Watched) -> None:
+    agent, _ = scripted([], watched.root)
+    (path := watched.root / "a").write_text("one")
+    agent.views.record_write("s", path)
+    assert agent.views.writer(path, stamp(path)) == "s"
+    path.write_text("longer")
+    assert agent.views.writer(path, stamp(path)) is None

@@ -1,0 +1,73 @@
+"""Screens are told what changes in a project between turns."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.events import FileChanged
+from gateway.control.client import ControlClient
+from gateway.control.server import ControlServer
+from tests.gateway.parts import Parts, running
+
+LANE = "cli:local:main"
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    async with running(tmp_path, ["fine"]) as parts:
+        parts.agent.settings = replace(parts.agent.settings, watch=True)
+        yield parts
+        await parts.agent.aclose()
+
+
+@pytest.fixture
+async def project(tmp_path: Path, parts: Parts) -> AsyncIterator[Path]:
+    """A folder whose watch has begun."""
+    (project := tmp_path.resolve() / "project").mkdir()
+    with parts.agent.watches.follow(project) as subscription:
+        await subscription.wait_begun()
+        yield project
+
+
+async def test_what_changes_is_told_to_a_screen_of_another_process(
+    parts: Parts, project: Path, tmp_path: Path
+) -> None:
+    async with ControlServer(parts.service, tmp_path / "kore.sock"):
+        client = await ControlClient.connect(tmp_path / "kore.sock")
+        assert client is not None
+        async with client.watch(LANE, str(project)) as events:
+            (project / "a.txt").write_text("a")
+            assert await anext(events) == FileChanged(str(project / "a.txt"), "user")
+
+
+async def test_what_a_tool_has_written_is_an_agent_s(parts: Parts, project: Path) -> None:
+    async with parts.service.watch(LANE, str(project)) as events:
+        (project / "a.txt").write_text("a")
+        parts.agent.views.record_write("s", project / "a.txt")
+        assert await anext(events) == FileChanged(str(project / "a.txt"), "agent")
+
+
+async def test_a_turn_that_runs_tells_of_changes_itself(parts: Parts, project: Path) -> None:
+    async with parts.service.watch(LANE, str(project)) as events:
+        with parts.agent.watches.follow(project) as subscription, parts.events.turn(LANE):
+            (project / "a.txt").write_text("a")
+            await anext(aiter(subscription))
+            # Those who follow a root are told in their order.
+        (project / "b.txt").write_text("b")
+        assert await anext(events) == FileChanged(str(project / "b.txt"), "user")
+
+
+async def test_the_workspace_and_folders_that_are_not_there_are_not_watched(
+    parts: Parts, tmp_path: Path
+) -> None:
+    for folder in (parts.workspace, tmp_path / "nothing"):
+        async with parts.service.watch(LANE, str(folder)):
+            assert parts.agent.watches.watched() == {}
+
+
+async def test_without_the_setting_nothing_is_watched(parts: Parts, tmp_path: Path) -> None:
+    parts.agent.settings = replace(parts.agent.settings, watch=False)
+    async with parts.service.watch(LANE, str(tmp_path)):
+        assert parts.agent.watches.watched() == {}
