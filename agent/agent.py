@@ -184,7 +184,9 @@ class Agent(Generic[DepsT]):
                     from agent.skills.tool import SkillTool
 
                     own.append(SkillTool(self.skills))
-                self._toolbox = ToolRegistry([*own, *self._tools, *ways], self._mcp_source())
+                self._toolbox = ToolRegistry(
+                    [*own, *self._tools, *ways], self._mcp_source(), wishes=names or ()
+                )
             return self._toolbox
 
     def _mcp_source(self) -> "McpServers | None":

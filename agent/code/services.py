@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from agent.code.status import ServerStatus
 from agent.settings import LspSettings, ToolSettings
 from agent.tools.base import CallContext, Tool
-from agent.tools.files.draft_check import Draft, DraftReport, NoDraftCheck
+from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport, NoDraftCheck
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.registry import RegistryDefaults
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from agent.code.lsp.draft_diagnostics import DraftDiagnostics
     from agent.code.lsp.proposals import CodeProposals
     from agent.code.lsp.servers import LanguageServers
+    from agent.code.virtual_documents import VirtualDocuments
 
 
 class CodeServices:
@@ -58,14 +60,27 @@ class CodeServices:
     def proposals(self) -> "CodeProposals":
         from agent.code.lsp.proposals import CodeProposals
 
-        drafts = self._defaults.drafts or NoDraftCheck()
-        return CodeProposals(self.servers, self.tool_settings, self._defaults.views, drafts)
+        return CodeProposals(self.servers, self.tool_settings, self.views, self.draft_check)
 
     @cached_property
     def _diagnostics(self) -> "DraftDiagnostics":
         from agent.code.lsp.draft_diagnostics import DraftDiagnostics
 
         return DraftDiagnostics(self.servers)
+
+    @cached_property
+    def virtual(self) -> "VirtualDocuments":
+        from agent.code.virtual_documents import VirtualDocuments
+
+        return VirtualDocuments(self._diagnostics)
+
+    @property
+    def views(self) -> FileViews:
+        return self._defaults.views
+
+    @property
+    def draft_check(self) -> DraftCheck:
+        return self._defaults.drafts or NoDraftCheck()
 
     @property
     def refuses(self) -> bool:
@@ -87,8 +102,10 @@ class CodeServices:
         if not self.settings.enabled:
             return []
         from agent.code.lsp.tool import LspEditTool, LspTool
+        from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
 
-        return [LspTool(self), LspEditTool(self)]
+        virtual = (CreateVirtual(self), UpdateVirtual(self), SyncVirtual(self))
+        return [LspTool(self), LspEditTool(self), *virtual]
 
     def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
         """Whether it would be the same with these."""

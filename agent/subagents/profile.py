@@ -31,7 +31,7 @@ def persona_for(
             return False
         return definition.chooses(tool)
 
-    return PersonaPrompt(_text(definition), toolbox.only(is_chosen))
+    return PersonaPrompt(_text(definition), toolbox.only(is_chosen, definition.tools or ()))
 
 
 def as_profile(
@@ -51,7 +51,9 @@ def as_profile(
         environment=replace(task.environment, agent=definition.name),
         permissions=permissions_of(task.permissions, definition, f"agent {definition.name}"),
         character=PersonaPrompt(
-            _text(definition), agent.toolbox.only(definition.chooses), alone=False
+            _text(definition),
+            agent.toolbox.only(definition.chooses, definition.tools or ()),
+            alone=False,
         ),
         model=model,
         max_iterations=min(most, default=None),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -44,10 +44,13 @@ class ToolRegistry:
         tools: Sequence[Tool],
         source: ToolSource | None = None,
         is_chosen: Callable[[str], bool] | None = None,
+        wishes: Collection[str] = (),
     ) -> None:
-        """`source` brings further tools, as far as they are chosen by their names."""
+        """`source` brings further tools, as far as they are chosen by their names. Those of
+        `wishes` are named one by one: models are told of all of them."""
         self._own_tools = tuple(tools)
         self._source, self._is_chosen = source, is_chosen
+        self._wishes = frozenset(wishes)
         # Looked for once: asking each tool for what it can costs more than most calls.
         self._lingering = [tool for tool in tools if isinstance(tool, HasBackgroundWork)]
         self._seeing = next((tool for tool in tools if isinstance(tool, TracksFileViews)), None)
@@ -102,7 +105,7 @@ class ToolRegistry:
         listed_tools = [
             tool
             for tool in self._tools.values()
-            if _is_listed(tool, in_project) and tool.name not in hidden
+            if self._is_listed(tool, in_project) and tool.name not in hidden
         ]
         helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
         pairs = list(zip(listed_tools, helps, strict=True))
@@ -162,7 +165,17 @@ class ToolRegistry:
         if self._source is not None:
             await self._source.aclose()
 
-    def only(self, is_chosen: Callable[[str], bool]) -> "ToolRegistry":
+    def _is_listed(self, tool: Tool, in_project: bool) -> bool:
+        """Whether models are told of it."""
+        if not getattr(tool, "is_listed", True):
+            return False
+        if getattr(tool, "only_when_named", False):
+            return tool.name in self._wishes
+        return in_project or not getattr(tool, "only_in_project", False)
+
+    def only(
+        self, is_chosen: Callable[[str], bool], wishes: Collection[str] = ()
+    ) -> "ToolRegistry":
         """The same tools, as far as they are chosen by their names."""
         before = self._is_chosen
 
@@ -170,7 +183,7 @@ class ToolRegistry:
             return is_chosen(name) and (before is None or before(name))
 
         own = [tool for tool in self._own_tools if is_chosen(tool.name)]
-        return ToolRegistry(own, self._source, is_chosen_twice)
+        return ToolRegistry(own, self._source, is_chosen_twice, wishes)
 
     def effect(self, name: str) -> Effect:
         """The effect that a call of this tool declares. A tool that there is not has none, unless
@@ -222,13 +235,6 @@ def _tokens(tool: Tool) -> int:
     return len(json.dumps([tool.name, tool.description, tool.parameters], default=str)) // 4
 
 
-def _is_listed(tool: Tool, in_project: bool) -> bool:
-    """Whether models are told of it."""
-    if not getattr(tool, "is_listed", True):
-        return False
-    return in_project or not getattr(tool, "only_in_project", False)
-
-
 def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
     """Each tool's name as vendors take it; where two come to the same one, a digest tells them
     apart, the same in every run."""
@@ -263,7 +269,7 @@ BUILT_IN_TOOLS = (
     *("list_dir", "glob", "grep"),
     *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
     *("undo", "ask_user", "send_file", "schedule", "task", "apply_patch"),
-    *("lsp", "lsp_edit"),
+    *("lsp", "lsp_edit", "create_virtual", "update_virtual", "sync_virtual"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,26 +32,34 @@ class ChangeLog:
         self._windows: list[TrackingWindow] = []
         self._lock = threading.Lock()
 
-    def file(self, origin: ChangeOrigin, path: Path, data: bytes) -> str | None:
-        """`path` is about to hold `data`; returns why that cannot be undone, if so.
+    def files(self, origin: ChangeOrigin, contents: Mapping[Path, bytes]) -> list[str]:
+        """Each path is about to hold these bytes, in one step; returns why some of that cannot be
+        undone.
 
         Raises ToolError when it cannot be recorded: then nothing must be done.
         """
-        before, is_stored = snapshot_path(path, self.blobs, keep=True)
-        mode = before.mode if before else None
-        after = FileState(
-            "file", self.blobs.name(data), mode, before.is_marked if before else False
-        )
-        if is_same_state(before, after):
-            return None
-        with self._lock:
-            for window in self._windows:
-                if window.origin.session != origin.session:
-                    window.paths_of_others.add(path)
-        self.add(origin, [*_missing_folders(path), FileChange(path, before, after)])
-        if before is not None and not is_stored:
-            return f"what {path} held before could not be kept, so this cannot be undone"
-        return None
+        changes: list[FileChange] = []
+        notes: list[str] = []
+        folders: set[Path] = set()
+        for path, data in contents.items():
+            before, is_stored = snapshot_path(path, self.blobs, keep=True)
+            mode = before.mode if before else None
+            is_marked = before.is_marked if before else False
+            after = FileState("file", self.blobs.name(data), mode, is_marked)
+            if is_same_state(before, after):
+                continue
+            missing = [one for one in _missing_folders(path) if one.path not in folders]
+            folders.update(one.path for one in missing)
+            changes += [*missing, FileChange(path, before, after)]
+            if before is not None and not is_stored:
+                notes.append(f"what {path} held before could not be kept, so this cannot be undone")
+        if changes:
+            with self._lock:
+                for window in self._windows:
+                    if window.origin.session != origin.session:
+                        window.paths_of_others.update(contents)
+            self.add(origin, changes)
+        return notes
 
     def add(self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False) -> None:
         """Put what a call changes on record. Raises ToolError."""

@@ -1,6 +1,6 @@
 """What a tool is given to record its changes with; without a journal it records nothing."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,9 +36,14 @@ class Recorder:
 
         Raises ToolError when it cannot be recorded, before anything is written.
         """
+        with self.files({path: data}):
+            yield
+
+    @contextmanager
+    def files(self, contents: Mapping[Path, bytes]) -> Iterator[None]:
+        """The same around the writes of several files, which are undone as one."""
         if self.open_log is not None and self.origin is not None:
-            note = self.open_log().file(self.origin, path, data)
-            self.notes += [note] if note else []
+            self.notes += self.open_log().files(self.origin, contents)
         yield
 
     @asynccontextmanager

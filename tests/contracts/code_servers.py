@@ -22,10 +22,12 @@ from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.base import (
     CallContext,
     DescribesEffects,
+    EffectPlan,
     StandsForOthers,
     Tool,
     ToolEnvironment,
 )
+from agent.tools.file_views import stamp
 from agent.tools.files.edit import EditFile
 from agent.tools.files.patch import ApplyPatch
 from agent.tools.files.read_write import ReadFile, WriteFile
@@ -41,6 +43,7 @@ class CodeCalls:
     def __init__(self, services: CodeServices, defaults: RegistryDefaults, folder: Path) -> None:
         self.services = services
         self.folder = folder
+        self._views = defaults.views
         self.taint: frozenset[Taint] = frozenset()
         settings = services.tool_settings
         files: list[Tool] = [
@@ -64,9 +67,27 @@ class CodeCalls:
         """A call of a tool that writes."""
         return await self._run(ToolCall("1", tool, args, json.dumps(args)))
 
-    async def _run(self, call: ToolCall) -> ToolResult:
+    async def plan(self, tool: str, **args: Any) -> EffectPlan:
+        """What a call of a tool says that it would do."""
+        planner = self._tools[tool]
+        assert isinstance(planner, DescribesEffects)
+        return await planner.plan(args, self._context(ToolCall("1", tool, args, json.dumps(args))))
+
+    def parameters(self, tool: str) -> Mapping[str, Any]:
+        """The arguments that a tool takes."""
+        properties: Mapping[str, Any] = self._tools[tool].parameters["properties"]
+        return properties
+
+    def see(self, path: str) -> None:
+        """The model has read the file."""
+        self._views.record_view("s", self.folder / path, stamp(self.folder / path))
+
+    def _context(self, call: ToolCall) -> CallContext:
         environment = ToolEnvironment("s", self.folder, self.folder / "M.md", owner=True)
-        context = CallContext(call, environment, lambda text, stream: None, taint=self.taint)
+        return CallContext(call, environment, lambda text, stream: None, taint=self.taint)
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        context = self._context(call)
         tool = self._tools[call.name]
         if isinstance(tool, DescribesEffects):
             await tool.plan(call.arguments or {}, context)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
 from agent.code.lsp.documents import Change, refresh, tell_of_changes
+from agent.code.lsp.protocol.peer import PeerClosed
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
@@ -27,17 +29,23 @@ _MOST_SHOWN = 20
 # Of other documents that a server has open, so many are looked at again.
 _MOST_DEPENDENTS = 10
 _DEPENDENTS_S = 2.0
-# What servers call an import that leads nowhere: pyright, ty, TypeScript, clangd.
-_UNRESOLVED = {
-    *("reportMissingImports", "reportMissingModuleSource", "unresolved-import"),
-    *("2307", "2792", "pp_file_not_found"),
-}
+# What servers say of an import that leads nowhere: their codes differ, and change.
+_UNRESOLVED = re.compile(r"import|module|file not found", re.IGNORECASE)
 
 
 @frozen
 class _Finding:
     path: Path
     diagnostic: Diagnostic
+
+
+@frozen
+class NewErrors:
+    """How many, and a line for each of the first; `are_marked`: in files with strangers' words."""
+
+    count: int
+    text: str
+    are_marked: bool
 
 
 class DraftDiagnostics:
@@ -60,23 +68,27 @@ class DraftDiagnostics:
     ) -> DraftReport:
         if self._settings.before_write == "off":
             return DraftReport()
-        root = await asyncio.to_thread(call.workspace.resolve)
+        errors = await self.find_errors(drafts, call.workspace)
+        if not errors.count:
+            return DraftReport()
+        if self.refuses and not insists.strip():
+            failure = ToolError(render_prompt("lsp/refused", errors=errors.text))
+            failure.untrusted = errors.are_marked
+            raise failure
+        return DraftReport(
+            render_prompt("lsp/new_errors", errors=errors.text),
+            plural(errors.count, "{n} new error", "{n} new errors"),
+            UNTRUSTED if errors.are_marked else NOTHING,
+        )
+
+    async def find_errors(self, drafts: Sequence[Draft], workspace: Path) -> "NewErrors":
+        """What the drafts bring all together."""
+        root = await asyncio.to_thread(workspace.resolve)
         findings: list[_Finding] = []
         for server, group in (await self._by_server(drafts, root)).items():
             findings += await self._check_group(server, group)
-        if not findings:
-            return DraftReport()
-        if self.refuses and not insists.strip():
-            text = render_prompt("lsp/refused", errors=_listing(findings, root))
-            failure = ToolError(text)
-            failure.untrusted = await asyncio.to_thread(_are_marked, findings)
-            raise failure
         marked = await asyncio.to_thread(_are_marked, findings)
-        return DraftReport(
-            render_prompt("lsp/new_errors", errors=_listing(findings, root)),
-            plural(len(findings), "{n} new error", "{n} new errors"),
-            UNTRUSTED if marked else NOTHING,
-        )
+        return NewErrors(len(findings), _listing(findings, root), marked)
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
         """Servers that run learn what the disk has now."""
@@ -85,11 +97,15 @@ class DraftDiagnostics:
             session = server.running
             if session is None:
                 continue
-            async with server.turn:
-                await refresh(session)
-                tell_of_changes(session, changes)
-                for draft in drafts:
-                    session.save(draft.path)
+            try:
+                async with server.turn:
+                    await refresh(session)
+                    tell_of_changes(session, changes)
+                    for draft in drafts:
+                        session.save(draft.path)
+            except PeerClosed as exc:
+                # The next one that is started reads the disk.
+                log.info("language server %s: %s", server.settings.name, exc)
 
     async def _by_server(
         self, drafts: Sequence[Draft], root: Path
@@ -153,6 +169,7 @@ async def _compare(
             findings += [_Finding(path, one) for one in new_errors((), errors)]
         else:
             findings += [_Finding(path, one) for one in new_errors(earlier, after)]
+    await _forget_new_files(session, drafts)
     created = {draft.path.stem for draft in drafts if draft.before is None}
     return [one for one in findings if not _misses_new_file(one, created)]
 
@@ -171,11 +188,23 @@ def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
     return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
+async def _forget_new_files(session: LspSession, drafts: Sequence[Draft]) -> None:
+    """Close documents that are no files yet. A server that keeps what it thinks of them (ty does)
+    has to find them missing before it believes that they were created."""
+    new_paths = [draft.path for draft in drafts if draft.before is None]
+    for path in new_paths:
+        session.close_document(path)
+    if new_paths and session.answers_questions:
+        for path in list(session.documents)[-_MOST_DEPENDENTS:]:
+            await session.diagnose(path, _DEPENDENTS_S)
+
+
 def _misses_new_file(finding: _Finding, created: set[str]) -> bool:
     """Whether it only says that a file of the same edit is not there: the server sees no file that
     is not on the disk."""
-    one = finding.diagnostic
-    return one.code in _UNRESOLVED and any(stem in one.message for stem in created)
+    message = finding.diagnostic.message
+    is_named = any(re.search(rf"\b{re.escape(stem)}\b", message) for stem in created)
+    return is_named and _UNRESOLVED.search(message) is not None
 
 
 def _change(draft: Draft) -> Change:

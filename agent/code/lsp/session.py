@@ -101,6 +101,11 @@ class LspSession:
             self.peer.notify("workspace/didChangeConfiguration", params)
         self._ready_at = time.monotonic()
 
+    @property
+    def answers_questions(self) -> bool:
+        """Whether it is to be asked for diagnostics, as far as it has said so."""
+        return self.offers("diagnosticProvider", _PULL)
+
     def offers(self, capability: str, method: str) -> bool:
         """Whether it answers this, as it said at its start or later."""
         value = self.capabilities.get(capability)

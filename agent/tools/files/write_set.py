@@ -30,15 +30,17 @@ def write_set(drafts: Sequence[Draft], call: CallContext) -> None:
         for draft in sorted(drafts, key=lambda one: one.path):
             stack.enter_context(exclusive_file(draft.path))
         writes = [_prepare(draft) for draft in drafts]
-        done: list[_Write] = []
-        try:
-            for write in writes:
-                _put(write.path, write.after, call)
-                done.append(write)
-        except (ToolError, OSError):
-            for write in reversed(done):
-                _take_back(write, call)
-            raise
+        finished: list[_Write] = []
+        data = {write.path: write.after.encode() for write in writes}
+        with call.changes.files(data):
+            try:
+                for write in writes:
+                    _put(write.path, data[write.path], call)
+                    finished.append(write)
+            except (ToolError, OSError):
+                for write in reversed(finished):
+                    _take_back(write, call)
+                raise
 
 
 def _prepare(draft: Draft) -> _Write:
@@ -57,15 +59,15 @@ def _prepare(draft: Draft) -> _Write:
     return _Write(path, before, Document(after, before.form))
 
 
-def _put(path: Path, document: Document, call: CallContext) -> None:
-    data = document.encode()
-    with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
+def _put(path: Path, data: bytes, call: CallContext) -> None:
+    with taint_of_file(path, call.workspace, call.taint):
         file_io.write_atomic(path, data)
 
 
 def _take_back(write: _Write, call: CallContext) -> None:
+    """The journal finds that this never happened."""
     if write.before is not None:
-        _put(write.path, write.before, call)
+        _put(write.path, write.before.encode(), call)
         return
     with file_io.explain_errors(write.path):
         write.path.unlink()

@@ -153,7 +153,7 @@ def test_a_write_that_never_happened_is_no_step(scene: Scene) -> None:
     scene.write("a.txt", "one")
     origin = scene.context().changes.origin
     assert origin is not None
-    scene.changes.file(origin, scene.root / "a.txt", b"never written")
+    scene.changes.files(origin, {scene.root / "a.txt": b"never written"})
     scene.undo()
     assert scene.text("a.txt") is None
     scene.redo()

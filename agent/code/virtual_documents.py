@@ -1,0 +1,95 @@
+"""Files as a conversation plans them: in memory, seen by language servers, written together."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ToolError
+from agent.security.files import file_io
+from agent.text.text_document import LIMIT_BYTES, decode
+from agent.tools.base import CallContext
+from agent.tools.files.draft_check import Draft
+from agent.tools.files.write_set import write_set
+
+if TYPE_CHECKING:
+    from agent.code.lsp.draft_diagnostics import DraftDiagnostics, NewErrors
+
+MOST_FILES = 100
+MOST_BYTES = 5_000_000
+# Of conversations that plan something; what the others planned longest ago is dropped.
+_MOST_SESSIONS = 50
+
+
+class VirtualDocuments:
+    """Of all conversations of an agent. Nothing touches the disk before `sync`."""
+
+    def __init__(self, diagnostics: "DraftDiagnostics") -> None:
+        self._diagnostics = diagnostics
+        self._sessions: OrderedDict[str, dict[Path, Draft]] = OrderedDict()
+
+    async def put(self, session: str, path: Path, text: str) -> None:
+        """The file is to hold this text. Raises `ToolError` when too much is planned."""
+        drafts = self._drafts(session)
+        earlier = drafts.get(path)
+        before = earlier.before if earlier is not None else await read_text(path)
+        others = [one for one in drafts.values() if one.path != path]
+        size = len(text.encode("utf-8", "replace"))
+        size += sum(len((one.after or "").encode("utf-8", "replace")) for one in others)
+        if len(others) >= MOST_FILES or size > MOST_BYTES:
+            raise ToolError(
+                f"At most {MOST_FILES} files and {MOST_BYTES // 1_000_000} MB can be planned at "
+                "once; write some of them with sync_virtual first."
+            )
+        drafts[path] = Draft(path, before, text)
+
+    def text(self, session: str, path: Path) -> str | None:
+        """What the file is to hold; None when nothing is planned for it."""
+        draft = self._drafts(session).get(path)
+        return draft.after if draft is not None else None
+
+    def planned(self, session: str, paths: Sequence[Path] = ()) -> list[Draft]:
+        """The drafts of these paths, of all without any, in the order of the paths. Raises
+        `ToolError` for a path without one."""
+        drafts = self._drafts(session)
+        if missing := next((path for path in paths if path not in drafts), None):
+            raise ToolError(f"Nothing is planned for {missing}.")
+        if not drafts:
+            raise ToolError("Nothing is planned; create_virtual comes first.")
+        chosen_paths = paths or sorted(drafts)
+        return [drafts[path] for path in chosen_paths]
+
+    async def find_errors(self, session: str, workspace: Path) -> "NewErrors":
+        """What all that is planned brings that was not wrong before."""
+        return await self._diagnostics.find_errors(self.planned(session), workspace)
+
+    async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
+        """Write drafts, all or none; they are not planned any more. Raises `ToolError`."""
+        await file_io.in_thread(lambda: write_set(drafts, call))
+        planned = self._drafts(session)
+        for draft in drafts:
+            planned.pop(draft.path, None)
+        await self._diagnostics.after_write(drafts)
+
+    def end(self, session: str) -> None:
+        """Drop what a session that has ended had planned."""
+        self._sessions.pop(session, None)
+
+    def _drafts(self, session: str) -> dict[Path, Draft]:
+        drafts = self._sessions.setdefault(session, {})
+        self._sessions.move_to_end(session)
+        while len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return drafts
+
+
+async def read_text(path: Path) -> str | None:
+    """What the disk has now; None for no file. Raises `ToolError`."""
+
+    def read() -> str | None:
+        if file_io.kind(path) is None:
+            return None
+        return decode(file_io.read(path, LIMIT_BYTES), path).text
+
+    return await asyncio.to_thread(read)

@@ -1,0 +1,166 @@
+"""`create_virtual`, `update_virtual` and `sync_virtual`: several files planned, looked at, and then
+written at once. Models are told of them only where an agent names them."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt, render_prompt
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.text.text_document import diff
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import INSIST, Draft, DraftCheck, refuse_errors, with_insistence
+from agent.tools.files.edit_matching import Edit, apply
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+
+if TYPE_CHECKING:
+    from agent.code.virtual_documents import VirtualDocuments
+
+
+class VirtualServices(Protocol):
+    """What the three tools share."""
+
+    @property
+    def scope(self) -> WorkspaceScope: ...
+    @property
+    def virtual(self) -> "VirtualDocuments": ...
+    @property
+    def views(self) -> FileViews: ...
+    @property
+    def draft_check(self) -> DraftCheck: ...
+
+
+class _PlanningTool:
+    """A tool that changes nothing but what is planned."""
+
+    # In order, not side by side: two edits of one file never race.
+    effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_when_named: ClassVar[bool] = True
+
+    def __init__(self, services: VirtualServices) -> None:
+        self._services = services
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """It only looks: what it plans is judged when it is to be written."""
+        return EffectPlan(reads=(self._path(args, call),))
+
+    def _path(self, args: Mapping[str, Any], call: CallContext) -> Path:
+        return self._services.scope.find(args["path"], call)
+
+    async def _keep(self, path: Path, text: str, call: CallContext) -> ToolResult:
+        """Keep the text, and tell what is wrong with all that is planned now."""
+        virtual = self._services.virtual
+        await virtual.put(call.session, path, text)
+        errors = await virtual.find_errors(call.session, call.workspace)
+        count = len(virtual.planned(call.session))
+        words = f"Planned {path}; {count} {'file is' if count == 1 else 'files are'} not written."
+        if not errors.count:
+            return ToolResult(words)
+        error_text = render_prompt("lsp/planned_errors", errors=errors.text)
+        taint = UNTRUSTED if errors.are_marked else NOTHING
+        return ToolResult(f"{words}\n{error_text}", for_user=words, taint=taint)
+
+
+class CreateVirtual(_PlanningTool):
+    """A whole file, new or in the place of one that is there."""
+
+    name: ClassVar[str] = "create_virtual"
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/create_virtual")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await self._keep(self._path(args, call), args["content"], call)
+
+
+class UpdateVirtual(_PlanningTool):
+    """One replacement in what is planned for a file, or in the file as it is on the disk."""
+
+    name: ClassVar[str] = "update_virtual"
+    parameters: ClassVar[JsonSchema] = parameters(
+        path="string", old_string="string", new_string="string", replace_all="boolean?"
+    )
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/update_virtual")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        from agent.code.virtual_documents import read_text
+
+        path = self._path(args, call)
+        text = self._services.virtual.text(call.session, path)
+        if text is None:
+            text = await read_text(path)
+        if text is None:
+            raise self._services.scope.missing(path, call)
+        edit = Edit(args["old_string"], args["new_string"], args.get("replace_all") is True)
+        after, _ = apply(text, edit, str(path))
+        return await self._keep(path, after, call)
+
+
+class SyncVirtual:
+    """Writes what is planned: one question, one diff, all files or none, one step to undo."""
+
+    name: ClassVar[str] = "sync_virtual"
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_when_named: ClassVar[bool] = True
+
+    def __init__(self, services: VirtualServices) -> None:
+        self._services = services
+        schema: JsonSchema = {
+            "type": "object",
+            "properties": {"paths": {"type": "array", "items": {"type": "string"}}},
+        }
+        self.parameters: JsonSchema = with_insistence(schema, services.draft_check)
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/sync_virtual")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """All files, with their differences."""
+        drafts = self._drafts(args, call)
+        await refuse_errors(self._services.draft_check, drafts, args, call)
+        return EffectPlan(
+            changes=tuple(one.path for one in drafts if one.before is not None),
+            creates=tuple(one.path for one in drafts if one.before is None),
+            diff="\n".join(_diff(one, call) for one in drafts),
+        )
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        drafts = self._drafts(args, call)
+        report = await self._services.draft_check.check(drafts, call, args.get(INSIST) or "")
+        await self._services.virtual.sync(call.session, drafts, call)
+        for draft in drafts:
+            self._services.views.record_write(call.session, draft.path)
+        names = "\n".join(str(draft.path) for draft in drafts)
+        artifacts = tuple(Artifact("diff", _diff(one, call), str(one.path)) for one in drafts)
+        return report.added_to(ToolResult(f"Wrote:\n{names}", artifacts=artifacts))
+
+    async def end(self, session: str) -> None:
+        """Drop what a session had planned."""
+        self._services.virtual.end(session)
+
+    def _drafts(self, args: Mapping[str, Any], call: CallContext) -> Sequence[Draft]:
+        paths = [self._services.scope.find(path, call) for path in args.get("paths") or ()]
+        drafts = self._services.virtual.planned(call.session, paths)
+        if call.resumed and not drafts:
+            raise ToolError("What was planned is gone with the restart; plan it again.")
+        return drafts
+
+
+def _diff(draft: Draft, call: CallContext) -> str:
+    root = call.workspace.resolve()
+    inside = draft.path.is_relative_to(root)
+    name = str(draft.path.relative_to(root)) if inside else str(draft.path)
+    return diff(name, draft.before or "", draft.after or "")

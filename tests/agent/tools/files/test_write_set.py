@@ -1,0 +1,77 @@
+"""Several files written as one."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools.files.draft_check import Draft
+from agent.tools.files.write_set import write_set
+from tests.agent.undo.scene import Scene
+from tests.agent.undo.set_writer import COUNT
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "workspace", tmp_path / "undo")
+
+
+def test_all_are_written_and_one_undo_takes_them_back(scene: Scene) -> None:
+    old, new = scene.root / "old.txt", scene.root / "folder" / "new.txt"
+    old.write_bytes(b"\xef\xbb\xbfone\r\n")
+    write_set([Draft(old, "one\r\n", "two\r\n"), Draft(new, None, "new\n")], scene.context())
+    # In the file's own encoding, with its mark.
+    assert old.read_bytes() == b"\xef\xbb\xbftwo\r\n"
+    assert new.read_text() == "new\n"
+    scene.undo()
+    assert old.read_bytes() == b"\xef\xbb\xbfone\r\n"
+    assert not new.exists()
+
+
+def test_when_one_cannot_be_written_none_is(scene: Scene) -> None:
+    one, two, stone = (scene.root / name for name in ("a.txt", "b.txt", "stone"))
+    one.write_text("one\n")
+    stone.write_text("no folder")
+    drafts = [Draft(one, "one\n", "1\n"), Draft(two, None, "2\n"), Draft(stone / "c", None, "3\n")]
+    with pytest.raises(ToolError):
+        write_set(drafts, scene.context())
+    assert one.read_text() == "one\n"
+    assert not two.exists()
+
+
+@pytest.mark.parametrize("text", ["changed\n", None])
+def test_what_has_changed_meanwhile_is_left_alone(scene: Scene, text: str | None) -> None:
+    one, two = scene.root / "a.txt", scene.root / "b.txt"
+    one.write_text("one\n")
+    if text is not None:
+        two.write_text(text)
+    with pytest.raises(ToolError, match=r"b\.txt"):
+        write_set([Draft(one, "one\n", "1\n"), Draft(two, "two\n", "2\n")], scene.context())
+    assert one.read_text() == "one\n"
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: int) -> None:
+    for number in range(kills):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        command = [sys.executable, "-m", "tests.agent.undo.set_writer", str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            # Anywhere in the middle of something: the moment is the test's input, not a wait.
+            time.sleep(random.uniform(0, 0.2))
+            process.kill()
+        scene = Scene(folder / "workspace", folder / "undo")
+        written = {path: path.read_text() for path in scene.root.rglob("*.txt")}
+        assert len(written) == COUNT
+        newest = max(map(int, written.values()))
+        assert set(map(int, written.values())) <= {newest, newest - 1}
+        scene.undo()
+        after = {path.read_text() for path in scene.root.rglob("*.txt")}
+        # The round that was cut off is gone, and nothing of the one before it.
+        assert after <= {f"{newest - 1}\n"}

@@ -1,0 +1,31 @@
+"""A process that writes 50 files as one, again and again, to be killed at any moment.
+
+    python -m tests.agent.undo.set_writer FOLDER
+
+It says when it has begun. Each round is one call: every file holds the number of its round.
+"""
+
+import itertools
+import sys
+from pathlib import Path
+
+from agent.tools.files.draft_check import Draft
+from agent.tools.files.write_set import write_set
+from tests.agent.undo.scene import Scene
+
+COUNT = 50
+
+
+def main(folder: Path) -> None:
+    scene = Scene(folder / "workspace", folder / "undo")
+    paths = [scene.root / f"d{n % 5}" / f"{n}.txt" for n in range(COUNT)]
+    for number in itertools.count(1):
+        before = f"{number - 1}\n" if number > 1 else None
+        drafts = [Draft(path, before, f"{number}\n") for path in paths]
+        write_set(drafts, scene.context("sync_virtual"))
+        if number == 1:
+            print("begun", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

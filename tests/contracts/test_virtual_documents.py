@@ -1,0 +1,109 @@
+"""Files that are planned, looked at and written together; edits that are kept from the disk."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.tools.files.draft_check import INSIST
+from tests.contracts.code_servers import CodeCalls, code_calls, copy_project, only
+
+BASKET = "shop/basket.py"
+ITEMS = "shop/items.py"
+WRONG = 'TOTAL: int = "much"\n'
+
+
+def _wish(calls: CodeCalls, tool: str, path: str) -> dict[str, str]:
+    """A call of each tool that writes, which brings an error."""
+    text = (calls.folder / path).read_text()
+    first = text.splitlines()[0]
+    match tool:
+        case "edit_file":
+            return {"path": path, "old_string": first, "new_string": f"{first}\n{WRONG}"}
+        case "write_file":
+            return {"path": path, "content": text + WRONG}
+    patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{first}\n+{first}\n+{WRONG}"
+    return {"input": f"{patch}*** End Patch"}
+
+
+@pytest.mark.parametrize("tool", ["edit_file", "write_file", "apply_patch"])
+async def test_an_edit_with_new_errors_is_refused_unless_the_model_insists(
+    tmp_path: Path, tool: str
+) -> None:
+    folder = copy_project("python", tmp_path)
+    async with code_calls(folder, only("ty", before_write="block")) as calls:
+        before = (folder / ITEMS).read_text()
+        calls.see(ITEMS)
+        wish = _wish(calls, tool, ITEMS)
+        with pytest.raises(ToolError, match=r"Nothing was written(.|\n)*shop/items\.py:\d+:"):
+            await calls.run(tool, **wish)
+        assert (folder / ITEMS).read_text() == before
+        # The server has the disk's text again, not what was refused.
+        assert "Nothing is wrong" in (await calls.ask("diagnostics", ITEMS)).for_model
+        result = await calls.run(tool, **wish, **{INSIST: "the next edit adds what is missing"})
+        assert "New errors" in result.for_model
+        assert WRONG in (folder / ITEMS).read_text()
+
+
+async def test_what_is_refused_is_asked_of_nobody(tmp_path: Path) -> None:
+    folder = copy_project("python", tmp_path)
+    async with code_calls(folder, only("ty", before_write="block")) as calls:
+        calls.see(ITEMS)
+        with pytest.raises(ToolError, match="Nothing was written"):
+            await calls.plan("write_file", path=ITEMS, content=WRONG)
+        assert INSIST in calls.parameters("write_file")
+
+
+async def test_without_blocking_there_is_nothing_to_insist_on(tmp_path: Path) -> None:
+    async with code_calls(copy_project("python", tmp_path), only("ty")) as calls:
+        assert INSIST not in calls.parameters("write_file")
+
+
+async def test_several_files_are_planned_and_written_as_one(tmp_path: Path) -> None:
+    folder = copy_project("python", tmp_path)
+    async with code_calls(folder, only("ty")) as calls:
+        wish = {"path": "shop/tax.py", "content": 'def tax(cents: int) -> int:\n    return "x"\n'}
+        told = (await calls.run("create_virtual", **wish)).for_model
+        assert "shop/tax.py:2:" in told
+        assert not (folder / "shop" / "tax.py").exists()
+        change = {"path": "shop/tax.py", "old_string": '"x"', "new_string": "cents // 5"}
+        told = (await calls.run("update_virtual", **change)).for_model
+        assert "error" not in told
+        first = (folder / BASKET).read_text().splitlines()[0]
+        change = {
+            "path": BASKET,
+            "old_string": first,
+            "new_string": f"{first}\nfrom shop.tax import tax\n",
+        }
+        told = (await calls.run("update_virtual", **change)).for_model
+        # That shop/tax.py is not on the disk is no error of the plan.
+        assert "error" not in told
+        plan = await calls.plan("sync_virtual")
+        assert [path.name for path in plan.changes] == ["basket.py"]
+        assert [path.name for path in plan.creates] == ["tax.py"]
+        assert "+from shop.tax import tax" in (plan.diff or "")
+        await calls.run("sync_virtual")
+        assert (folder / "shop" / "tax.py").read_text().endswith("cents // 5\n")
+        assert " error: " not in (await calls.ask("diagnostics", BASKET)).for_model
+        with pytest.raises(ToolError, match="Nothing is planned"):
+            await calls.run("sync_virtual")
+
+
+async def test_a_plan_for_a_file_that_has_changed_is_not_written(tmp_path: Path) -> None:
+    folder = copy_project("python", tmp_path)
+    async with code_calls(folder, only("ty")) as calls:
+        wish = {"path": ITEMS, "old_string": "price", "new_string": "cost", "replace_all": True}
+        await calls.run("update_virtual", **wish)
+        (folder / ITEMS).write_text("# by the person\n")
+        with pytest.raises(ToolError, match="has changed meanwhile"):
+            await calls.run("sync_virtual")
+        assert (folder / ITEMS).read_text() == "# by the person\n"
+
+
+async def test_a_plan_has_an_end(tmp_path: Path) -> None:
+    async with code_calls(copy_project("python", tmp_path), only("ty")) as calls:
+        await calls.run("create_virtual", path="a.txt", content="x" * 4_999_999)
+        with pytest.raises(ToolError, match="can be planned at once"):
+            await calls.run("create_virtual", path="b.txt", content="xx")
+        with pytest.raises(ToolError, match="outside"):
+            await calls.run("create_virtual", path="../b.txt", content="xx")
