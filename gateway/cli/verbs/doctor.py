@@ -124,6 +124,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         storage.check_database(settings.store.path, check_file),
         storage.check_files(settings),
         checks.check_disk(settings.store.path.parent),
+        *([checks.check_watches()] if settings.context.watch else []),
         checks.check_packages(),
         configuration.check_sandbox(settings, home),
     ]

@@ -29,6 +29,9 @@ _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
 
 _SKEW_S = 60
 
+# Of a project (`WatchLimits.folders`), with room for editors; and what is usual today.
+_WATCHES, _MORE_WATCHES = 30_000, 524_288
+
 # No clock that is right can show an earlier time than this source was written.
 _WRITTEN_AT = 1_780_000_000
 
@@ -78,6 +81,22 @@ def check_disk(folder: Path) -> Check:
     if free < _LOW_BYTES:
         return Check("disk", "warn", detail, t("free some disk space soon"))
     return Check("disk", "ok", detail)
+
+
+def check_watches(limit: Path = Path("/proc/sys/fs/inotify/max_user_watches")) -> Check:
+    """The kernel lets a user watch as many folders as a large project has."""
+    try:
+        count = int(limit.read_text())
+    except (OSError, ValueError):
+        return Check("watching", "ok", t("no limit known"))
+    detail = t("up to {count:,} folders", count=count)
+    if count >= _WATCHES:
+        return Check("watching", "ok", detail)
+    fix = t(
+        "in larger projects some changes are noticed later; to raise the limit: {command}",
+        command=f"sysctl fs.inotify.max_user_watches={_MORE_WATCHES}",
+    )
+    return Check("watching", "warn", detail, fix)
 
 
 def check_clock(home: DataDir, skew_s: float | None = None) -> Check:

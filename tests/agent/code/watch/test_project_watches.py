@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from agent.code.watch import project_watch
 from agent.code.watch.changes import MOST_PATHS, ChangeBatch, ChangeSet
+from agent.code.watch.folder_filter import FolderFilter
 from agent.code.watch.inotify_source import InotifySource
 from agent.code.watch.mounts import is_on_network, network_mounts
 from agent.code.watch.native_source import NativeSource
 from agent.code.watch.poll_source import PollSource
-from agent.code.watch.project_watch import MakeSource
+from agent.code.watch.project_watch import MakeSource, open_source
 from agent.code.watch.project_watches import ChangeSubscription, ProjectWatches
 from agent.code.watch.source import WatchLimits, WatchSource, WatchUnavailable
 
@@ -326,6 +327,38 @@ class TestAllWatches:
             await subscription.wait_begun()
         assert caplog.text.count("cannot watch") == 1
         assert watches.watched() == {}
+
+
+class TestPolling:
+    @pytest.fixture
+    def make_source(self) -> MakeSource:
+        return PollSource
+
+    async def test_only_so_many_folders_and_files_are_looked_at(self, root: Path) -> None:
+        watches = ProjectWatches(WatchLimits(poll_s=0.02, poll_folders=2), PollSource)
+        with watches.follow(root) as subscription:
+            await subscription.wait_begun()
+            assert watches.watched() == {root: 2}
+            followed = Followed(root, subscription)
+            (root / "src/deep/x").write_text("x")
+            (root / "src/y").write_text("y")
+            await followed.until(lambda: followed.kind("src/y"))
+            assert followed.names() == {"src/y"}
+        watches.close()
+
+    async def test_a_disk_of_another_computer_is_polled(
+        self, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (table := tmp_path / "mountinfo").write_text(f"1 0 0:1 / {root} rw - nfs4 server:/ rw\n")
+        monkeypatch.setattr(project_watch, "is_on_network", lambda path: is_on_network(path, table))
+        assert isinstance(open_source(root, WatchLimits()), PollSource)
+        assert isinstance(open_source(tmp_path, WatchLimits()), InotifySource)
+
+
+def test_disks_of_other_computers_within_a_project_are_not_entered(root: Path) -> None:
+    folder_filter = FolderFilter(root, [str(root / "src/deep")])
+    assert folder_filter.list("src").folders == []
+    assert folder_filter.hides("src/deep", is_folder=True)
 
 
 MOUNTS = """\

@@ -1,0 +1,1 @@
+"""What Kore knows of code, measured."""
