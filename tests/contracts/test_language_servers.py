@@ -5,8 +5,12 @@ typescript-language-server typescript@5` in folders of their own, `npm install t
 another, and all of them on PATH.
 """
 
+import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from tests.contracts.code_servers import (
     code_calls,
     copy_project,
     only,
+    processes_in,
 )
 
 PROJECT_OF = {
@@ -115,32 +120,48 @@ PLANTS = {
     "typescript": Plant(SCRIPT, "label ? amount : 0", "amonut", f"{SCRIPT}:13:12 "),
     "c": Plant("basket.c", "return sum;", "return som;", "basket.c:8:12 "),
 }
-# Another file of the project whose change breaks the one above.
+# A change of another file that breaks the one above.
 BREAKS = {
-    "python": ("shop/items.py", "def price(self)", "def cost(self)", f"{PYTHON}:14:"),
-    "typescript": ("src/items.ts", "price(): number;", "cost(): number;", f"{SCRIPT}:12:"),
+    "python": Plant(
+        "shop/items.py",
+        'def price(self) -> int:\n        """The',
+        'def cost(self) -> int:\n        """The',
+        f"{PYTHON}:14:",
+    ),
+    "typescript": Plant("src/items.ts", "price(): number;", "cost(): number;", f"{SCRIPT}:12:"),
+    "c": Plant("items.h", "int item_price(", "int item_cost(", "basket.c:6:"),
 }
-# A file, and one that imports it, both new: rightly, and with a name that is not there.
+# A file, and one that imports a name of it, both new.
 NEW_FILES = {
-    "python": ("shop/{}.py", "TAX = 7\n", "from shop.{} import {}\n\ntax: int = {}\n", "TAX"),
+    "python": (
+        *("shop/tax.py", "TAX = 7"),
+        *("shop/bill.py", "from shop.tax import {0}", "print({0} + 1)"),
+    ),
     "typescript": (
-        *("src/{}.ts", "export const TAX = 7;\n"),
-        'import {{ {1} }} from "./{0}.js";\n\nexport const tax: number = {1};\n',
-        "TAX",
+        *("src/tax.ts", "export const TAX = 7;"),
+        *("src/bill.ts", 'import {{ {0} }} from "./tax.js";', "export const sum = {0} + 1;"),
     ),
     "c": (
-        "{}.h",
-        "#define TAX 7\n",
-        '#include "{0}.h"\n\nint tax(void);\nint tax(void) {{ return {1}; }}\n',
-        "TAX",
+        *("tax.h", "#define TAX 7"),
+        *("bill.c", '#include "tax.h"', "int bill(void) {{ return {0} + 1; }}"),
     ),
+}
+RENAMES = {
+    "python": ("shop/items.py", 26, "Discounted", {"shop/items.py", "shop/basket.py"}),
+    "typescript": ("src/items.ts", 18, "Discounted", {"src/items.ts", "src/basket.ts"}),
+    "c": ("items.h", 11, "item_price", {"items.h", "items.c", "basket.c"}),
+}
+UNTIDY = {
+    "typescript": ("src/untidy.ts", "export const a   =   1;\n", "export const a = 1;\n"),
+    "c": ("untidy.c", "int  main( void )  {return 0;}\n", "int main(void) { return 0; }\n"),
 }
 
 
 @pytest.fixture(params=PROJECT_OF)
 async def calls(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CodeCalls]:
     name = request.param
-    settings = only(name)
+    mode = "block" if request.function.__name__.startswith("test_what_is_refused") else "report"
+    settings = only(name, before_write=mode)
     folder = copy_project(PROJECT_OF[name], tmp_path)
     if name == "clangd":
         # Without the list of what is compiled it knows open files alone.
@@ -195,3 +216,86 @@ async def test_an_error_is_told_with_the_edit_and_its_mending_with_nothing(
     back = {"path": plant.path, "old_string": plant.new, "new_string": plant.old}
     assert errors_of(await calls.run("edit_file", **back)) == []
     assert not any(" error: " in line for line in await calls.lines("diagnostics", plant.path))
+
+
+async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
+    plant = PLANTS[project_of(calls)]
+    path = calls.folder / plant.path
+    before = path.stat()
+    text = path.read_text()
+    args = {"path": plant.path, "old_string": plant.old, "new_string": plant.new}
+    with pytest.raises(ToolError, match=f"Nothing was written.*\n{plant.report}error: "):
+        await calls.run("edit_file", **args)
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    # What the server knows is what the disk has.
+    assert not any(" error: " in line for line in await calls.lines("diagnostics", plant.path))
+    assert path.read_text() == text
+    await calls.run("edit_file", **args, despite_errors="The next edit defines it.")
+    assert plant.new in path.read_text()
+
+
+async def test_open_dependents_are_looked_at_too(calls: CodeCalls) -> None:
+    project = project_of(calls)
+    if project == "c":
+        pytest.skip("clangd does not look at open dependents again")
+    dependent, change = PLANTS[project].path, BREAKS[project]
+    await calls.ask("diagnostics", dependent)
+    args = {"path": change.path, "old_string": change.old, "new_string": change.new}
+    errors = errors_of(await calls.run("edit_file", **args))
+    assert any(line.startswith(change.report) for line in errors), errors
+    back = {"path": change.path, "old_string": change.new, "new_string": change.old}
+    assert errors_of(await calls.run("edit_file", **back)) == []
+
+
+async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCalls) -> None:
+    path, content, importer, line, use = NEW_FILES[project_of(calls)]
+    added = [f"*** Add File: {path}", f"+{content}"]
+    added += [f"*** Add File: {importer}", f"+{line.format('TAX')}", f"+{use.format('TAX')}"]
+    patch = "\n".join(["*** Begin Patch", *added, "*** End Patch"])
+    assert errors_of(await calls.run("apply_patch", input=patch)) == []
+    # From here on the disk has them.
+    old, new = use.format("TAX"), use.format("TAXX")
+    edit = {"path": importer, "old_string": old, "new_string": new}
+    assert errors_of(await calls.run("edit_file", **edit)) != []
+
+
+async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:
+    path, line, symbol, paths = RENAMES[project_of(calls)]
+    result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="renamed")
+    changed = result.for_model.partition("\n")[0].removeprefix("Changed ").rstrip(".")
+    assert set(changed.split(", ")) == paths
+    for each in paths:
+        text = (calls.folder / each).read_text()
+        assert "renamed" in text
+        assert symbol not in text
+        assert not any(" error: " in line for line in await calls.lines("diagnostics", each))
+
+
+async def test_formatting_leaves_the_file_as_the_server_wants_it(calls: CodeCalls) -> None:
+    if "format" in LACKS[name_of(calls)]:
+        pytest.skip("no formatting")
+    path, untidy, tidy = UNTIDY[project_of(calls)]
+    (calls.folder / path).write_text(untidy)
+    await calls.ask("format", path)
+    assert (calls.folder / path).read_text() == tidy
+    with pytest.raises(ToolError, match="proposes no change"):
+        await calls.ask("format", path)
+
+
+async def test_one_that_is_killed_comes_back(calls: CodeCalls) -> None:
+    plant = PLANTS[project_of(calls)]
+    await calls.ask("diagnostics", plant.path)
+    for line in processes_in(calls.folder):
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+    path = calls.folder / plant.path
+    path.write_text(path.read_text().replace(plant.old, plant.new))
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                lines = await calls.lines("diagnostics", plant.path)
+                break
+            except ToolError:
+                await asyncio.sleep(0.1)
+    assert any(" error: " in line for line in lines)

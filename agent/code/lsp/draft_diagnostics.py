@@ -171,7 +171,14 @@ async def _compare(
             findings += [_Finding(path, one) for one in new_errors(earlier, after)]
     await _forget_new_files(session, drafts)
     created = {draft.path.stem for draft in drafts if draft.before is None}
+    if not session.sees_drafts and any(map(_is_header, paths)) and len(paths) > 1:
+        # What the others say is said of headers that are not there any more.
+        findings = [one for one in findings if _is_header(one.path)]
     return [one for one in findings if not _misses_new_file(one, created)]
+
+
+def _is_header(path: Path) -> bool:
+    return path.suffix.startswith((".h", ".H"))
 
 
 def _changed_lines(draft: Draft) -> range:

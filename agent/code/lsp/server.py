@@ -177,7 +177,7 @@ class LanguageServer:
         started_s = time.monotonic()
 
         async def on_end() -> None:
-            session.peer.close()
+            session.close()
             closing.set()
 
         try:
@@ -199,7 +199,7 @@ class LanguageServer:
                 )
         finally:
             self._session = None
-            session.peer.close()
+            session.close()
             if not opened.done():
                 opened.cancel()
             if self.state == "ready":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.diagnostics import Diagnostic, read_diagnostics
-from agent.code.lsp.protocol.peer import JsonRpcPeer, ResponseError, UnknownMethod
+from agent.code.lsp.protocol.peer import JsonRpcPeer, PeerClosed, ResponseError, UnknownMethod
 from agent.code.lsp.protocol.positions import ENCODINGS, Encoding
 from agent.code.lsp.protocol.uris import path_of, uri_of
 from agent.code.lsp.tsserver import ask_tsserver, has_tsserver
@@ -26,6 +26,8 @@ FIRST_SILENT_S = 4.0
 # So long in all is waited for a server that reads the project before its answers are whole.
 LOAD_S = 15.0
 _MOST_TASKS = 100
+# Servers that read from the disk what one document includes of another.
+_READ_THE_DISK = frozenset({"clangd"})
 # How long one may take to say that it answers questions for diagnostics.
 _REGISTER_S = 1.0
 # Of a project, so many documents stay open in a server.
@@ -43,8 +45,8 @@ class OpenDocument:
 
     `pushed` is what it said of it by itself, with the number it named (None: none), and when.
     `changed_at` is when it was told last, `known_at` when it had read that for certain. `stamp` is
-    the file that it was read from; None for a draft. `raw_diagnostics` is what was found in it
-    last.
+    the file that it was read from; None for a draft. `is_doubtful`: files that it
+    may include have changed on the disk. `raw_diagnostics` is what was found in it last.
     """
 
     text: str
@@ -56,6 +58,7 @@ class OpenDocument:
     changed_at: float = field(default_factory=time.monotonic)
     known_at: float | None = None
     stamp: Stamp | None = None
+    is_doubtful: bool = False
     raw_diagnostics: list[Any] = field(default_factory=list)
 
 
@@ -68,6 +71,8 @@ class LspSession:
         self.encoding: Encoding = "utf-16"
         self.capabilities: Mapping[str, Any] = {}
         self.documents: dict[Path, OpenDocument] = {}
+        # Whether a document that is not written yet is there for the others.
+        self.sees_drafts = True
         self._settings = settings
         self._registered: dict[str, str] = {}
         # Something came that may be what somebody waits for.
@@ -78,6 +83,8 @@ class LspSession:
         # Documents that the server was told more than one text of.
         self._changed_paths: set[Path] = set()
         self._has_pushed = False
+        # Whether it says of which text it speaks.
+        self._numbers_pushes = False
         self._ready_at = 0.0
         # What it does of its own accord, such as to read the project.
         self._tasks: set[str] = set()
@@ -93,6 +100,9 @@ class LspSession:
         result = await self.peer.request("initialize", params, timeout_s)
         capabilities = result.get("capabilities") if isinstance(result, dict) else None
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        info = result.get("serverInfo") if isinstance(result, dict) else None
+        name = info.get("name") if isinstance(info, dict) else None
+        self.sees_drafts = name not in _READ_THE_DISK
         name = self.capabilities.get("positionEncoding")
         self.encoding = next((one for one in ENCODINGS if one == name), "utf-16")
         self.peer.notify("initialized", {})
@@ -105,6 +115,11 @@ class LspSession:
     def answers_questions(self) -> bool:
         """Whether it is to be asked for diagnostics, as far as it has said so."""
         return self.offers("diagnosticProvider", _PULL)
+
+    def close(self) -> None:
+        """The server has ended: those who wait for it learn that."""
+        self.peer.close()
+        self._news.set()
 
     def offers(self, capability: str, method: str) -> bool:
         """Whether it answers this, as it said at its start or later."""
@@ -152,10 +167,10 @@ class LspSession:
         self.documents[path] = self.documents.pop(path)
         document.stamp = None
         if document.text != text:
-            document.text = text
-            document.version = next(self._versions)
+            document.text, document.version = text, next(self._versions)
             self._changed_paths.add(path)
             document.changed_at, document.known_at = time.monotonic(), None
+            document.is_doubtful = False
             self.peer.notify(
                 "textDocument/didChange",
                 {
@@ -164,6 +179,13 @@ class LspSession:
                 },
             )
         return document
+
+    def _reopen(self, path: Path) -> OpenDocument:
+        document = self.documents[path]
+        self.close_document(path)
+        fresh = self.open(path, document.text, document.language)
+        fresh.stamp = document.stamp
+        return fresh
 
     def close_document(self, path: Path) -> None:
         """From here on the disk has the word again."""
@@ -181,6 +203,8 @@ class LspSession:
         events = [{"uri": uri_of(path), "type": kind} for path, kind in changes]
         if events:
             self.peer.notify("workspace/didChangeWatchedFiles", {"changes": events})
+            for document in self.documents.values():
+                document.is_doubtful = True
 
     def _make_room(self) -> None:
         while len(self.documents) >= MOST_DOCUMENTS:
@@ -190,6 +214,9 @@ class LspSession:
         """What the server finds in an open document as it was told last; None when it did not say
         in time. Raises `PeerClosed`."""
         document = self.documents[path]
+        if document.is_doubtful and self._numbers_pushes:
+            # Some look at a text that stays the same only when it is opened.
+            document = self._reopen(path)
         version = document.version
         try:
             async with asyncio.timeout(timeout_s):
@@ -236,14 +263,15 @@ class LspSession:
         """What it says of the text that it was told last, and of no other."""
         document = self.documents[path]
         while True:
-            if document.pushed is not None and document.pushed_version is not None:
-                if document.pushed_version >= document.version:
+            if self._numbers_pushes:
+                if (document.pushed_version or 0) >= document.version:
                     return document.pushed
                 left_s = timeout_s
+            elif document.known_at is None:
+                await self._be_known(path, timeout_s)
+                continue
             else:
-                if document.known_at is None:
-                    await self._be_known(path, timeout_s)
-                known_at = document.known_at or document.changed_at
+                known_at = document.known_at
                 if document.pushed_at > known_at:
                     left_s = document.pushed_at + QUIET_S - time.monotonic()
                 else:
@@ -272,6 +300,8 @@ class LspSession:
 
     async def _next_news(self, timeout_s: float) -> None:
         self._news.clear()
+        if self.peer.is_closed:
+            raise PeerClosed("It has ended.")
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -302,6 +332,11 @@ class LspSession:
         version = params.get("version")
         if document is not None and isinstance(params.get("diagnostics"), list):
             self._has_pushed = True
+            if isinstance(version, int):
+                self._numbers_pushes = True
+            elif self._numbers_pushes:
+                # It forgets one that was closed.
+                return
             document.pushed = params["diagnostics"]
             document.pushed_version = version if isinstance(version, int) else None
             document.pushed_at = time.monotonic()
