@@ -1,5 +1,6 @@
 """What of a conversation a request shows, and what happens when it does not fit."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent import events
@@ -9,7 +10,7 @@ from agent.context.images import ImageLoader
 from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
 from agent.context.token_calibration import TokenCalibration
 from agent.history_validation import repair
-from agent.types import Usage
+from agent.types import Message, Usage
 
 
 class RequestWindow:
@@ -38,6 +39,7 @@ class RequestWindow:
         self._most: int | None = None
         self._was_cut = False
         self._dropped = 0
+        self._sent: Sequence[Message] = ()
 
     def holds_skill(self, text: str) -> bool:
         """Whether the newest request showed this text of a skill."""
@@ -45,6 +47,10 @@ class RequestWindow:
         attached = conversation.summary.files if conversation.summary else ()
         texts = [skill for _, skill in skill_texts(conversation.messages[self._dropped :])]
         return text in (*texts, *(one.text for one in attached))
+
+    def sent_messages(self) -> tuple[Sequence[Message], int]:
+        """What the newest request showed, and the number of its first message."""
+        return self._sent, self._dropped + 1
 
     async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
         """The messages to send, and what watchers are told of it."""
@@ -75,6 +81,7 @@ class RequestWindow:
                     window.tokens_before, window.tokens, len(window.messages), window.dropped
                 )
             )
+        self._sent = window.messages
         if self._pictures is not None:
             with_pictures = await self._pictures.with_pictures(window.messages)
             if with_pictures is not window.messages:

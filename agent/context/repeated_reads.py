@@ -1,0 +1,132 @@
+"""A file that is read again, while the model still has what it read before.
+
+What it has is looked up in the messages that were sent, and nowhere else: whatever was left out,
+summarised or shortened is not there, so that it is shown anew.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agent.prompts import load_prompt, render_prompt
+from agent.records import frozen
+from agent.text.text_document import diff
+from agent.types import Message, ToolCall, ToolResult
+
+# What is shorter costs less than the talk about it.
+_LEAST_CHARS = 400
+# A difference that is longer than this part of the text is no help.
+_DIFF_PART = 0.5
+_MOST_LINES = 3_000
+_LINE = re.compile(r" *(\d+)\t(.*)", re.DOTALL)
+_OF_LINES = re.compile(r": lines \d+ to \d+ of (\d+)$")
+
+# The path that a call reads, in one form; None for a call of another tool.
+PathOf = Callable[[ToolCall], str | None]
+
+
+@frozen
+class _Reading:
+    """Lines by their numbers, and what stands behind them."""
+
+    lines: Mapping[int, str]
+    rest: str
+
+
+@frozen
+class _ShownFile:
+    """What a request shows of one file: each line as it was shown last. `number` is that of the
+    newest message which shows any; `is_repeated`: the last answer about it was only that nothing
+    has changed."""
+
+    lines: Mapping[int, str]
+    number: int
+    is_repeated: bool
+
+
+def shorten_reading(
+    call: ToolCall, result: ToolResult, messages: Sequence[Message], first: int, path_of: PathOf
+) -> ToolResult:
+    """The result of `read_file` for a model that has `messages`, of which the first has the number
+    `first`: as it is, or that nothing has changed, or what has."""
+    path = path_of(call)
+    text = result.for_model
+    if path is None or len(text) < _LEAST_CHARS:
+        return result
+    reading = _parse(text)
+    earlier = _find_shown(path, messages, first, path_of) if reading.lines else None
+    if earlier is None or not earlier.lines:
+        return result
+    if _is_unchanged(reading, earlier, _count_of_lines(result)):
+        if earlier.is_repeated:
+            # It asks a second time: it wants to see it.
+            return result
+        words = render_prompt("unchanged", number=earlier.number)
+    else:
+        words = _changes(path, reading, earlier, len(text))
+        if not words:
+            return result
+    return replace(
+        result,
+        for_model=f"{words}\n{reading.rest}".rstrip(),
+        for_user=result.for_user if result.for_user is not None else text,
+    )
+
+
+def _parse(text: str) -> _Reading:
+    lines: dict[int, str] = {}
+    parts = text.split("\n")
+    for n, part in enumerate(parts):
+        match = _LINE.fullmatch(part)
+        if match is None or (lines and int(match[1]) != next(reversed(lines)) + 1):
+            return _Reading(lines, "\n".join(parts[n:]))
+        lines[int(match[1])] = match[2]
+    return _Reading(lines, "")
+
+
+def _find_shown(
+    path: str, messages: Sequence[Message], first: int, path_of: PathOf
+) -> _ShownFile | None:
+    calls: dict[str, ToolCall] = {}
+    lines: dict[int, str] = {}
+    number, is_repeated = 0, False
+    unchanged = load_prompt("unchanged").partition("$")[0]
+    for n, message in enumerate(messages, first):
+        if message.role == "assistant":
+            # Ids are a reply's own: some vendors use them again in the next one.
+            calls = {call.id: call for call in message.tool_calls}
+        if message.role != "tool" or message.is_error:
+            continue
+        call = calls.get(message.tool_call_id or "")
+        if call is None or path_of(call) != path:
+            continue
+        text = message.text
+        is_repeated = text.startswith(unchanged)
+        if text_lines := _parse(text).lines:
+            lines.update(text_lines)
+            number = n
+    return _ShownFile(lines, number, is_repeated) if lines else None
+
+
+def _is_unchanged(reading: _Reading, earlier: _ShownFile, count: int | None) -> bool:
+    """Whether each line was shown last as it is now, and none that is gone."""
+    if count is not None and max(earlier.lines) > count:
+        return False
+    return all(earlier.lines.get(number) == line for number, line in reading.lines.items())
+
+
+def _changes(path: str, reading: _Reading, earlier: _ShownFile, chars: int) -> str:
+    """What has changed, where that is clearly shorter than the text and all of it was shown."""
+    is_whole = 1 in reading.lines and len(earlier.lines) == max(earlier.lines)
+    if not is_whole or max(len(reading.lines), len(earlier.lines)) > _MOST_LINES:
+        return ""
+    before = [earlier.lines[number] for number in sorted(earlier.lines)]
+    difference = diff(path, "\n".join(before) + "\n", "\n".join(reading.lines.values()) + "\n")
+    if not difference or len(difference) > chars * _DIFF_PART:
+        return ""
+    return render_prompt("changed_since", number=earlier.number, diff=difference)
+
+
+def _count_of_lines(result: ToolResult) -> int | None:
+    match = _OF_LINES.search(result.for_user or "")
+    return int(match[1]) if match is not None else None

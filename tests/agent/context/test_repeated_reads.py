@@ -1,0 +1,157 @@
+"""A file that is read again: a model that believes what it is told knows what the disk has."""
+
+import asyncio
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.context.compaction.compactor import shorten_old_result
+from agent.context.repeated_reads import shorten_reading
+from agent.history import JsonlHistory
+from agent.history_validation import result_message
+from agent.prompts import load_prompt
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.files.read_write import ReadFile
+from agent.types import Message, ToolCall, assistant
+from tests.agent.props import call, calls, results, scripted
+
+UNCHANGED = load_prompt("unchanged").partition("$")[0]
+CHANGED = load_prompt("changed_since").partition("$")[0]
+_LINE = re.compile(r" *(\d+)\t(.*)")
+
+
+class Reader:
+    """Reads one file, as a model does, and believes what the messages say that it still has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "a.txt"
+        self.messages: list[Message] = []
+        self._tool = ReadFile(ToolSettings())
+        self._environment = ToolEnvironment("s", folder, folder / "M.md", owner=True)
+
+    def read(self, **lines: int) -> str:
+        """What the model is told."""
+        wish = ToolCall("c1", "read_file", {"path": "a.txt", **lines}, "{}")
+        context = CallContext(wish, self._environment, lambda text, stream: None)
+        full = asyncio.run(self._tool.run(wish.arguments or {}, context))
+        result = shorten_reading(wish, full, self.messages, 1, lambda one: "a.txt")
+        self._check(result.for_model, full.for_model)
+        self.messages += [assistant("", (wish,)), result_message("c1", result)]
+        return result.for_model
+
+    def _check(self, answer: str, full: str) -> None:
+        """Of the lines that were asked for the model knows what the disk has."""
+        believed = self._lines()
+        if answer.startswith(CHANGED):
+            believed = _patched(believed, answer.partition("\n")[2])
+        elif not answer.startswith(UNCHANGED):
+            assert answer == full
+            return
+        wanted = {int(m[1]): m[2] for m in map(_LINE.fullmatch, full.split("\n")) if m}
+        assert {number: believed.get(number) for number in wanted} == wanted
+
+    def _lines(self) -> dict[int, str]:
+        """Each line as the newest message with it shows it."""
+        lines: dict[int, str] = {}
+        for message in self.messages:
+            found = [m for m in map(_LINE.fullmatch, message.text.split("\n")) if m]
+            if message.role == "tool":
+                lines.update({int(m[1]): m[2] for m in found})
+        return lines
+
+
+def _patched(lines: dict[int, str], difference: str) -> dict[int, str]:
+    """What a unified diff makes of numbered lines."""
+    old = [lines[number] for number in sorted(lines)]
+    new: list[str] = []
+    at = 0
+    for line in difference.splitlines()[2:]:
+        if match := re.match(r"@@ -(\d+)(?:,(\d+))? ", line):
+            start = int(match[1]) - (match[2] != "0")
+            new += old[at:start]
+            at = start
+        elif line.startswith("+"):
+            new.append(line[1:])
+        else:
+            assert old[at] == line[1:]
+            new += [line[1:]] if line.startswith(" ") else []
+            at += 1
+    return dict(enumerate([*new, *old[at:]], 1))
+
+
+_FILE = st.lists(st.sampled_from(["alpha " * 20, "beta " * 20, "gamma\tdelta", "", "7\tx"]),
+                 min_size=1, max_size=40)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(_FILE, st.data())
+def test_what_it_is_told_is_what_the_disk_has(lines: list[str], data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        reader = Reader(Path(folder))
+        for _ in range(data.draw(st.integers(2, 8))):
+            match data.draw(st.sampled_from(["edit", "forget", "shorten", "part", "none"])):
+                case "edit":
+                    place = data.draw(st.integers(0, len(lines)))
+                    added = data.draw(st.sampled_from([[], ["new line"], ["beta " * 20] * 3]))
+                    lines = lines[:place] + added + lines[place + 1 :] or ["left"]
+                case "forget":
+                    del reader.messages[: 2 * data.draw(st.integers(0, 3))]
+                case "shorten":
+                    reader.messages = [*map(shorten_old_result, reader.messages)]
+                case "part":
+                    reader.path.write_text("\n".join(lines) + "\n")
+                    first = data.draw(st.integers(1, len(lines)))
+                    reader.read(line_start=first, line_end=data.draw(st.integers(first, 60)))
+            reader.path.write_text("\n".join(lines) + "\n")
+            reader.read()
+
+
+def test_unchanged_changed_and_asked_for_twice(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    lines = [f"line {n} of a file that is long enough to talk about" for n in range(200)]
+    reader.path.write_text("\n".join(lines) + "\n")
+    full = reader.read()
+    assert reader.read().startswith(f"{UNCHANGED}2")
+    # Whoever asks again wants to see it.
+    assert reader.read() == full
+    assert reader.read(line_start=5, line_end=90).startswith(UNCHANGED)
+    lines[100] = "another line"
+    reader.path.write_text("\n".join(lines) + "\n")
+    answer = reader.read()
+    assert answer.startswith(CHANGED)
+    assert "+another line" in answer
+    assert len(answer) < len(full) / 10
+    # A file that has become shorter shows no line that is new.
+    reader.path.write_text("\n".join(lines[:150]) + "\n")
+    assert not reader.read().startswith(UNCHANGED)
+
+
+async def test_a_new_process_knows_what_the_conversation_has(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a line that is repeated\n" * 100)
+    told: list[str] = []
+    for _ in range(2):
+        read = calls(call("read_file", path="a.txt"))
+        history = JsonlHistory(tmp_path / "history")
+        agent, model = scripted([read, "done"], folder, history=history)
+        await agent.run("read it", session="s")
+        told += [one.text for one in model.requests[-1].messages if one.role == "tool"][-1:]
+        await agent.aclose()
+    assert told[0].startswith("  1\ta line")
+    assert told[1].startswith(UNCHANGED)
+
+
+async def test_within_a_turn(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a line that is repeated\n" * 100)
+    read = calls(call("read_file", path="a.txt"))
+    again = calls(call("Read", file_path=str(tmp_path / "a.txt")))
+    agent, model = scripted([read, again, "done"], tmp_path)
+    await agent.run("read it")
+    first, second = results(model.requests[-1].messages)
+    assert first.startswith("  1\t")
+    assert second.startswith(UNCHANGED)
