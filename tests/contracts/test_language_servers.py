@@ -8,6 +8,7 @@ another, and all of them on PATH.
 import asyncio
 import json
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -235,10 +236,10 @@ async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
     assert plant.new in path.read_text()
 
 
+# Clangd does not: it reads from the disk what one file includes of another.
+@pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc"], indirect=True)
 async def test_open_dependents_are_looked_at_too(calls: CodeCalls) -> None:
     project = project_of(calls)
-    if project == "c":
-        pytest.skip("clangd does not look at open dependents again")
     dependent, change = PLANTS[project].path, BREAKS[project]
     await calls.ask("diagnostics", dependent)
     args = {"path": change.path, "old_string": change.old, "new_string": change.new}
@@ -272,9 +273,8 @@ async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:
         assert not any(" error: " in line for line in await calls.lines("diagnostics", each))
 
 
+@pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd"], indirect=True)
 async def test_formatting_leaves_the_file_as_the_server_wants_it(calls: CodeCalls) -> None:
-    if "format" in LACKS[name_of(calls)]:
-        pytest.skip("no formatting")
     path, untidy, tidy = UNTIDY[project_of(calls)]
     (calls.folder / path).write_text(untidy)
     await calls.ask("format", path)
@@ -299,3 +299,31 @@ async def test_one_that_is_killed_comes_back(calls: CodeCalls) -> None:
             except ToolError:
                 await asyncio.sleep(0.1)
     assert any(" error: " in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_200_edits_leave_disk_and_server_the_same(calls: CodeCalls) -> None:
+    """Edits of the model and of others in any order, then a server that knows only the disk."""
+    chance = random.Random(14)
+    plant, other = PLANTS[project_of(calls)], BREAKS[project_of(calls)]
+    for _ in range(200):
+        each = chance.choice((plant, other))
+        path = calls.folder / each.path
+        text = path.read_text()
+        old, new = (each.old, each.new) if each.old in text else (each.new, each.old)
+        match chance.randrange(4):
+            case 0:
+                path.write_text(text.replace(old, new))
+            case 1:
+                await calls.ask("diagnostics", each.path)
+            case _:
+                args = {"path": each.path, "old_string": old, "new_string": new}
+                await calls.run("edit_file", **args)
+    paths = (plant.path, other.path)
+    lines = [await calls.lines("diagnostics", path) for path in paths]
+    for path in paths:
+        document = calls.session.documents[calls.folder / path]
+        assert document.text == (calls.folder / path).read_text()
+    async with code_calls(calls.folder, calls.services.settings) as fresh:
+        assert lines == [await fresh.lines("diagnostics", path) for path in paths]
