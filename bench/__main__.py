@@ -37,9 +37,10 @@ PARTS = (
     "undo",
     "mcp",
     "watch",
+    "reads",
 )
 # In bench/code.
-CODE_PARTS = ("watch",)
+CODE_PARTS = ("watch", "reads")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

@@ -36,8 +36,8 @@ class _Reading:
 @frozen
 class _ShownFile:
     """What a request shows of one file: each line as it was shown last. `number` is that of the
-    newest message which shows any; `is_repeated`: the last answer about it was only that nothing
-    has changed."""
+    newest message which shows any; `is_repeated`: the model was told just now that nothing has
+    changed."""
 
     lines: Mapping[int, str]
     number: int
@@ -59,7 +59,7 @@ def shorten_reading(
         return result
     if _is_unchanged(reading, earlier, _count_of_lines(result)):
         if earlier.is_repeated:
-            # It asks a second time: it wants to see it.
+            # It asks again at once: it wants to see it.
             return result
         words = render_prompt("unchanged", number=earlier.number)
     else:
@@ -95,13 +95,14 @@ def _find_shown(
         if message.role == "assistant":
             # Ids are a reply's own: some vendors use them again in the next one.
             calls = {call.id: call for call in message.tool_calls}
+            is_repeated = False
         if message.role != "tool" or message.is_error:
             continue
         call = calls.get(message.tool_call_id or "")
         if call is None or path_of(call) != path:
             continue
         text = message.text
-        is_repeated = text.startswith(unchanged)
+        is_repeated |= text.startswith(unchanged)
         if text_lines := _parse(text).lines:
             lines.update(text_lines)
             number = n
