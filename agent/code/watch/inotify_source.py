@@ -41,6 +41,8 @@ class InotifySource:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake_read, select.POLLIN)
+        # Files that were found in folders before it was read that they were made.
+        self._listed: set[str] = set()
         self._walk_at: float | None = None
         self._walked_at = 0.0
         self._has_warned = False
@@ -55,6 +57,7 @@ class InotifySource:
             self._poll.unregister(self._inotify.fd)
             self._inotify.close()
         self._paths, self._watches, self._walk_at = {}, {}, None
+        self._listed.clear()
         try:
             self._inotify = Inotify()
         except OSError as exc:
@@ -86,6 +89,8 @@ class InotifySource:
             for event in happened:
                 self._take(event, into)
             if not happened:
+                # What is read from here on happened after the folders were listed.
+                self._listed.clear()
                 break
         if self._walk_at is not None and time.monotonic() >= self._walk_at:
             self._walk_again(into)
@@ -132,24 +137,31 @@ class InotifySource:
             return
         if event.name == NAME:
             self._plan_walk()
-        if self._filter.hides(path):
-            return
-        absolute = self._filter.absolute(path)
-        if event.mask & (inotify.DELETE | inotify.MOVED_FROM):
+        if not self._filter.hides(path):
+            self._take_file(self._filter.absolute(path), event.mask, into)
+
+    def _take_file(self, absolute: str, mask: int, into: ChangeSet) -> None:
+        if mask & (inotify.DELETE | inotify.MOVED_FROM):
             into.add(absolute, "deleted")
-        elif event.mask & inotify.MODIFY:
+        elif mask & inotify.MODIFY:
             into.add(absolute, "changed")
-        elif event.mask & (inotify.CREATE | inotify.MOVED_TO):
+        elif mask & inotify.CREATE and absolute not in self._listed:
+            into.add(absolute, "new")
+        elif mask & (inotify.CREATE | inotify.MOVED_TO):
             into.add(absolute, "created")
 
     def _take_folder(self, path: str, mask: int, into: ChangeSet) -> None:
         if mask & (inotify.CREATE | inotify.MOVED_TO):
             if not self._filter.hides(path, is_folder=True):
                 self._add_tree(path, into)
-        elif path in self._watches:
-            self._remove_tree(path)
-            if mask & inotify.MOVED_FROM:
-                into.add(self._filter.absolute(path), "deleted")
+            return
+        if path not in self._watches:
+            return
+        # A folder that has gone takes its watch along, after what happened in it. One that still
+        # lives has another name now, or another folder has this one.
+        was_alive = self._remove_tree(path)
+        if was_alive or mask & inotify.MOVED_FROM:
+            into.add_deleted_folder(self._filter.absolute(path))
 
     def _add_tree(self, top: str, into: ChangeSet | None) -> None:
         """Watch a folder and those in it, level by level; with `into`, what is in them is new."""
@@ -163,6 +175,7 @@ class InotifySource:
             waiting.extend(listing.folders)
             if into is not None:
                 for entry in listing.files:
+                    self._listed.add(entry.path)
                     into.add(entry.path, "created")
 
     def _add(self, folder: str) -> bool:
@@ -189,23 +202,27 @@ class InotifySource:
                 *(self._root, why, len(self._watches), UNWATCHED),
             )
 
-    def _remove_tree(self, top: str) -> None:
+    def _remove_tree(self, top: str) -> bool:
+        """Whether one of the folders was still watched."""
         below = f"{top}/"
-        for folder in [one for one in self._watches if one == top or one.startswith(below)]:
-            self._remove(folder)
+        folders = [one for one in self._watches if one == top or one.startswith(below)]
+        were_alive = [self._remove(folder) for folder in folders]
+        return any(were_alive)
 
-    def _remove(self, folder: str) -> None:
+    def _remove(self, folder: str) -> bool:
+        """Whether the watch was alive."""
         assert self._inotify is not None, "open"
         watch = self._watches.pop(folder)
         # A folder that was moved has the same watch under its new name.
         if self._paths.get(watch) != folder:
-            return
+            return True
         del self._paths[watch]
         try:
             self._inotify.remove(watch)
         except OSError:
             # It ended with its folder.
-            return
+            return False
+        return True
 
     def _forget(self, folder: str, watch: int) -> None:
         """The kernel has ended a watch."""

@@ -1,5 +1,6 @@
 """Screens are told what changes in a project between turns."""
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,18 @@ async def test_what_changes_is_told_to_a_screen_of_another_process(
         async with client.watch(LANE, str(project)) as events:
             (project / "a.txt").write_text("a")
             assert await anext(events) == FileChanged(str(project / "a.txt"), "user")
+
+
+async def test_a_name_that_is_no_text_reaches_the_screen_too(
+    parts: Parts, project: Path, tmp_path: Path
+) -> None:
+    name = os.fsdecode(b"caf\xe9\n.txt")
+    async with ControlServer(parts.service, tmp_path / "kore.sock"):
+        client = await ControlClient.connect(tmp_path / "kore.sock")
+        assert client is not None
+        async with client.watch(LANE, str(project)) as events:
+            (project / name).write_text("a")
+            assert await anext(events) == FileChanged(str(project / "caf\ufffd\n.txt"), "user")
 
 
 async def test_what_a_tool_has_written_is_an_agent_s(parts: Parts, project: Path) -> None:

@@ -390,7 +390,7 @@ def test_joined_changes_lead_from_the_state_before_to_the_one_after(
     there, changes = set(before), ChangeSet(Path("/x"))
     for name, step in steps:
         if step == "write":
-            changes.add(name, "changed" if name in there else "created")
+            changes.add(name, "changed" if name in there else "new")
             there.add(name)
         elif name in there:
             changes.add(name, "deleted")
