@@ -36,11 +36,12 @@ PARTS = (
     "sandbox",
     "undo",
     "mcp",
+    "lsp",
     "watch",
     "reads",
 )
 # In bench/code.
-CODE_PARTS = ("watch", "reads")
+CODE_PARTS = ("watch", "reads", "lsp")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

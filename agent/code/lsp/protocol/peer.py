@@ -5,6 +5,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from agent.code.lsp.protocol.wire import MessageSplitter, encode_message
@@ -124,19 +125,22 @@ class JsonRpcPeer:
             if number is None:
                 self._on_notification(method, message.get("params"))
             elif not self.is_closed:
-                self._send({"id": number, **self._answer(method, message.get("params"))})
+                answer = self._answer(method, message.get("params"))
+                # It may ask with its last breath.
+                with suppress(PeerClosed):
+                    self._send({"id": number, **answer})
             return
-        answer = self._waiting.get(number) if isinstance(number, int) else None
-        if answer is None or answer.done():
+        waiting = self._waiting.get(number) if isinstance(number, int) else None
+        if waiting is None or waiting.done():
             return
         error = message.get("error")
         if isinstance(error, dict):
             code = error.get("code")
             code = code if isinstance(code, int) else _INTERNAL_ERROR
             words = str(error.get("message") or "no reason given")
-            answer.set_exception(ResponseError(code, words, error.get("data")))
+            waiting.set_exception(ResponseError(code, words, error.get("data")))
         else:
-            answer.set_result(message.get("result"))
+            waiting.set_result(message.get("result"))
 
     def _answer(self, method: str, params: Any) -> dict[str, Any]:
         try:
