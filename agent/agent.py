@@ -213,7 +213,10 @@ class Agent(Generic[DepsT]):
         if self.code is None or not self.code.is_like(settings.lsp, settings.tools, trusted):
             if self.code is not None:
                 self.code.retire()
-            self.code = CodeServices(settings.lsp, settings.tools, self._tool_defaults, trusted)
+            self.code = CodeServices(
+                *(settings.lsp, settings.tools, self._tool_defaults, trusted),
+                lambda: self.watches,
+            )
         return self.code
 
     @cached_property

@@ -77,7 +77,8 @@ class LspSettings:
     """Language servers: `servers` are configured and come before those that Kore knows, of which
     `without` names those that are not used. `folder` holds their homes and logs; without one it
     lasts as long as the agent. One that nobody asks for `idle_s` is ended; a check before a write
-    waits `wait_s` at most, an answer `timeout_s`."""
+    waits `wait_s` at most, an answer `timeout_s`. With `watch` they are told what changes on the
+    disk."""
 
     enabled: bool = True
     before_write: BeforeWrite = "report"
@@ -87,6 +88,7 @@ class LspSettings:
     idle_s: float = 900
     wait_s: float = 10
     timeout_s: float = 30
+    watch: bool = True
 
 
 @frozen

@@ -1,6 +1,6 @@
 """What an agent knows of code: made with its tools, imported when one of them is called."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from agent.code.lsp.proposals import CodeProposals
     from agent.code.lsp.servers import LanguageServers
     from agent.code.virtual_documents import VirtualDocuments
+    from agent.code.watch.project_watches import ProjectWatches
 
 
 class CodeServices:
     """A `DraftCheck`, too. Without a sandbox, language servers that nobody configured run only in
-    `trusted` folders."""
+    `trusted` folders. `watches` tell those that run what changes on the disk."""
 
     def __init__(
         self,
@@ -31,9 +32,11 @@ class CodeServices:
         tools: ToolSettings,
         defaults: RegistryDefaults,
         trusted: Sequence[Path] = (),
+        watches: "Callable[[], ProjectWatches] | None" = None,
     ) -> None:
         self.settings, self.tool_settings = settings, tools
         self._defaults, self._trusted = defaults, tuple(trusted)
+        self._watches = watches
         self._scope = WorkspaceScope(tools)
         # Whether a server may run.
         self.is_started = False
@@ -48,7 +51,9 @@ class CodeServices:
         from agent.code.lsp.servers import LanguageServers
 
         self.is_started = True
-        return LanguageServers(self.settings, self.tool_settings, self._trusted)
+        watches = self._watches() if self._watches and self.settings.watch else None
+        follow = watches.follow if watches is not None else None
+        return LanguageServers(self.settings, self.tool_settings, self._trusted, follow)
 
     @cached_property
     def answers(self) -> "CodeAnswers":

@@ -16,6 +16,7 @@ from agent.code.lsp.known_servers import KNOWN_SERVERS
 from agent.code.lsp.programs import find_server_program
 from agent.code.lsp.session import LspSession
 from agent.code.services import CodeServices
+from agent.code.watch.project_watches import ProjectWatches
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.security.sandbox.toolchains import find_toolchains
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
@@ -123,11 +124,16 @@ async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeC
     sandbox = select_sandbox(options, home).sandbox
     tools = ToolSettings(sandbox=sandbox, restrict_to_workspace=True)
     defaults = RegistryDefaults()
-    services = CodeServices(settings, tools, defaults, trusted=(folder,))
+    watches = ProjectWatches()
+    services = CodeServices(settings, tools, defaults, (folder,), lambda: watches)
     try:
-        yield CodeCalls(services, defaults, folder)
+        with watches.follow(folder) as subscription:
+            # Changes are noticed from the beginning.
+            await subscription.wait_begun()
+            yield CodeCalls(services, defaults, folder)
     finally:
         await services.aclose()
+        watches.close()
 
 
 def only(name: str, **changes: Any) -> LspSettings:

@@ -249,6 +249,19 @@ async def test_open_dependents_are_looked_at_too(calls: CodeCalls) -> None:
     assert errors_of(await calls.run("edit_file", **back)) == []
 
 
+async def test_what_others_change_on_the_disk_is_known(calls: CodeCalls) -> None:
+    project = project_of(calls)
+    dependent, change = PLANTS[project].path, BREAKS[project]
+    await calls.ask("diagnostics", dependent)
+    # An editor or a command; nothing says so to the tools.
+    path = calls.folder / change.path
+    path.write_text(path.read_text().replace(change.old, change.new))
+    line = change.report.removeprefix(dependent).lstrip(":")
+    async with asyncio.timeout(30):
+        while not any(one.startswith(line) for one in await calls.lines("diagnostics", dependent)):
+            await asyncio.sleep(0.1)
+
+
 async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCalls) -> None:
     path, content, importer, line, use = NEW_FILES[project_of(calls)]
     added = [f"*** Add File: {path}", f"+{content}"]

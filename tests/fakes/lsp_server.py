@@ -2,7 +2,8 @@
 misbehave: `python lsp_server.py BEHAVIOUR...`.
 
 It finds an error wherever a text says ERROR, symbols in lines that begin with `def `, and defines
-each word where an open document says it first. `$/text` answers with a document as it has it.
+each word where an open document says it first. `$/text` answers with a document as it has it,
+`$/changes` with the changes of files that it was told of.
 
 How it speaks of errors: by version (so it begins), `unversioned`, `pull`, `register` (pulled, as it
 says only after its start), `stale` (of an older text first, with each number in turn), `changes`
@@ -29,6 +30,7 @@ from typing import Any
 BEHAVIOURS = dict(each.partition("=")[::2] for each in sys.argv[1:])
 INPUT, OUTPUT = sys.stdin.buffer, sys.stdout.buffer
 TEXTS: dict[str, str] = {}
+CHANGES: list[Any] = []
 VERSIONS: dict[str, int] = {}
 LAST_PUSHED: dict[str, Any] = {}
 REPLIES: dict[str, Any] = {}
@@ -151,6 +153,8 @@ def answer(method: str, params: Any) -> Any:
     match method:
         case "initialize":
             return {"capabilities": capabilities()}
+        case "$/changes":
+            return CHANGES
         case "$/text":
             return TEXTS.get(params["uri"])
         case "textDocument/definition" | "textDocument/hover" if "says" in BEHAVIOURS:
@@ -257,6 +261,8 @@ def hear(method: str, params: Any) -> None:
             ask_client()
     if method == "exit" and "stubborn" not in BEHAVIOURS:
         sys.exit(0)
+    if method == "workspace/didChangeWatchedFiles":
+        CHANGES.extend(params["changes"])
     if not method.startswith("textDocument/did"):
         return
     document = params["textDocument"]

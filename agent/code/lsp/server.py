@@ -5,12 +5,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
 from agent.code.lsp.protocol.peer import PeerClosed, ResponseError
 from agent.code.lsp.session import LspSession
+from agent.code.lsp.watched_files import WatchedFiles
 from agent.code.status import ServerState, ServerStatus
 from agent.errors import ToolError
 from agent.settings import LspServerSettings
@@ -48,6 +49,7 @@ class LanguageServer:
         open_server: OpenServer,
         last_words: Callable[[], str],
         idle_s: float,
+        watched: WatchedFiles | None = None,
     ) -> None:
         self.settings = settings
         self.folder = folder
@@ -58,6 +60,9 @@ class LanguageServer:
         self._open_server = open_server
         self._last_words = last_words
         self._idle_s = idle_s
+        self._watched = watched
+        # Not all that has changed on the disk is known to it.
+        self._is_outdated = False
         self._session: LspSession | None = None
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[LspSession] | None = None
@@ -103,6 +108,7 @@ class LanguageServer:
         finally:
             self._in_use -= 1
             self._used_at = time.monotonic()
+            self._end_if_outdated()
 
     def _end_if_hanging(self, asked_at: float) -> None:
         """End it when it owes an answer and has said nothing at all for long: the next question
@@ -113,6 +119,21 @@ class LanguageServer:
             self._silent_since = max(asked_at, self._session.peer.heard_at)
         if time.monotonic() - self._silent_since >= _HANGS_S:
             self.failure = f"It has said nothing for {_HANGS_S:g} s."
+            self._closing.set()
+
+    def _told_of_changes(self, session: LspSession) -> AbstractAsyncContextManager[None]:
+        self._is_outdated = False
+        if self._watched is None:
+            return nullcontext()
+        return self._watched.tell(session, self._mark_outdated)
+
+    def _mark_outdated(self) -> None:
+        self._is_outdated = True
+        self._end_if_outdated()
+
+    def _end_if_outdated(self) -> None:
+        """End it once nobody waits for it: the next question starts it anew."""
+        if self._is_outdated and not self._in_use:
             self._closing.set()
 
     def end_if_idle(self) -> bool:
@@ -186,7 +207,8 @@ class LanguageServer:
                 await session.initialize(self.settings.options, START_S)
                 self._session, self.state, self.failure = session, "ready", ""
                 opened.set_result(session)
-                await closing.wait()
+                async with self._told_of_changes(session):
+                    await closing.wait()
                 await self._say_goodbye(session)
         except (TimeoutError, ResponseError, PeerClosed, OSError, ToolError) as exc:
             self._note_failure(exc)

@@ -15,6 +15,7 @@ from typing import Any
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
 from agent.code.lsp.programs import find_server_program, shown_folders, typescript_beside
 from agent.code.lsp.server import LanguageServer
+from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
 from agent.code.status import ServerStatus
 from agent.records import frozen
 from agent.security.sandbox.unconfined import Unconfined
@@ -51,12 +52,18 @@ class LanguageServers:
     """What is there for which file, and who answers. Belongs to one event loop at a time."""
 
     def __init__(
-        self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path] = ()
+        self,
+        settings: LspSettings,
+        tools: ToolSettings,
+        trusted: Sequence[Path] = (),
+        follow: FollowFolder | None = None,
     ) -> None:
-        """Without a sandbox, servers that nobody configured run only in `trusted` folders."""
+        """Without a sandbox, servers that nobody configured run only in `trusted` folders. With
+        `follow` those that run learn what changes on the disk."""
         self.settings = settings
         self._tools = tools
         self._trusted = tuple(trusted)
+        self._follow = follow
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
         self._choices: dict[tuple[str, Path], tuple[float, FoundServer | None]] = {}
         self._meters = ResourceLimits()
@@ -199,7 +206,12 @@ class LanguageServers:
             return server.open(feed, on_end)
 
         return LanguageServer(
-            settings, folder, open_server, partial(ServerLog.last_words, log), self.settings.idle_s
+            settings,
+            folder,
+            open_server,
+            partial(ServerLog.last_words, log),
+            self.settings.idle_s,
+            WatchedFiles(self._follow, settings) if self._follow is not None else None,
         )
 
     def _root(self) -> Path:

@@ -15,7 +15,7 @@ class WatchLimits:
     watched for another `linger_s`: the next turn often comes soon."""
 
     folders: int = 20_000
-    roots: int = 8
+    roots: int = 16
     poll_s: float = 10
     poll_folders: int = 2_000
     poll_files: int = 50_000

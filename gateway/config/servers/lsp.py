@@ -36,6 +36,7 @@ def lsp_settings(
         idle_s=settings.lsp.idle_s,
         wait_s=settings.lsp.wait_s,
         timeout_s=settings.lsp.timeout_s,
+        watch=settings.context.watch,
     )
 
 
