@@ -16,7 +16,8 @@ only until the file is there, `notes=METHOD` sends notifications without end, `l
 announces 10 GB, `garbage=METHOD` sends what is no message, `deep=METHOD` nests its JSON,
 `huge=METHOD` answers with 12 MB, `infinity` answers with places that are no numbers, `asks` asks
 the client all that servers ask and hovers with the answers, `forks` leaves a child behind,
-`stubborn` hears no end, `says=FILE` answers definitions and hovers with what the file holds.
+`stubborn` hears no end, `says=FILE` answers definitions, hovers and renames with what the
+file holds.
 """
 
 import json
@@ -157,7 +158,9 @@ def answer(method: str, params: Any) -> Any:
             return CHANGES
         case "$/text":
             return TEXTS.get(params["uri"])
-        case "textDocument/definition" | "textDocument/hover" if "says" in BEHAVIOURS:
+        case "textDocument/definition" | "textDocument/hover" | "textDocument/rename" if (
+            "says" in BEHAVIOURS
+        ):
             return json.loads(Path(BEHAVIOURS["says"]).read_text(encoding="utf-8"))
         case "textDocument/definition":
             return places(word_at(params))[:1]

@@ -43,7 +43,11 @@ class CodeAnswers:
         return await server.ask(operation, work, self.servers.settings.timeout_s)
 
     async def _answer(self, question: Question, call: CallContext) -> ToolResult:
-        marked = await asyncio.to_thread(is_marked, question.path)
+        # Words may quote any file of the project, an outline only its own.
+        is_outline = question.operation == "document_symbols"
+        marked = await asyncio.to_thread(
+            lambda: is_marked(question.path if is_outline else call.workspace.resolve())
+        )
         match question.operation:
             case "diagnostics":
                 return await _diagnostics(question, marked)
@@ -59,7 +63,9 @@ class CodeAnswers:
                 places = places_of(await question.ask(question.params()))
         listing = PlaceListing(self._questions.scope, call, question.session.encoding)
         lines = await asyncio.to_thread(listing.write, places)
-        return _result("\n".join(lines), question, marked or listing.is_marked)
+        # The lines are those of files that are known.
+        marked = listing.is_marked or await asyncio.to_thread(is_marked, question.path)
+        return _result("\n".join(lines), question, marked)
 
     async def _workspace_symbols(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         query = args.get("query") or args.get("symbol")

@@ -87,7 +87,8 @@ class DraftDiagnostics:
         findings: list[_Finding] = []
         for server, group in (await self._by_server(drafts, root)).items():
             findings += await self._check_group(server, group)
-        marked = await asyncio.to_thread(_are_marked, findings)
+        # What is said of one file may quote any other: a type, a name.
+        marked = bool(findings) and await asyncio.to_thread(is_marked, root)
         return NewErrors(len(findings), _listing(findings, root), marked)
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
@@ -225,7 +226,3 @@ def _listing(findings: Sequence[_Finding], root: Path) -> str:
     if len(findings) > _MOST_SHOWN:
         lines.append(f"… ({len(findings) - _MOST_SHOWN} more)")
     return "\n".join(lines)
-
-
-def _are_marked(findings: Sequence[_Finding]) -> bool:
-    return any(is_marked(path) for path in {one.path for one in findings})

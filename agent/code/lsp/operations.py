@@ -154,5 +154,6 @@ def signatures(result: Any) -> list[str]:
 
 def cut(text: str) -> str:
     """A text from a server as a model reads it."""
-    readable = escape_invisible(text)
+    # What is cut off need not be read.
+    readable = escape_invisible(text[: _TEXT_CHARS + 1])
     return readable if len(readable) <= _TEXT_CHARS else f"{readable[:_TEXT_CHARS]}…"

@@ -1,5 +1,6 @@
 """Where things are, as a server answers and as a model reads: path, line, and the line's text."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class PlaceListing:
         for place in places:
             is_inside = place.path.is_relative_to(self._sight.root)
             name = self._sight.display_path(place.path)
-            label = f" {escape_line(place.label)}" if place.label else ""
+            label = f" {escape_line(place.label[:_LINE_CHARS])}" if place.label else ""
             if not is_inside:
                 yield f"{escape_line(name)}:{place.line + 1}{label} (outside of the project)"
                 continue
@@ -93,7 +94,7 @@ class PlaceListing:
         from agent.code.lsp.documents import read_document
 
         # What a server names may be a link that leads elsewhere.
-        if path.resolve() != path:
+        if os.path.realpath(path) != str(path):
             return None
         if self._sight.find_named(str(path.relative_to(self._sight.root))) is None:
             return None

@@ -30,6 +30,8 @@ def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> 
             continue
         if server.name == "tsc" and not server.configured and not _is_server_tsc(program):
             continue
+        if server.name == "typescript" and not _has_typescript(server, program):
+            continue
         return program
     return None
 
@@ -45,8 +47,15 @@ def typescript_beside(program: str) -> Path | None:
     for folder in Path(os.path.realpath(program)).parents:
         script = folder / "node_modules" / "typescript" / "lib" / "tsserver.js"
         if folder.name != "node_modules" and script.is_file():
-            return script
+            return script if is_closed_file(os.path.realpath(script)) else None
     return None
+
+
+def _has_typescript(server: LspServerSettings, program: str) -> bool:
+    """Whether it need not take that of the project."""
+    own = server.options.get("tsserver")
+    has_own = isinstance(own, dict) and bool(own.get("path"))
+    return has_own or typescript_beside(program) is not None
 
 
 def _is_safe(program: str, projects: Iterable[str]) -> bool:

@@ -7,6 +7,8 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 # What RFC 3986 lets stand in a path; servers compare addresses as they were told them.
 _KEPT = "/~!$&'()*+,;=@"
+# No path is longer.
+_MOST_CHARS = 3 * 4_096
 
 
 def uri_of(path: Path) -> str:
@@ -17,7 +19,7 @@ def uri_of(path: Path) -> str:
 def path_of(uri: Any) -> Path | None:
     """The path behind an address, without `..` and the like; None for what is no file of this
     machine."""
-    if not isinstance(uri, str):
+    if not isinstance(uri, str) or len(uri) > _MOST_CHARS:
         return None
     try:
         parts = urlsplit(uri)
