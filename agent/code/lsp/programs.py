@@ -13,6 +13,7 @@ from agent.tools.shell.program_folders import folders_of_program
 # The first version of TypeScript whose compiler is a server.
 _FIRST_SERVER_TSC = 7
 _MOST_BYTES = 1_000_000
+_MOST_LINE_BYTES = 1_000
 
 
 def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
@@ -38,7 +39,30 @@ def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> 
 
 def shown_folders(program: str, closed: Iterable[Path]) -> tuple[Path, ...]:
     """The folders that the sandbox has to show for the program to run. May block."""
-    return tuple(folders_of_program(Path(program), [Path.home(), *closed]))
+    private = [Path.home(), *closed]
+    folders = folders_of_program(Path(program), private)
+    interpreter = _interpreter(program)
+    if interpreter is not None:
+        folders += folders_of_program(interpreter, private)
+        # A Python has its library beside the folder of its programs.
+        prefix = interpreter.resolve().parent.parent
+        if not any(path.is_relative_to(prefix) for path in private):
+            folders.append(prefix)
+    return tuple(dict.fromkeys(folders))
+
+
+def _interpreter(program: str) -> Path | None:
+    """The program that a script names in its first line; None where `env` looks for it."""
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(_MOST_LINE_BYTES)
+    except OSError:
+        return None
+    words = line.removeprefix(b"#!").split()
+    if not line.startswith(b"#!") or not words or not words[0].startswith(b"/"):
+        return None
+    path = Path(os.fsdecode(words[0]))
+    return None if path.name == "env" else path
 
 
 def typescript_beside(program: str) -> Path | None:

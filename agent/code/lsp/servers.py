@@ -87,15 +87,15 @@ class LanguageServers:
         candidates = self.candidates(path)
         if not candidates:
             return None
-        choice = await asyncio.to_thread(self._first_choice, candidates, workspace)
-        if choice is None:
+        choices = await asyncio.to_thread(self._choose, candidates, path, workspace)
+        if not choices:
             return None
-        folder = await asyncio.to_thread(_project_folder, choice.settings, path, workspace)
-        key = (choice.settings.name, folder)
+        # One that does not start leaves the files to the next.
+        key = next((one for one in choices if not self._has_failed(one)), next(iter(choices)))
         server = self._servers.get(key)
         if server is None:
             await self._make_room()
-            server = self._servers[key] = self._make(choice, folder)
+            server = self._servers[key] = self._make(choices[key], key[1])
         self._servers[key] = self._servers.pop(key)
         if self._reaper is None or self._reaper.done():
             self._reaper = asyncio.create_task(self._reap(), name="idle language servers")
@@ -151,21 +151,33 @@ class LanguageServers:
             running = [server for server in self._servers.values() if server.end_if_idle()]
             are_running = bool(running)
 
-    def _first_choice(
-        self, candidates: Sequence[LspServerSettings], workspace: Path
-    ) -> FoundServer | None:
+    def _choose(
+        self, candidates: Sequence[LspServerSettings], path: Path, workspace: Path
+    ) -> dict[tuple[str, Path], FoundServer]:
+        """The servers that are there and may run, the preferred one first, each with the folder
+        that it would work in."""
+        choices = {}
+        for server in candidates:
+            found_server = self._find_program(server, workspace)
+            if found_server is not None and self._may_run(workspace, [server.name]):
+                folder = _project_folder(server, path, workspace)
+                choices[(server.name, folder)] = found_server
+        return choices
+
+    def _find_program(self, server: LspServerSettings, workspace: Path) -> FoundServer | None:
         from time import monotonic
 
-        for server in candidates:
-            key = (server.name, workspace)
-            looked_at, choice = self._choices.get(key, (float("-inf"), None))
-            if monotonic() - looked_at >= _CHOICE_S:
-                program = find_server_program(server, (workspace,))
-                choice = FoundServer(server, program) if program is not None else None
-                self._choices[key] = (monotonic(), choice)
-            if choice is not None and self._may_run(workspace, [server.name]):
-                return choice
-        return None
+        key = (server.name, workspace)
+        looked_at, choice = self._choices.get(key, (float("-inf"), None))
+        if monotonic() - looked_at >= _CHOICE_S:
+            program = find_server_program(server, (workspace,))
+            choice = FoundServer(server, program) if program is not None else None
+            self._choices[key] = (monotonic(), choice)
+        return choice
+
+    def _has_failed(self, key: tuple[str, Path]) -> bool:
+        server = self._servers.get(key)
+        return server is not None and server.state == "failed"
 
     def _may_run(self, folder: Path, names: Sequence[str]) -> bool:
         """A server reads a project's configuration, and some run what stands there: without a

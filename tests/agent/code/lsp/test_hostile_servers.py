@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,15 @@ async def test_what_it_asks_is_answered_and_no_edit_is_taken(folder: Path) -> No
     assert replies["ask workspace/unheard"]["code"] == -32601
     assert replies["ask window/showDocument"]["code"] == -32601
     assert replies["ask client/unregisterCapability"]["code"] == -32603
+
+
+async def test_one_that_does_not_start_leaves_the_files_to_the_next(folder: Path) -> None:
+    settings = stand_in("fail")
+    (broken,) = settings.servers
+    (other,) = stand_in().servers
+    servers = (broken, replace(other, name="other"))
+    async with code_calls(folder, replace(settings, servers=servers)) as calls:
+        with pytest.raises(ToolError, match="stand-in could not be started"):
+            await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        result = await calls.ask("hover", "a.txt", line=1, symbol="apple")
+        assert result.for_model == "word apple"
