@@ -26,6 +26,7 @@ from agent.tools.files.draft_check import Draft, DraftReport
 log = logging.getLogger(__name__)
 
 _MOST_SHOWN = 20
+_MOST_FOR_USER = 3
 # Of other documents that a server has open, so many are looked at again.
 _MOST_DEPENDENTS = 10
 _DEPENDENTS_S = 2.0
@@ -46,6 +47,13 @@ class NewErrors:
     count: int
     text: str
     are_marked: bool
+
+    @property
+    def first_lines(self) -> list[str]:
+        """As many as a person wants to see."""
+        lines = self.text.splitlines()
+        more = [f"… ({self.count - _MOST_FOR_USER})"] if self.count > _MOST_FOR_USER else []
+        return [*lines[:_MOST_FOR_USER], *more]
 
 
 class DraftDiagnostics:
@@ -77,7 +85,9 @@ class DraftDiagnostics:
             raise failure
         return DraftReport(
             render_prompt("lsp/new_errors", errors=errors.text),
-            plural(errors.count, "{n} new error", "{n} new errors"),
+            "\n".join(
+                (plural(errors.count, "{n} new error", "{n} new errors"), *errors.first_lines)
+            ),
             UNTRUSTED if errors.are_marked else NOTHING,
         )
 

@@ -232,3 +232,31 @@ async def test_one_that_does_not_start_leaves_the_files_to_the_next(folder: Path
             await calls.ask("hover", "a.txt", line=1, symbol="apple")
         result = await calls.ask("hover", "a.txt", line=1, symbol="apple")
         assert result.for_model == "word apple"
+
+
+async def test_calls_side_by_side_and_broken_off_leave_the_server_right(folder: Path) -> None:
+    """A person stops a turn in the middle of a check, while another conversation goes on."""
+    names = [f"{letter}.txt" for letter in "bcdef"]
+    for name in names:
+        (folder / name).write_text("def start\n", encoding="utf-8")
+    async with code_calls(folder, stand_in("pull", "slow=0.02")) as calls:
+        await calls.ask("hover", "a.txt", line=1, symbol="apple")
+
+        async def work(name: str) -> list[str]:
+            args = {"path": name, "old_string": "start", "new_string": f"ERROR {name}"}
+            return errors_of(await calls.run("edit_file", **args))
+
+        stopped = asyncio.create_task(work("b.txt"))
+        others = [asyncio.create_task(work(name)) for name in names[1:]]
+        # The check of the first one has begun when its draft is open.
+        async with asyncio.timeout(10):
+            while folder / "b.txt" not in calls.session.documents:
+                await asyncio.sleep(0)
+        stopped.cancel()
+        for name, errors in zip(names[1:], await asyncio.gather(*others), strict=True):
+            assert errors == [f"{name}:1:5 error: an error: def ERROR {name} (E1)"]
+        assert (folder / "b.txt").read_text(encoding="utf-8") == "def start\n"
+        for name in names:
+            await calls.ask("document_symbols", name)
+            text = await calls.session.peer.request("$/text", {"uri": uri_of(folder / name)}, 5)
+            assert text == (folder / name).read_text(encoding="utf-8")
