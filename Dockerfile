@@ -13,7 +13,7 @@ RUN python3 -m venv /opt/kore
 COPY pyproject.toml constraints.txt ./
 # The dependencies first: their layer lasts until they change.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
-    python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['mcp'], 'hatchling', sep='\n')" > requirements.txt \
+    python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['mcp'], *p['optional-dependencies']['code'], 'hatchling', sep='\n')" > requirements.txt \
     && /opt/kore/bin/pip install --no-cache-dir -c constraints.txt -r requirements.txt
 COPY README.md LICENSE ./
 COPY agent agent

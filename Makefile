@@ -131,7 +131,7 @@ $(BIN)/pip:
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing Kore into $(VENV) (about a minute, once) ..." >&2
 	@$(BIN)/pip install -q -c constraints.txt hatchling
-	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e '.[mcp]'
+	@$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e '.[mcp,code]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.runtime

@@ -39,9 +39,10 @@ PARTS = (
     "lsp",
     "watch",
     "reads",
+    "map",
 )
 # In bench/code.
-CODE_PARTS = ("watch", "reads", "lsp")
+CODE_PARTS = ("watch", "reads", "lsp", "map")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

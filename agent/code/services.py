@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent.code.lsp.draft_diagnostics import DraftDiagnostics
     from agent.code.lsp.proposals import CodeProposals
     from agent.code.lsp.servers import LanguageServers
+    from agent.code.symbols.repository_map import RepositoryMaps
     from agent.code.virtual_documents import VirtualDocuments
     from agent.code.watch.project_watches import ProjectWatches
 
@@ -74,6 +75,12 @@ class CodeServices:
         return DraftDiagnostics(self.servers)
 
     @cached_property
+    def maps(self) -> "RepositoryMaps":
+        from agent.code.symbols.repository_map import RepositoryMaps
+
+        return RepositoryMaps()
+
+    @cached_property
     def virtual(self) -> "VirtualDocuments":
         from agent.code.virtual_documents import VirtualDocuments
 
@@ -94,7 +101,11 @@ class CodeServices:
     async def check(
         self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
     ) -> DraftReport:
-        if not any(self.servers.candidates(draft.path) for draft in drafts):
+        from agent.code.symbols.languages import BY_ENDING
+
+        endings = {draft.path.suffix.lower() for draft in drafts}
+        has_grammar = not endings.isdisjoint(BY_ENDING)
+        if not has_grammar and not any(self.servers.candidates(one.path) for one in drafts):
             return DraftReport()
         return await self._diagnostics.check(drafts, call, insists)
 
@@ -104,13 +115,16 @@ class CodeServices:
 
     def tools(self) -> list[Tool]:
         """Those that a conversation with a project is told of."""
+        from agent.code.symbols.tool import OutlineTool
+
+        outline = OutlineTool(self)
         if not self.settings.enabled:
-            return []
+            return [outline]
         from agent.code.lsp.tool import LspEditTool, LspTool
         from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
 
         virtual = (CreateVirtual(self), UpdateVirtual(self), SyncVirtual(self))
-        return [LspTool(self), LspEditTool(self), *virtual]
+        return [LspTool(self), LspEditTool(self), outline, *virtual]
 
     def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
         """Whether it would be the same with these."""
@@ -127,6 +141,8 @@ class CodeServices:
         return self.servers.status() if self.is_started else []
 
     async def aclose(self) -> None:
-        """End all servers."""
+        """End all that runs."""
+        if "maps" in self.__dict__:
+            await self.maps.aclose()
         if self.is_started:
             await self.servers.aclose()

@@ -58,6 +58,9 @@ NAMES = {
     "askuserquestion": "ask_user",
     "askfollowupquestion": "ask_user",
     "lsprequest": "lsp",
+    "repomap": "outline",
+    "repositorymap": "outline",
+    "getsymbolsoverview": "outline",
     "languageserver": "lsp",
     "sendfiles": "send_file",
     "senddocument": "send_file",
@@ -85,6 +88,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "lsp": {**_PATH, **_LSP},
     "lsp_edit": {**_PATH, **_LSP},
+    "outline": {**_PATH, **_FOLDER},
     "list_dir": {**_PATH, **_FOLDER},
     "glob": {**_FOLDER, "query": "pattern", "glob": "pattern"},
     "grep": {

@@ -269,7 +269,7 @@ BUILT_IN_TOOLS = (
     *("list_dir", "glob", "grep"),
     *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
     *("undo", "ask_user", "send_file", "schedule", "task", "apply_patch"),
-    *("lsp", "lsp_edit", "create_virtual", "update_virtual", "sync_virtual"),
+    *("lsp", "lsp_edit", "outline", "create_virtual", "update_virtual", "sync_virtual"),
 )
 
 

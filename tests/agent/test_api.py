@@ -215,10 +215,10 @@ def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
     agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=BUILT_IN_TOOLS)
     assert all(agent.toolbox.get(name).name == name for name in BUILT_IN_TOOLS)
     told = [tool.name for tool in agent.toolbox.specs()]
-    hidden = ("apply_patch", "lsp", "lsp_edit")
+    hidden = ("apply_patch", "lsp", "lsp_edit", "outline")
     assert told == [name for name in BUILT_IN_TOOLS if name not in hidden]
     in_project = [tool.name for tool in agent.toolbox.specs(in_project=True)]
-    assert {*in_project} == {*told, "lsp"}
+    assert {*in_project} == {*told, "lsp", "outline"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.settings import LspSettings
 from agent.tools.files.draft_check import INSIST
 from tests.contracts.code_servers import CodeCalls, code_calls, copy_project, only
 
@@ -107,3 +108,15 @@ async def test_a_plan_has_an_end(tmp_path: Path) -> None:
             await calls.run("create_virtual", path="b.txt", content="xx")
         with pytest.raises(ToolError, match="outside"):
             await calls.run("create_virtual", path="../b.txt", content="xx")
+
+
+async def test_where_no_server_answers_grammars_tell_of_syntax_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.rb").write_text("def total\n  1\nend\n")
+    async with code_calls(tmp_path, LspSettings(before_write="block")) as calls:
+        assert await calls.lines("document_symbols", "a.rb") == ["1-3 def total"]
+        calls.see("a.rb")
+        with pytest.raises(
+            ToolError, match=r"Nothing was written(.|\n)*a\.rb:\d+:\d+ error: syntax"
+        ):
+            await calls.run("write_file", path="a.rb", content="def total(\n  1\nend\n")
+        await calls.run("write_file", path="a.rb", content="def total\n  2\nend\n")

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from agent.code.lsp import operations
 from agent.code.lsp.code_actions import code_actions
+from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
 from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
+from agent.code.symbols.parsing import language_of
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -33,7 +36,12 @@ class CodeAnswers:
         if operation == "workspace_symbols":
             return await self._workspace_symbols(args, call)
         path = self._questions.find_path(args, call)
-        server = await self._questions.server(path, call)
+        try:
+            server = await self._questions.server(path, call)
+        except ToolError:
+            if operation != "document_symbols" or language_of(path) is None:
+                raise
+            return await asyncio.to_thread(_outline, path)
 
         async def work(session: LspSession) -> ToolResult:
             async with server.turn:
@@ -104,6 +112,14 @@ class CodeAnswers:
             if server.folder.is_relative_to(root):
                 return server
         raise ToolError("Give the path of a file too: it says which language is meant.")
+
+
+def _outline(path: Path) -> ToolResult:
+    """A file's symbols where no server answers. Raises `ToolError`."""
+    from agent.code.symbols.outline import outline
+
+    text, _ = read_document(path)
+    return ToolResult(outline(text, path), taint=UNTRUSTED if is_marked(path) else NOTHING)
 
 
 async def _diagnostics(question: Question, marked: bool) -> ToolResult:

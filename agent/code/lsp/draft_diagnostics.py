@@ -10,9 +10,11 @@ from pathlib import Path
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
 from agent.code.lsp.documents import Change, refresh, tell_of_changes
 from agent.code.lsp.protocol.peer import PeerClosed
+from agent.code.lsp.protocol.positions import Position
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
+from agent.code.symbols.parsing import language_of
 from agent.errors import ToolError
 from agent.i18n import plural
 from agent.prompts import render_prompt
@@ -94,9 +96,13 @@ class DraftDiagnostics:
     async def find_errors(self, drafts: Sequence[Draft], workspace: Path) -> "NewErrors":
         """What the drafts bring all together."""
         root = await asyncio.to_thread(workspace.resolve)
+        groups = await self._by_server(drafts, root)
         findings: list[_Finding] = []
-        for server, group in (await self._by_server(drafts, root)).items():
+        for server, group in groups.items():
             findings += await self._check_group(server, group)
+        served = {draft.path for group in groups.values() for draft in group}
+        others = [draft for draft in drafts if draft.path not in served]
+        findings += await asyncio.to_thread(_syntax_errors, others)
         # What is said of one file may quote any other: a type, a name.
         marked = bool(findings) and await asyncio.to_thread(is_marked, root)
         return NewErrors(len(findings), _listing(findings, root), marked)
@@ -204,6 +210,31 @@ def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
     """How many lines are the same at their beginning."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
+def _syntax_errors(drafts: Sequence[Draft]) -> list[_Finding]:
+    """Where no server answers, what a grammar tells: faults of a draft that its file has not."""
+    findings: list[_Finding] = []
+    for draft in drafts:
+        if draft.after is None or language_of(draft.path) is None:
+            continue
+        try:
+            after = _as_diagnostics(draft.path, draft.after)
+            before = _as_diagnostics(draft.path, draft.before or "") if after else ()
+        except ToolError as exc:
+            log.info("%s was not parsed before a write: %s", draft.path, exc)
+            continue
+        findings += [_Finding(draft.path, one) for one in new_errors(before, after)]
+    return findings
+
+
+def _as_diagnostics(path: Path, text: str) -> tuple[Diagnostic, ...]:
+    from agent.code.symbols.outline import syntax_faults
+
+    return tuple(
+        Diagnostic(Position(fault.line - 1, fault.column - 1), "error", f"syntax: {fault.words}")
+        for fault in syntax_faults(text, path)
+    )
 
 
 async def _forget_new_files(session: LspSession, drafts: Sequence[Draft]) -> None:

@@ -1,0 +1,1 @@
+"""What code holds, told from its text alone by grammars of tree-sitter."""

@@ -1,0 +1,204 @@
+"""A map of a project: its most used files, and what they define.
+
+What a file holds is looked at once, as long as the file stays what it is. A map is drawn within a
+second; where that was too short, it says so, and the rest is looked at in the background.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from agent.code.symbols.ranking import Ranking, rank
+from agent.code.symbols.tags import NO_TAGS, FileTags
+from agent.errors import ToolError
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.text.visible import escape_line
+from agent.tools.base import CallContext
+from agent.tools.child_process import ENVIRONMENT, program
+from agent.tools.file_views import Stamp, stamp
+from agent.tools.files.search_backend import SearchBackend, ripgrep, run_search
+from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
+from agent.types import ToolResult
+
+LIMIT_S = 0.7
+# About 1,500 tokens.
+LIMIT_CHARS = 6_000
+MOST_FILES = 20_000
+# In the background; what is left then is looked at with the next question.
+_BACKGROUND_S = 120.0
+_LIST_S = 10.0
+_MOST_ROOTS = 5
+_MOST_DEFINITIONS = 8
+
+
+class _Project:
+    """What is known of the files below one folder."""
+
+    def __init__(self) -> None:
+        self.tags: dict[Path, tuple[Stamp, FileTags]] = {}
+        self.reading: asyncio.Task[None] | None = None
+        self.ranking: tuple[frozenset[tuple[Path, Stamp]], Ranking] | None = None
+
+
+class RepositoryMaps:
+    """Of the folders that were asked about last. Belongs to one event loop at a time."""
+
+    def __init__(self) -> None:
+        self._projects: OrderedDict[Path, _Project] = OrderedDict()
+
+    async def answer(self, folder: Path, call: CallContext, scope: WorkspaceScope) -> ToolResult:
+        """The map of a folder, of the files that the call may see. Raises `ToolError`."""
+        began = time.monotonic()
+        sight = VisibleFiles(scope, call, folder)
+        seeker = SearchBackend(folder, sight.root, ripgrep(sight.root))
+
+        def find() -> list[tuple[Path, Stamp]]:
+            with closing(seeker.files()) as names:
+                return list(_code_files(names, sight))
+
+        files = await run_search(seeker, find, _LIST_S)
+        if not files:
+            raise ToolError(f"There is no code in {folder} that Kore has a grammar for.")
+        project = self._project(folder)
+        missing = [path for path, now in files if not _is_known(project, path, now)]
+        if missing and (project.reading is None or project.reading.done()):
+            task = asyncio.create_task(_read(project, missing), name="repository map")
+            project.reading = task
+        if project.reading is not None:
+            left_s = max(0.1, LIMIT_S - (time.monotonic() - began))
+            await asyncio.wait({project.reading}, timeout=left_s)
+        ready = [
+            (path, file_stamp) for path, file_stamp in files if _is_known(project, path, file_stamp)
+        ]
+        text, marked = await asyncio.to_thread(_draw, project, ready, sight)
+        notes = []
+        if len(ready) < len(files):
+            notes.append(
+                f"… (of {len(files):,} files {len(ready):,} were looked at so far; ask again for "
+                "the others)"
+            )
+        words = "\n".join([text, *notes]).strip()
+        counts = f"{len(ready):,} of {len(files):,} files"
+        return ToolResult(words, for_user=counts, taint=UNTRUSTED if marked else NOTHING)
+
+    def known_files(self, folder: Path) -> Mapping[Path, FileTags]:
+        """What is known of the files below a folder."""
+        return {path: tags for path, (_, tags) in self._project(folder).tags.items()}
+
+    async def aclose(self) -> None:
+        """Look at nothing any more."""
+        tasks = [one.reading for one in self._projects.values() if one.reading is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._projects.clear()
+
+    def _project(self, folder: Path) -> _Project:
+        project = self._projects.setdefault(folder, _Project())
+        self._projects.move_to_end(folder)
+        while len(self._projects) > _MOST_ROOTS:
+            _, oldest = self._projects.popitem(last=False)
+            if oldest.reading is not None:
+                oldest.reading.cancel()
+        return project
+
+
+def _code_files(names: Iterator[str], sight: VisibleFiles) -> Iterator[tuple[Path, Stamp]]:
+    from agent.code.symbols.parsing import language_of
+
+    count = 0
+    for name in names:
+        language = language_of(Path(name))
+        if language is None or not language.definitions:
+            continue
+        path = sight.find(name, None)
+        if path is None or path.is_symlink():
+            continue
+        yield path, stamp(path)
+        count += 1
+        if count == MOST_FILES:
+            return
+
+
+def _is_known(project: _Project, path: Path, file_stamp: Stamp) -> bool:
+    return path in project.tags and project.tags[path][0] == file_stamp
+
+
+async def _read(project: _Project, paths: Sequence[Path]) -> None:
+    """Look at files in a process of its own, until all are done or time is over."""
+    process = await asyncio.create_subprocess_exec(
+        *program("agent.code.symbols.tags"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=ENVIRONMENT,
+        cwd="/",
+        limit=4_000_000,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stamps = [stamp(path) for path in paths]
+    asking = asyncio.create_task(_ask(process.stdin, paths), name="repository map, questions")
+    try:
+        async with asyncio.timeout(_BACKGROUND_S):
+            for path, file_stamp in zip(paths, stamps, strict=True):
+                line = await process.stdout.readline()
+                if not line:
+                    # It was ended for what it used up: this file has no place on the map.
+                    project.tags[path] = (file_stamp, NO_TAGS)
+                    return
+                project.tags[path] = (file_stamp, FileTags.from_json(json.loads(line)[1]))
+    except TimeoutError:
+        return
+    finally:
+        asking.cancel()
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await asyncio.wait({asking})
+
+
+async def _ask(questions: asyncio.StreamWriter, paths: Sequence[Path]) -> None:
+    with suppress(ConnectionError):
+        for path in paths:
+            questions.write(json.dumps(os.fspath(path)).encode() + b"\n")
+            await questions.drain()
+
+
+def _draw(
+    project: _Project, files: Sequence[tuple[Path, Stamp]], sight: VisibleFiles
+) -> tuple[str, bool]:
+    """The map within its tokens, and whether strangers' words are on it."""
+    key = frozenset(files)
+    if project.ranking is None or project.ranking[0] != key:
+        tags = {os.fspath(path): project.tags[path][1] for path, _ in files}
+        project.ranking = (key, rank(tags))
+    ranking = project.ranking[1]
+    lines: list[str] = []
+    room, marked = LIMIT_CHARS, False
+    for path, _ in sorted(files, key=lambda one: -ranking.files[os.fspath(one[0])]):
+        block = _block(path, project.tags[path][1], ranking, sight)
+        room -= sum(len(line) + 1 for line in block)
+        if room < 0 and lines:
+            break
+        lines += block
+        marked |= is_marked(path)
+    return "\n".join(lines), marked
+
+
+def _block(path: Path, tags: FileTags, ranking: Ranking, sight: VisibleFiles) -> list[str]:
+    """A file, and those of its definitions that are used most, in their order."""
+    name = os.fspath(path)
+    best = sorted(tags.definitions, key=lambda one: -ranking.names.get((name, one[0]), 0.0))
+    definitions = sorted(best[:_MOST_DEFINITIONS], key=lambda one: one[1])
+    return [
+        escape_line(sight.display_path(path)),
+        *(f"  {line} {text}" for _, line, text in definitions),
+    ]

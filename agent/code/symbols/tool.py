@@ -1,0 +1,76 @@
+"""The tool `outline`: what a file defines, told without a language server."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from agent.errors import ToolError
+from agent.prompts import load_prompt
+from agent.security.files import file_io
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.schema import parameters
+from agent.types import Effect, JsonSchema, Taint, ToolResult
+
+if TYPE_CHECKING:
+    from agent.code.symbols.repository_map import RepositoryMaps
+
+
+class OutlineServices(Protocol):
+    """What is made when it is first needed."""
+
+    @property
+    def scope(self) -> WorkspaceScope: ...
+    @property
+    def maps(self) -> "RepositoryMaps": ...
+    async def aclose(self) -> None: ...
+
+
+class OutlineTool:
+    """Of a file its definitions and syntax errors, of a folder its map."""
+
+    name: ClassVar[str] = "outline"
+    effect: ClassVar[Effect] = "read"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_in_project: ClassVar[bool] = True
+    parameters: ClassVar[JsonSchema] = parameters(path="string?")
+
+    def __init__(self, services: OutlineServices) -> None:
+        self._services = services
+        self._scope = services.scope
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/outline")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """The file or folder that is looked at."""
+        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._scope.find(args.get("path") or ".", call)
+        kind = await file_io.in_thread(lambda: file_io.kind(path))
+        if kind is None:
+            raise self._scope.missing(path, call)
+        if kind == "folder":
+            return await self._services.maps.answer(path, call, self._scope)
+        return await file_io.in_thread(lambda: _outline(path))
+
+    async def aclose(self) -> None:
+        await self._services.aclose()
+
+
+def _outline(path: Path) -> ToolResult:
+    from agent.code.symbols.outline import outline
+    from agent.code.symbols.parsing import LIMIT_BYTES
+
+    data = file_io.read(path, LIMIT_BYTES)
+    if b"\0" in data:
+        raise ToolError(f"{path} is no text.")
+    text = outline(data.decode("utf-8", "replace"), path)
+    words = text or f"{path} defines nothing that its grammar has a name for."
+    taint = UNTRUSTED if is_marked(path) else NOTHING
+    return ToolResult(words, for_user=f"{len(text.splitlines())} lines", taint=taint)

@@ -1,0 +1,193 @@
+"""Definitions and syntax errors, by tree-sitter alone."""
+
+import sysconfig
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.code.symbols.languages import BY_ENDING
+from agent.code.symbols.outline import outline, symbols_of, syntax_faults
+from agent.code.symbols.parsing import LIMIT_BYTES
+from agent.errors import ToolError
+
+# A file of each language: its text, what it defines (kind and name), and a line that is no code.
+FILES: dict[str, tuple[str, list[str], str]] = {
+    "a.py": (
+        "class Cart:\n    def total(self) -> int:\n        return 1\n\n"
+        "async def main():\n    ...\n",
+        ["class Cart", "function total", "function main"],
+        "def (:",
+    ),
+    "a.js": (
+        "class Cart {\n  total() { return 1 }\n}\nfunction main() {}\nconst add = (a) => a + 1\n",
+        ["class Cart", "method total", "function main", "function add"],
+        "function ( {",
+    ),
+    "a.ts": (
+        "interface Priced { price(): number }\nabstract class Cart implements Priced {\n"
+        "  price(): number { return 1 }\n}\nenum Kind { A }\ntype Name = string\n",
+        [
+            "interface Priced",
+            "method price",
+            "class Cart",
+            "method price",
+            "enum Kind",
+            "type Name",
+        ],
+        "interface { x",
+    ),
+    "a.tsx": (
+        "export function App(): Element {\n  return <p>hi</p>\n}\n",
+        ["function App"],
+        "function ( {",
+    ),
+    "a.go": (
+        "package shop\n\ntype Cart struct{}\n\nfunc (c Cart) Total() int { return 1 }\n\n"
+        "func main() {}\n",
+        ["type Cart", "method Total", "function main"],
+        "func ( {",
+    ),
+    "a.rs": (
+        "struct Cart;\nimpl Cart {\n    fn total(&self) -> u8 { 1 }\n}\ntrait Priced {}\n"
+        "mod inner {}\n",
+        ["struct Cart", "impl Cart", "function total", "trait Priced", "module inner"],
+        "fn ( {",
+    ),
+    "a.c": (
+        "struct cart { int n; };\nstatic int total(struct cart *c) { return c->n; }\n"
+        "char *name(void) { return 0; }\n",
+        ["struct cart", "function total", "function name"],
+        "int ( {",
+    ),
+    "a.cpp": (
+        "namespace shop {\nclass Cart {\n  int total() { return 1; }\n};\n}\n"
+        "int main() { return 0; }\n",
+        ["namespace shop", "class Cart", "function total", "function main"],
+        "class ( {",
+    ),
+    "A.java": (
+        "class Cart {\n  Cart() {}\n  int total() { return 1; }\n}\ninterface Priced {}\n",
+        ["class Cart", "method Cart", "method total", "interface Priced"],
+        "class ( {",
+    ),
+    "a.rb": (
+        "module Shop\n  class Cart\n    def total\n      1\n    end\n  end\nend\n",
+        ["module Shop", "class Cart", "method total"],
+        "def ) (",
+    ),
+    "a.php": (
+        "<?php\nclass Cart {\n  public function total(): int { return 1; }\n}\n"
+        "function main() {}\n",
+        ["class Cart", "method total", "function main"],
+        "function ( {",
+    ),
+    "A.cs": (
+        "namespace Shop {\n  class Cart {\n    int Total() { return 1; }\n  }\n}\n",
+        ["namespace Shop", "class Cart", "method Total"],
+        "class ( {",
+    ),
+    "a.kt": (
+        "class Cart {\n    fun total(): Int = 1\n}\nobject Shop\n",
+        ["class Cart", "function total", "object Shop"],
+        "fun ( {",
+    ),
+    "a.swift": (
+        "class Cart {\n    func total() -> Int { return 1 }\n}\nprotocol Priced {}\n",
+        ["class Cart", "function total", "protocol Priced"],
+        "func ( {",
+    ),
+    "a.scala": (
+        "class Cart {\n  def total: Int = 1\n}\nobject Shop {}\ntrait Priced {}\n",
+        ["class Cart", "function total", "object Shop", "trait Priced"],
+        "def ( {",
+    ),
+    "a.lua": (
+        "local function total()\n  return 1\nend\nfunction main() end\n",
+        ["function total", "function main"],
+        "function ( (",
+    ),
+    "a.sh": ("total() {\n  echo 1\n}\n", ["function total"], "if then ("),
+    "a.css": ("a { color: red; }\n", [], "a { color: ; } }"),
+    "a.html": ("<p>hi</p>\n", [], "<p </ <"),
+    "a.json": ('{"a": [1, 2]}\n', [], '{"a": '),
+    "a.yaml": ("a:\n  - 1\n", [], "a: [1, 2"),
+    "a.toml": ("[a]\nb = 1\n", [], "b = = 1"),
+}
+
+
+def test_there_is_a_file_of_each_language() -> None:
+    languages = {BY_ENDING[PurePath(name).suffix.lower()].name for name in FILES}
+    assert languages == {one.name for one in BY_ENDING.values()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_definitions_of_a_language(name: str) -> None:
+    text, definitions, _ = FILES[name]
+    found = symbols_of(text, PurePath(name))
+    assert [f"{one.kind} {one.name}" for one in found] == definitions
+    assert syntax_faults(text, PurePath(name)) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_line_that_is_no_code_is_found(name: str) -> None:
+    text, _, wrong = FILES[name]
+    faults = syntax_faults(f"{text}{wrong}\n", PurePath(name))
+    assert faults
+    assert all(1 <= one.line <= text.count("\n") + 2 for one in faults)
+
+
+def test_an_outline_tells_lines_nesting_and_the_first_line() -> None:
+    text = "class A:\n    @property\n    def b(self) -> int:\n        return 1\n\n\n"
+    text += "def c():\n    pass\n"
+    assert outline(text, PurePath("a.py")) == (
+        "1-4 class A:\n  3-4 def b(self) -> int:\n7-8 def c():"
+    )
+    assert outline("x = (\n", PurePath("a.py")).startswith("Syntax errors:\n1:")
+
+
+def test_columns_count_characters() -> None:
+    (fault,) = syntax_faults('x = "苹果🍎"; y = = 2\n', PurePath("a.py"))
+    assert (fault.line, fault.column, fault.text) == (1, 16, "= 2")
+
+
+def test_real_code_has_no_syntax_errors() -> None:
+    library = Path(sysconfig.get_path("stdlib"))
+    names = ("argparse", "ast", "dataclasses", "enum", "inspect", "typing", "tarfile", "pathlib")
+    for name in names:
+        path = library / f"{name}.py"
+        assert syntax_faults(path.read_text("utf-8"), path) == []
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(sorted(FILES)), st.text(max_size=200))
+def test_any_text_is_told_within_bounds(name: str, text: str) -> None:
+    told = outline(text, PurePath(name))
+    assert len(told.splitlines()) <= 450
+    assert all(one.line >= 1 for one in syntax_faults(text, PurePath(name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", "[" * 200_000),
+        ("a.py", "(" * 200_000),
+        ("a.js", "{" * 200_000),
+        ("a.cpp", "a<" * 150_000),
+        ("a.py", "x" * 400_000),
+        ("a.html", "<p>" * 100_000),
+    ],
+)
+def test_hostile_texts_end(name: str, text: str) -> None:
+    with suppress(ToolError):
+        # Or it says that it could not be parsed in time.
+        assert len(outline(text, PurePath(name))) < 100_000
+
+
+def test_what_is_too_large_or_unknown_is_said() -> None:
+    with pytest.raises(ToolError, match="larger than 500 kB"):
+        outline("x" * (LIMIT_BYTES + 1), PurePath("a.py"))
+    with pytest.raises(ToolError, match=r"no grammar for files like a\.xyz"):
+        outline("x", PurePath("a.xyz"))

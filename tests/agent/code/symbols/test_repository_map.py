@@ -1,0 +1,118 @@
+"""The map of a project: its most used files first, looked at once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.code.symbols.ranking import rank
+from agent.code.symbols.repository_map import LIMIT_CHARS, RepositoryMaps
+from agent.code.symbols.tags import FileTags, tags_of
+from agent.errors import ToolError
+from agent.settings import ToolSettings
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.types import ToolResult
+from tests.agent.props import call_context
+
+CORE = "class ShoppingCart:\n    def add_item(self, one): ...\n\n\ndef unused_helper(): ...\n"
+USER = (
+    "from core import ShoppingCart\n\n\ndef page_{n}():\n    return ShoppingCart().add_item({n})\n"
+)
+
+
+async def _answer(maps: RepositoryMaps, folder: Path) -> ToolResult:
+    return await maps.answer(
+        folder, call_context("outline", folder), WorkspaceScope(ToolSettings())
+    )
+
+
+async def _whole(maps: RepositoryMaps, folder: Path) -> str:
+    """The map when all files have been looked at."""
+    while "looked at so far" in (text := (await _answer(maps, folder)).for_model):
+        pass
+    return text
+
+
+def _project(folder: Path) -> Path:
+    (folder / "core.py").write_text(CORE)
+    for n in range(6):
+        (folder / f"page_{n}.py").write_text(USER.replace("{n}", str(n)))
+    (folder / "notes.txt").write_text("ShoppingCart\n")
+    (folder / ".gitignore").write_text("built/\n")
+    (folder / "built").mkdir()
+    (folder / "built" / "bundle.js").write_text("function ShoppingCart() {}\n")
+    return folder
+
+
+async def test_what_is_used_most_comes_first(tmp_path: Path) -> None:
+    maps = RepositoryMaps()
+    lines = (await _whole(maps, _project(tmp_path))).splitlines()
+    assert lines[:3] == ["core.py", "  1 class ShoppingCart:", "  2 def add_item(self, one): ..."]
+    assert "built" not in "\n".join(lines)
+    await maps.aclose()
+
+
+async def test_a_changed_file_is_looked_at_again_and_no_other(tmp_path: Path) -> None:
+    folder = _project(tmp_path)
+    maps = RepositoryMaps()
+    await _whole(maps, folder)
+    before = dict(maps.known_files(folder))
+    (folder / "core.py").write_text(CORE.replace("ShoppingCart", "WarehouseCart"))
+    assert "WarehouseCart" in await _whole(maps, folder)
+    after = maps.known_files(folder)
+    changed = {path.name for path in after if after[path] is not before[path]}
+    assert changed == {"core.py"}
+    await maps.aclose()
+
+
+async def test_closed_files_and_links_are_not_on_the_map(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.py"
+    outside.write_text("class Outside: ...\n")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    _project(folder)
+    (folder / "link.py").symlink_to(outside)
+    (folder / ".env").mkdir()
+    (folder / ".env" / "secret.py").write_text("class Secret: ...\n")
+    os.mkfifo(folder / "pipe.py")
+    maps = RepositoryMaps()
+    text = await _whole(maps, folder)
+    assert "Outside" not in text
+    assert "Secret" not in text
+    await maps.aclose()
+
+
+async def test_a_map_stays_within_its_bounds(tmp_path: Path) -> None:
+    for n in range(300):
+        text = "".join(f"def function_{n}_{m}(argument): ...\n" for m in range(50))
+        (tmp_path / f"file_{n}.py").write_text(text)
+    (tmp_path / "hostile.json").write_text("[" * 100_000)
+    (tmp_path / "hostile.py").write_text("(" * 400_000)
+    maps = RepositoryMaps()
+    text = await _whole(maps, tmp_path)
+    assert len(text) < LIMIT_CHARS + 1_000
+    await maps.aclose()
+
+
+async def test_a_folder_without_code_has_no_map(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words\n")
+    with pytest.raises(ToolError, match="no code"):
+        await _answer(RepositoryMaps(), tmp_path)
+
+
+def test_tags_of_a_file() -> None:
+    tags = tags_of(b"class A:\n    pass\n\n\ndef b(c):\n    return A(c, c)\n", Path("a.py"))
+    assert tags.definitions == (("A", 1, "class A:"), ("b", 5, "def b(c):"))
+    assert dict(tags.names) == {"A": 2, "b": 1, "c": 3}
+    assert FileTags.from_json(tags.to_json()) == tags
+
+
+def test_ranks_add_up_and_a_name_that_all_define_counts_little() -> None:
+    common = (("run", 1, "def run():"),)
+    tags = {f"f{n}": FileTags(common, (("run", 50),)) for n in range(10)}
+    tags["core"] = FileTags((("load_settings", 1, "def load_settings():"),), ())
+    tags["f1"] = FileTags(common, (("run", 50), ("load_settings", 1)))
+    ranking = rank(tags)
+    assert sum(ranking.files.values()) == pytest.approx(1)
+    assert ranking.files["core"] == max(ranking.files.values())
+    assert rank({}).files == {}
