@@ -71,7 +71,9 @@ class InotifySource:
         self._add_tree("", None)
         if not self._watches:
             existing_folder(self._root)
-            raise WatchUnavailable(f"cannot watch {self._root}; {UNWATCHED}")
+            raise WatchUnavailable(
+                f"cannot watch {self._root} (fs.inotify.max_user_watches): {UNWATCHED}"
+            )
 
     def wait(self, timeout_s: float | None) -> None:
         if self._walk_at is not None:
@@ -195,7 +197,7 @@ class InotifySource:
         return True
 
     def _warn(self, why: str) -> None:
-        if not self._has_warned:
+        if self._watches and not self._has_warned:
             self._has_warned = True
             log.warning(
                 "%s %s: only the top %d are watched; %s",
