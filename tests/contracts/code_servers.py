@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ class CodeCalls:
         self.folder = folder
         self._views = defaults.views
         self.taint: frozenset[Taint] = frozenset()
+        # What happens between the plan of a call and the call.
+        self.after_plan: Callable[[], object] = lambda: None
         settings = services.tool_settings
         files: list[Tool] = [
             kind(settings, defaults.views, defaults.drafts)
@@ -92,6 +94,7 @@ class CodeCalls:
         tool = self._tools[call.name]
         if isinstance(tool, DescribesEffects):
             await tool.plan(call.arguments or {}, context)
+        self.after_plan()
         return await tool.run(call.arguments or {}, context)
 
     @property

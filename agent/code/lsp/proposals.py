@@ -21,6 +21,9 @@ from agent.tools.files.write_set import write_set
 from agent.types import Artifact, ToolResult
 
 _MOST_FILES = 200
+# Calls that wait for a person, of all conversations.
+_MOST_JUDGED = 10
+_MOST_CHARS = 20_000_000
 # How other programs indent when nobody says: most servers read the project's own settings first.
 _FORMATTING = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True}
 
@@ -39,18 +42,26 @@ class CodeProposals:
         self._questions = CodeQuestions(servers, settings)
         self._views = views
         self._drafts = drafts
+        # What was judged and shown, until it is written: asked again, a server could say something
+        # else.
+        self._judged: dict[tuple[str, str], list[Draft]] = {}
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Each file that would change, with the difference."""
         drafts = await self._proposal(args, call)
+        while len(self._judged) >= _MOST_JUDGED:
+            del self._judged[next(iter(self._judged))]
+        self._judged[_key(call)] = drafts
         return EffectPlan(
             changes=tuple(draft.path for draft in drafts),
             diff="\n".join(_diff(draft, call) for draft in drafts),
         )
 
     async def apply(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Write it. Raises `ToolError`."""
-        drafts = await self._proposal(args, call)
+        """Write what was planned. Raises `ToolError`."""
+        drafts = self._judged.pop(_key(call), None)
+        if drafts is None:
+            raise ToolError("What was to be changed is not known any more; nothing was written.")
         # What a server proposes itself is no reason to refuse.
         report = DraftReport()
         if not self._drafts.refuses:
@@ -88,7 +99,13 @@ class CodeProposals:
             raise ToolError("The language server proposes no change; nothing was written.")
         if len(drafts) > _MOST_FILES:
             raise ToolError(f"That would change {len(drafts)} files, more than {_MOST_FILES}.")
+        if sum(len(one.before or "") + len(one.after or "") for one in drafts) > _MOST_CHARS:
+            raise ToolError("That would change more text than Kore takes at once.")
         return sorted(drafts, key=lambda draft: draft.path)
+
+
+def _key(call: CallContext) -> tuple[str, str]:
+    return (call.session, call.call.id)
 
 
 async def _workspace_edit(question: Question) -> Any:

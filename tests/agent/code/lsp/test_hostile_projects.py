@@ -161,6 +161,24 @@ async def test_an_edit_of_what_the_call_may_not_change_changes_nothing(
     assert (folder / "a.txt").read_text() == "def apple\n"
 
 
+async def test_what_was_shown_is_written_and_nothing_else(folder: Path) -> None:
+    """Asked again after a person's yes, a server could propose another edit."""
+    uri = f"file://{folder}/a.txt"
+
+    def propose(text: str) -> str:
+        return tell(folder, {"changes": {uri: [{"range": span(), "newText": text}]}})
+
+    async with code_calls(folder, stand_in(propose("harmless "))) as calls:
+        calls.after_plan = lambda: propose("evil ")
+        await calls.ask("rename", "a.txt", line=1, symbol="apple", new_name="pear")
+        assert (folder / "a.txt").read_text() == "harmless ef apple\n"
+        # Nor into a file that somebody has changed meanwhile.
+        calls.after_plan = lambda: (folder / "a.txt").write_text("changed\n")
+        with pytest.raises(ToolError, match="has changed meanwhile"):
+            await calls.ask("rename", "a.txt", line=1, symbol="apple", new_name="pear")
+        assert (folder / "a.txt").read_text() == "changed\n"
+
+
 async def test_a_server_writes_nothing_and_reads_no_secrets(folder: Path) -> None:
     async with code_calls(folder, stand_in()) as calls:
         sandbox = calls.services.tool_settings.sandbox
