@@ -1,9 +1,11 @@
 """One root that is watched, by a thread of its own: an event loop never waits for a disk."""
 
+import atexit
 import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,10 @@ _BURST_QUIET_S = 0.2
 _BURST_LONGEST_S = 2.0
 # How often a root that has gone is looked for.
 _RETURN_S = 2.0
+
+# A thread that is cut off in a C++ library, as at the end of the program, aborts all of it.
+_END_S = 5.0
+_live_watches: "weakref.WeakSet[ProjectWatch]" = weakref.WeakSet()
 
 # Called in the watch's thread with what has changed, and with None once the watch has begun.
 Listener = Callable[[ChangeBatch | None], None]
@@ -57,6 +63,8 @@ class ProjectWatch:
         self._closed = threading.Event()
         self._source: WatchSource | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch {root}", daemon=True)
+        atexit.register(_end_all)
+        _live_watches.add(self)
         self._thread.start()
 
     @property
@@ -95,9 +103,9 @@ class ProjectWatch:
             self._closed.set()
         self._wake()
 
-    def join(self) -> None:
+    def join(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the thread, after `close`."""
-        self._thread.join()
+        self._thread.join(timeout_s)
 
     def _wake(self) -> None:
         if (source := self._source) is not None:
@@ -184,3 +192,13 @@ class ProjectWatch:
         with self._lock:
             for listener in self._listeners:
                 listener(batch)
+
+
+def _end_all() -> None:
+    """The program ends: no thread may be at work then."""
+    atexit.unregister(_end_all)
+    watches = list(_live_watches)
+    for watch in watches:
+        watch.close()
+    for watch in watches:
+        watch.join(_END_S)
