@@ -117,3 +117,29 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
                 await stage.submit("hello")
                 await stage.until_idle()
     assert [message.options for message in service.submitted] == [MessageOptions(mode="ask")]
+
+
+class Watching(MemoryService):
+    """Tells of a changed file."""
+
+    def change(self, lane: str) -> None:
+        self._tell(lane, events.FileChanged("/project/a.txt", "user"))
+
+
+async def test_a_changed_file_does_not_take_the_line_away_that_is_written() -> None:
+    keyboard, typist = os.pipe()
+    with open(keyboard) as keys, open(typist, "w") as keyboard_end:
+        service = Watching()
+        async with service, asyncio.timeout(30):
+            screen = io.StringIO()
+            prompt = PlainPrompt(keys, screen)
+            stage = TurnScreen(service, MessageBuilder("main"), Screen(screen), prompt)
+            async with stage.open(unfinished=False):
+                reading = asyncio.create_task(prompt.read())
+                while not stage.has_events:
+                    service.change(stage.lane)
+                    await asyncio.sleep(0.005)
+                keyboard_end.write("hello\n")
+                keyboard_end.flush()
+                assert await reading == "hello"
+    assert "a.txt" not in screen.getvalue()
