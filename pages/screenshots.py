@@ -63,6 +63,16 @@ _EDIT = {
     "old_string": "    return sum(orders) / len(orders)",
     "new_string": "    return sum(orders) / len(orders) if orders else 0.0",
 }
+_CALLER = """from orders import average
+
+print(average([12.5, 7.5]))
+"""
+_BREAKING = {
+    "path": "orders.py",
+    "old_string": "def average(orders: list[float]) -> float:",
+    "new_string": "def average(orders: list[float], currency: str) -> float:",
+}
+_MENDING = {"path": "report.py", "old_string": "7.5])", "new_string": '7.5], "EUR")'}
 
 
 class Terminal:
@@ -124,20 +134,54 @@ async def terminal(folder: Path) -> None:
     """A conversation with an approval, and verbs."""
     (folder / "orders.py").write_text(_SOURCE)
     async with ModelServer(api_key=KEY) as model:
-        entry = {"model_name": "scripted", "model": "openai/scripted"}
-        entry |= {"api_base": model.base_url, "api_key": KEY}
-        config = {"agent": {"model": "scripted"}, "model_list": [entry]}
-        config["security"] = {"trusted_folders": [str(folder)]}
-        (folder / ".kore").mkdir(mode=0o700)
-        file = folder / ".kore" / "config.json"
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(config))
+        _configure(folder, model)
         model.script(
             ReplyScript("Let me look.", tool_calls=(Call("read_file", {"path": "orders.py"}),)),
             ReplyScript(_ADVICE, tool_calls=(Call("edit_file", _EDIT),)),
             "Done: `average([])` is 0.0 now.",
         )
         await asyncio.to_thread(_type_and_look, folder)
+
+
+def _configure(folder: Path, model: ModelServer) -> None:
+    entry = {"model_name": "scripted", "model": "openai/scripted"}
+    entry |= {"api_base": model.base_url, "api_key": KEY}
+    config = {"agent": {"model": "scripted"}, "model_list": [entry]}
+    config["security"] = {"trusted_folders": [str(folder)]}
+    (folder / ".kore").mkdir(mode=0o700)
+    file = folder / ".kore" / "config.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(config))
+
+
+async def language_server(folder: Path) -> None:
+    """An edit that breaks another file, which the model mends; needs a Python language server."""
+    (folder / "orders.py").write_text(_SOURCE)
+    (folder / "report.py").write_text(_CALLER)
+    async with ModelServer(api_key=KEY) as model:
+        _configure(folder, model)
+        callers = {"operation": "references", "path": "orders.py", "symbol": "average"}
+        look = {"operation": "diagnostics", "path": "report.py"}
+        model.script(
+            ReplyScript("Who calls it?", tool_calls=(Call("lsp", callers), Call("lsp", look))),
+            ReplyScript(tool_calls=(Call("edit_file", _BREAKING),)),
+            ReplyScript("report.py has to say it, too.", tool_calls=(Call("edit_file", _MENDING),)),
+            "Done: average needs a currency, and the report names it.",
+        )
+        await asyncio.to_thread(_type_and_edit, folder)
+
+
+def _type_and_edit(folder: Path) -> None:
+    shell = Terminal(folder, 86, 38)
+    try:
+        shell.until("$")
+        shell.type("clear; kore agent -y --cwd .")
+        shell.until("/exit")
+        shell.type("average() must know the currency.")
+        seen = shell.until("Done:")
+        save("language-server", "kore agent", [Text.from_ansi(_at_home(seen, folder))], 86)
+    finally:
+        shell.close()
 
 
 def _type_and_look(folder: Path) -> None:
@@ -205,9 +249,10 @@ def main() -> int:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kore-") as name:
         folder = Path(name)
-        for part in ("notes", "telegram"):
+        for part in ("notes", "code", "telegram"):
             (folder / part).mkdir()
         asyncio.run(terminal(folder / "notes"))
+        asyncio.run(language_server(folder / "code"))
         asyncio.run(telegram(folder / "telegram"))
     return 0
 

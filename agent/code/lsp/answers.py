@@ -167,4 +167,6 @@ def _result(
     count = len(text.splitlines())
     for_user = f"{question.operation}: {count} {'line' if count == 1 else 'lines'}"
     words = text or nothing.format(path=question.path)
-    return ToolResult(words, for_user=for_user, taint=UNTRUSTED if marked else NOTHING)
+    return ToolResult(
+        words, for_user=for_user if text else words, taint=UNTRUSTED if marked else NOTHING
+    )
