@@ -4,17 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.code.lsp.documents import Change, tell_of_changes
 from agent.code.lsp.protocol.peer import PeerClosed
 from agent.code.lsp.session import LspSession
-from agent.code.watch.changes import ChangeBatch
-from agent.code.watch.project_watches import ChangeSubscription
 from agent.settings import LspServerSettings
 from agent.tools.file_views import Stamp, stamp
 
+if TYPE_CHECKING:
+    from agent.code.watch.changes import ChangeBatch
+    from agent.code.watch.project_watches import ChangeSubscription
+
 # Follows the changes in a folder while the block lasts.
-FollowFolder = Callable[[Path], AbstractContextManager[ChangeSubscription]]
+FollowFolder = Callable[[Path], AbstractContextManager["ChangeSubscription"]]
 
 
 class WatchedFiles:
@@ -42,7 +45,7 @@ class WatchedFiles:
                     task.result()
 
     async def _tell(
-        self, subscription: ChangeSubscription, session: LspSession, restart: Callable[[], None]
+        self, subscription: "ChangeSubscription", session: LspSession, restart: Callable[[], None]
     ) -> None:
         async for batch in subscription:
             if session.peer.is_closed:
@@ -58,7 +61,7 @@ class WatchedFiles:
                 return
 
     def _relevant(
-        self, batch: ChangeBatch, document_stamps: Mapping[Path, Stamp | None]
+        self, batch: "ChangeBatch", document_stamps: Mapping[Path, Stamp | None]
     ) -> Sequence[tuple[Path, Change]]:
         """Of files that the server reads; those that it has open as they are now were edited by
         Kore."""
