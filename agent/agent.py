@@ -138,7 +138,9 @@ class Agent(Generic[DepsT]):
         self._tool_defaults = RegistryDefaults()
         self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
-        self.workspace = Workspace(folder, self.settings.trusted_folders)
+        self.workspace = Workspace(
+            folder, self.settings.trusted_folders, is_all_project=self.settings.project
+        )
         catalog = (
             subagents
             if isinstance(subagents, SubagentCatalog)

@@ -104,6 +104,7 @@ class AgentRun:
             else CompactionMarker()
         )
         keeper = MarkerRecorder(mark)
+        question = await self._with_project(question, mark.conversation(messages))
         question = self._reminded(question, mark.conversation([*messages, question]))
         stored_memory = await _stored_memory(agent.history, session)
         self._memory = self._memory_for(stored_memory, mark.upto)
@@ -137,6 +138,30 @@ class AgentRun:
         when = volatile_facts(datetime.now(), *await agent.toolbox.facts(session))
         agent.toolbox.mark_reported(session)
         return Message("user", (*content, Context(f"{work}\n{when}" if work else when)))
+
+    async def _with_project(self, question: Message, conversation: "Conversation") -> Message:
+        """The question, with what the conversation does not know yet of the project: its tree, the
+        beginnings of README and configuration files."""
+        workspace = self._agent.workspace
+        if not self._agent.settings.project:
+            return question
+        from agent.context.project.context import ProjectContext
+
+        clean = self._agent.redactor.clean
+        project = ProjectContext(workspace.folder, clean=clean, origin=workspace.origin)
+        news = await asyncio.to_thread(project.news)
+        stored_texts = {
+            part.text
+            for message in conversation.messages
+            for part in message.content
+            if isinstance(part, Context)
+        }
+        parts = () if news is None else news.parts
+        new_parts = [Context(text) for text in parts if text not in stored_texts]
+        if news is None or not new_parts:
+            return question
+        taint = question.taint | news.taint
+        return replace(question, content=(*new_parts, *question.content), taint=taint)
 
     def _reminded(self, question: Message, conversation: "Conversation") -> Message:
         """The question, with a word on memory when the conversation will soon be summarized."""

@@ -109,7 +109,8 @@ class AgentSettings:
     `secrets` are values that leave in no event, result or message, beside the models' keys.
     What projects in `trusted_folders` bring along is the owner's own word; elsewhere, and outside
     of the workspace, it is a stranger's. With `watch`, a turn tells which files of its folder
-    change while it runs, whoever changes them.
+    change while it runs, whoever changes them. `project` says that the workspace is one: the model
+    is shown its tree and told how to work on code.
     """
 
     max_iterations: int = 200
@@ -123,3 +124,4 @@ class AgentSettings:
     trusted_folders: tuple[Path, ...] = ()
     lsp: LspSettings = field(default_factory=LspSettings)
     watch: bool = False
+    project: bool = False

@@ -43,8 +43,11 @@ class Workspace:
     that person's own memory file. `trusted` are folders whose files are the owner's word, too.
     """
 
-    def __init__(self, folder: Path, trusted: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, folder: Path, trusted: Sequence[Path] = (), *, is_all_project: bool = False
+    ) -> None:
         self.folder = folder
+        self._is_all_project = is_all_project
         self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
         self._cache: dict[Path, tuple[tuple[int, int], str]] = {}
@@ -94,7 +97,10 @@ class Workspace:
         return SystemPrompt(whole, tuple(notices), instructions.text)
 
     def is_project(self, root: Path) -> bool:
-        """Whether relative paths start in a project folder, not in the workspace."""
+        """Whether relative paths start in a project folder, not in the workspace, or that is
+        one."""
+        if self._is_all_project:
+            return True
         # As texts: every turn asks, and `Path` takes several times as long.
         return not f"{root}/".startswith(f"{self.folder}/".replace("//", "/"))
 

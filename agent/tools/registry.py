@@ -171,7 +171,8 @@ class ToolRegistry:
             return False
         if getattr(tool, "only_when_named", False):
             return tool.name in self._wishes
-        return in_project or not getattr(tool, "only_in_project", False)
+        is_general = not getattr(tool, "only_in_project", False)
+        return in_project or is_general or tool.name in self._wishes
 
     def only(
         self, is_chosen: Callable[[str], bool], wishes: Collection[str] = ()

@@ -687,3 +687,27 @@ def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
             agent, gate = Agent("offline/echo", workspace=tmp_path), threading.Barrier(4)
             found = [threads.submit(toolbox_id, agent, gate) for _ in range(4)]
             assert len({one.result() for one in found}) == 1
+
+
+async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "main.py").write_text("print()\n")
+    (folder / "README.md").write_text("# Shop\n\nA small shop.\n")
+    told: list[str] = []
+    for n in range(3):
+        if n == 2:
+            (folder / "new.py").write_text("print()\n")
+        history = JsonlHistory(tmp_path / "history")
+        settings = AgentSettings(project=True)
+        agent, model = scripted(["done"], folder, history=history, settings=settings)
+        await agent.run("hi", session="s")
+        asked = [one for one in model.requests[-1].messages if one.role == "user"][-1]
+        told.append("\n".join(one.text for one in asked.content if isinstance(one, Context)))
+        assert {"lsp", "outline"} < {tool.name for tool in model.requests[-1].tools}
+    first, second, third = told
+    assert "main.py (8 B)" in first
+    assert "A small shop." in first
+    assert "main.py" not in second
+    assert "new.py" in third
+    assert "A small shop." not in third

@@ -215,10 +215,13 @@ def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
     agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=BUILT_IN_TOOLS)
     assert all(agent.toolbox.get(name).name == name for name in BUILT_IN_TOOLS)
     told = [tool.name for tool in agent.toolbox.specs()]
-    hidden = ("apply_patch", "lsp", "lsp_edit", "outline")
+    hidden = ("apply_patch", "lsp_edit")
     assert told == [name for name in BUILT_IN_TOOLS if name not in hidden]
     in_project = [tool.name for tool in agent.toolbox.specs(in_project=True)]
-    assert {*in_project} == {*told, "lsp", "outline"}
+    assert in_project == told
+    plain = kore.Agent("offline/echo", workspace=tmp_path).toolbox
+    assert not {"lsp", "outline"} & {tool.name for tool in plain.specs()}
+    assert {"lsp", "outline"} < {tool.name for tool in plain.specs(in_project=True)}
 
 
 @pytest.mark.parametrize(
