@@ -52,8 +52,9 @@ class CodeServices:
         from agent.code.lsp.servers import LanguageServers
 
         self.is_started = True
-        watches = self._watches() if self._watches and self.settings.watch else None
-        follow = watches.follow if watches is not None else None
+        watches = self._watches if self.settings.watch else None
+        # Made with the first server that runs.
+        follow = None if watches is None else lambda folder: watches().follow(folder)
         return LanguageServers(self.settings, self.tool_settings, self._trusted, follow)
 
     @cached_property
@@ -85,6 +86,11 @@ class CodeServices:
         from agent.code.virtual_documents import VirtualDocuments
 
         return VirtualDocuments(self._diagnostics)
+
+    def end_session(self, session: str) -> None:
+        """Drop what a session had planned."""
+        if "virtual" in self.__dict__:
+            self.virtual.end(session)
 
     @property
     def views(self) -> FileViews:

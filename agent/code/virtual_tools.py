@@ -33,6 +33,7 @@ class VirtualServices(Protocol):
     def views(self) -> FileViews: ...
     @property
     def draft_check(self) -> DraftCheck: ...
+    def end_session(self, session: str) -> None: ...
 
 
 class _PlanningTool:
@@ -149,7 +150,7 @@ class SyncVirtual:
 
     async def end(self, session: str) -> None:
         """Drop what a session had planned."""
-        self._services.virtual.end(session)
+        self._services.end_session(session)
 
     def _drafts(self, args: Mapping[str, Any], call: CallContext) -> Sequence[Draft]:
         paths = [self._services.scope.find(path, call) for path in args.get("paths") or ()]

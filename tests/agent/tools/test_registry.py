@@ -1,11 +1,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.agent import Agent
 from agent.errors import ToolError
+from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
 from agent.tools.assistant.subagent import SubagentTool
 from agent.tools.project_help import project_help
@@ -65,7 +68,8 @@ def test_in_a_project_tools_say_more(toolbox: ToolRegistry) -> None:
     assert all(a is b for a, b in zip(fuller, toolbox.specs(in_project=True), strict=True))
 
 
-def test_the_help_names_tools_and_parameters_that_exist(toolbox: ToolRegistry) -> None:
+def test_the_help_names_tools_and_parameters_that_exist(tmp_path: Path) -> None:
+    toolbox = Agent(ScriptedProvider([]), workspace=tmp_path).toolbox
     for name, help in project_help().items():
         tool = toolbox.get(name)
         assert tool.name == name

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,7 +184,8 @@ async def test_nothing_is_left_of_one_that_does_not_start(folder: Path, behaviou
 async def test_one_that_is_killed_comes_back_with_what_the_disk_has(folder: Path) -> None:
     async with code_calls(folder, stand_in()) as calls:
         await calls.ask("hover", "a.txt", line=1, symbol="apple")
-        (server,) = (line for line in processes_in(folder) if line.split()[1].endswith("python"))
+        program = Path(sys.executable).name
+        (server,) = (one for one in processes_in(folder) if Path(one.split()[1]).name == program)
         os.kill(int(server.split()[0]), signal.SIGKILL)
         (folder / "a.txt").write_text("def pear\n", encoding="utf-8")
         assert (await asked_again(calls, "hover", symbol="pear")).for_model == "word pear"
