@@ -262,7 +262,7 @@ class Compacted:
 
 @frozen
 class Evicted:
-    """So many files that were pointed at were not shown to the model."""
+    """So many files are not before the model: they did not fit, or were used longest ago."""
 
     type: ClassVar[str] = "evicted"
     files: int

@@ -26,7 +26,7 @@ PathOf = Callable[[ToolCall], str | None]
 
 
 @frozen
-class _Reading:
+class Reading:
     """Lines by their numbers, and what stands behind them."""
 
     lines: Mapping[int, str]
@@ -53,7 +53,7 @@ def shorten_reading(
     text = result.for_model
     if path is None or len(text) < _LEAST_CHARS:
         return result
-    reading = _parse(text)
+    reading = parse_reading(text)
     earlier = _find_shown(path, messages, first, path_of) if reading.lines else None
     if earlier is None or not earlier.lines:
         return result
@@ -73,15 +73,16 @@ def shorten_reading(
     )
 
 
-def _parse(text: str) -> _Reading:
+def parse_reading(text: str) -> Reading:
+    """The text of a result of `read_file`."""
     lines: dict[int, str] = {}
     parts = text.split("\n")
     for n, part in enumerate(parts):
         match = _LINE.fullmatch(part)
         if match is None or (lines and int(match[1]) != next(reversed(lines)) + 1):
-            return _Reading(lines, "\n".join(parts[n:]))
+            return Reading(lines, "\n".join(parts[n:]))
         lines[int(match[1])] = match[2]
-    return _Reading(lines, "")
+    return Reading(lines, "")
 
 
 def _find_shown(
@@ -103,20 +104,20 @@ def _find_shown(
             continue
         text = message.text
         is_repeated |= text.startswith(unchanged)
-        if text_lines := _parse(text).lines:
+        if text_lines := parse_reading(text).lines:
             lines.update(text_lines)
             number = n
     return _ShownFile(lines, number, is_repeated) if lines else None
 
 
-def _is_unchanged(reading: _Reading, earlier: _ShownFile, count: int | None) -> bool:
+def _is_unchanged(reading: Reading, earlier: _ShownFile, count: int | None) -> bool:
     """Whether each line was shown last as it is now, and none that is gone."""
     if count is not None and max(earlier.lines) > count:
         return False
     return all(earlier.lines.get(number) == line for number, line in reading.lines.items())
 
 
-def _changes(path: str, reading: _Reading, earlier: _ShownFile, chars: int) -> str:
+def _changes(path: str, reading: Reading, earlier: _ShownFile, chars: int) -> str:
     """What has changed, where that is clearly shorter than the text and all of it was shown."""
     is_whole = 1 in reading.lines and len(earlier.lines) == max(earlier.lines)
     if not is_whole or max(len(reading.lines), len(earlier.lines)) > _MOST_LINES:

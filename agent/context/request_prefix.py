@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.context.edited_files import EditedFiles
+from agent.context.focused_files import FileFocus
 from agent.context.images import ImageLoader
 from agent.context.token_budget import (
     ContextBudget,
@@ -43,6 +44,14 @@ class RequestPrefix:
     counted_as: str
     folder: Path
     edited: EditedFiles | None = None
+    focus: FileFocus | None = None
+
+    def focused(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same messages, without the files that have left the requests."""
+        if self.focus is None:
+            return messages
+        room = self.room.with_factor(self.gauge.factor(self.counted_as))
+        return self.focus.fit(messages, room.focus_tokens).messages
 
     def visible_messages(
         self, messages: Sequence[Message], front: str | None, *, is_trimmed: bool, least: int

@@ -6,6 +6,7 @@ from dataclasses import replace
 from agent import events
 from agent.context.active_skills import skill_texts
 from agent.context.compaction.compactor import Compactor, Conversation
+from agent.context.focused_files import FileFocus, describe_eviction
 from agent.context.images import ImageLoader
 from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
 from agent.context.token_calibration import TokenCalibration
@@ -36,9 +37,12 @@ class RequestWindow:
         self._gauge = gauge or TokenCalibration()
         self._compactor = compactor
         self._pictures = pictures
+        # What knows of the files in the messages, where there are any.
+        self.focus: FileFocus | None = None
         self._most: int | None = None
         self._was_cut = False
         self._dropped = 0
+        self._newly_evicted = 0
         self._sent: Sequence[Message] = ()
 
     def holds_skill(self, text: str) -> bool:
@@ -56,6 +60,8 @@ class RequestWindow:
         """The messages to send, and what watchers are told of it."""
         notices: list[events.Event] = []
         window = self._fit()
+        if count := self._newly_evicted:
+            notices.append(events.Evicted(count, describe_eviction(count)))
         anew = window.cut and (not self._was_cut or window.dropped > self._dropped)
         if anew and self._compactor is not None:
             compacted = await self._compactor.make_room(self.conversation, self._limit())
@@ -109,9 +115,14 @@ class RequestWindow:
     def _fit(self) -> TrimmedMessages:
         conversation = self.conversation
         front = conversation.summary.front if conversation.summary else None
+        messages: Sequence[Message] = repair(conversation.messages)
+        limit = self._limit()
+        if self.focus is not None:
+            focused = self.focus.fit(messages, min(self._room.focus_tokens, limit))
+            messages, self._newly_evicted = focused.messages, focused.newly_evicted
         return trim_to_budget(
-            repair(conversation.messages),
-            self._limit(),
+            messages,
+            limit,
             trimmed=conversation.is_trimmed,
             front=front,
         )

@@ -234,6 +234,9 @@ FULL = 0.75
 # The messages that a conversation may have before it counts as full, however short they are.
 MANY = 1_000
 
+# Of the window: more than this is not taken by the files of a conversation.
+FOCUS_SHARE = 0.5
+
 SMALLEST = 500
 
 _REPLY_SHARE = 0.2
@@ -267,6 +270,11 @@ class ContextBudget:
         """Messages that take more than this make the window count as full."""
         full = int(self.window * FULL / self.factor) - self.fixed
         return min(max(full, self.limit // 2), self.limit)
+
+    @property
+    def focus_tokens(self) -> int:
+        """The most that files may take which a person pointed at or the model read."""
+        return max(int(self.window * FOCUS_SHARE / self.factor), SMALLEST)
 
     def with_factor(self, factor: float) -> "ContextBudget":
         return self if factor == self.factor else replace(self, factor=factor)

@@ -1,13 +1,17 @@
 """What fills a model's window, as a small picture of bars."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from agent.context.compaction.compactor import Conversation
+from agent.context.focused_files import FocusedFile
 from agent.context.token_budget import FULL, ContextBudget, estimate, estimate_text
-from agent.i18n import mark_for_translation, t
+from agent.i18n import mark_for_translation, plural, t
 from agent.text.display_width import display_width, padded
+from agent.text.visible import escape_line
 
 WIDTH = 20
+MOST_FILES = 10
 _NAMES = {
     "prompt": mark_for_translation("prompt"),
     "tools": mark_for_translation("tools"),
@@ -53,6 +57,36 @@ def usage_chart(room: ContextBudget, tokens_by_part: Mapping[str, int]) -> str:
     ]
     lines.append(t("older messages are summarized at {n:.0f} %", n=FULL * 100))
     return "\n".join(lines)
+
+
+def files_table(files: Sequence[FocusedFile], folder: Path, messages: int) -> str:
+    """A line for each file: its tokens, and how many of the `messages` came since it was used."""
+    if not files:
+        return ""
+    rows = [
+        (
+            _short_path(one.path, folder),
+            t("evicted") if one.is_evicted else f"{one.tokens:,}",
+            plural(messages - one.message, "{n} message ago", "{n} messages ago")
+            if one.message < messages
+            else t("just now"),
+        )
+        for one in files[:MOST_FILES]
+    ]
+    columns = [max(display_width(row[at]) for row in rows) for at in range(2)]
+    lines = [t("files, the one used last first:")]
+    for path, size, age in rows:
+        space = " " * (columns[1] - display_width(size))
+        lines.append(f"{padded(path, columns[0])}  {space}{size}  {age}")
+    if len(files) > MOST_FILES:
+        more = len(files) - MOST_FILES
+        lines.append(plural(more, "and {n} more file", "and {n} more files"))
+    return "\n".join(lines)
+
+
+def _short_path(path: str, folder: Path) -> str:
+    inside = Path(path).is_relative_to(folder)
+    return escape_line(str(Path(path).relative_to(folder)) if inside else path)
 
 
 def _bar(tokens: int, window: int) -> str:

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent import events
 from agent.context.compaction.compactor import Compactor, Conversation, PrefixStore
 from agent.context.compaction.summarizer import Summariser
 from agent.context.edited_files import EditedFiles
+from agent.context.focused_files import FileFocus
 from agent.context.images import ImageLoader
 from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
@@ -33,6 +35,7 @@ from agent.providers.pool import OpenModel
 from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
+from agent.tools.registry import ToolRegistry
 from agent.tools.run_context import RunContext
 from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
@@ -197,7 +200,7 @@ class AgentTurn:
         agent, task = self._agent, self._task
         here = replace(task.environment, meter=task.meter)
         opened = self._opened = agent.models.open(task.model)
-        toolbox = agent.toolbox if task.character is None else task.character.toolbox
+        toolbox = self._toolbox
         tool_notices = await toolbox.refresh()
         task.exposure.recall((), toolbox.taint)
         environment = environment_of(
@@ -286,7 +289,7 @@ class AgentTurn:
                 task.keeper.remember_prefix(prefix)
             summariser = Summariser(agent.models, agent.redactor, prefix)
             compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
-        return RequestWindow(
+        window = RequestWindow(
             Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
             room,
             counted_as(opened),
@@ -294,6 +297,8 @@ class AgentTurn:
             compactor,
             ImageLoader(agent.workspace.folder),
         )
+        window.focus = self._focus
+        return window
 
     def _prefix(
         self, call: ModelCallConfig, opened: OpenModel, room: ContextBudget
@@ -312,13 +317,23 @@ class AgentTurn:
             counted_as=counted_as(opened),
             folder=agent.workspace.folder,
             edited=self._edited_files(call),
+            focus=self._focus,
         )
+
+    @property
+    def _toolbox(self) -> ToolRegistry:
+        character = self._task.character
+        return self._agent.toolbox if character is None else character.toolbox
+
+    @cached_property
+    def _focus(self) -> FileFocus:
+        return FileFocus(self._toolbox, self._task.environment.workspace)
 
     def _edited_files(self, call: ModelCallConfig) -> EditedFiles:
         """What reads edited files again, perhaps after the turn: it asks no questions then."""
         agent, task = self._agent, self._task
         runner = ToolRunner(
-            agent.toolbox if task.character is None else task.character.toolbox,
+            self._toolbox,
             replace(task.permissions, approver=None),
             timeout_s=agent.settings.call_timeout_s,
             # Not the turn's own, which holds all that a person wrote.

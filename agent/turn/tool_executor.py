@@ -1,7 +1,6 @@
 """Runs the tool calls of one reply, journaling each: reads side by side, the rest in order."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -9,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from agent import events
+from agent.context.focused_files import FileFocus
 from agent.context.repeated_reads import shorten_reading
 from agent.errors import KoreError
 from agent.history_validation import result_message
 from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.base import AnswerPending
 from agent.security.redaction import RedactionStream
-from agent.tools.aliases import canonical
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.file_views import StaleView, describe_stale_files
 from agent.tools.runner import ToolRunner
@@ -68,6 +67,7 @@ class ToolExecutor:
         self.handoff: str | None = None
         self._runner = runner
         self._environment = environment
+        self._focus = FileFocus(runner.toolbox, environment.workspace)
         self._progress = progress
         self._outlet = outlet
         self._recovered_results = recovered_results
@@ -152,8 +152,8 @@ class ToolExecutor:
                 result = context.changes.with_notes(await self._runner.run(context, start))
             if call.name == "skill" and not result.is_error and self.holds_skill(result.for_model):
                 result = replace(result, for_model=load_prompt("skill_above"))
-            if self._path_read(call) is not None and not result.is_error and not result.images:
-                result = shorten_reading(call, result, *self.sent_messages(), self._path_read)
+            if not result.is_error and not result.images:
+                result = shorten_reading(call, result, *self.sent_messages(), self._focus.path_read)
         if result.handoff is not None and self.handoff is not None:
             result = ToolResult(load_prompt("handed_over_before"), is_error=True)
         self.handoff = self.handoff or result.handoff
@@ -183,16 +183,6 @@ class ToolExecutor:
         if any(artifact.kind == "file" for artifact in result.artifacts):
             self.has_sent_files = True
         self._runner.exposure.take(message)
-
-    def _path_read(self, call: ToolCall) -> str | None:
-        """The file that a call reads, by its path; None for other tools."""
-        tool = self._runner.toolbox.find(call.name)
-        if tool is None or tool.name != "read_file":
-            return None
-        path = canonical(tool, call.arguments or {}).get("path")
-        if not isinstance(path, str):
-            return None
-        return os.path.normpath(os.path.join(self._environment.workspace, path))
 
     def _may_change(self, call: ToolCall) -> bool:
         return self._runner.effect(call) != "read"

@@ -1,5 +1,7 @@
 """`/context` and `/compact`: what fills the model's window, and how to make room in it."""
 
+from dataclasses import replace
+
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.commands.dispatcher import CommandCall
@@ -7,8 +9,9 @@ from gateway.core.markdown import escape_markdown
 
 
 async def answer_context(call: CommandCall) -> str:
+    from agent.context.focused_files import FileFocus
     from agent.context.token_calibration import counted_as
-    from agent.context.usage_chart import parts, usage_chart
+    from agent.context.usage_chart import files_table, parts, usage_chart
     from agent.turn.context_usage import measure_context
     from gateway.store.repositories.conversations import sessions
     from gateway.store.repositories.execution import windows
@@ -24,7 +27,12 @@ async def answer_context(call: CommandCall) -> str:
     audience = with_model(audience, call.message, session_model, services.agent.models)
     usage = measure_context(services.agent, audience)
     memory = services.agent.workspace.text_of(audience.memory)
-    segments = parts(usage, window.conversation, memory)
+    focus = FileFocus(services.agent.toolbox, audience.root)
+    focused = focus.replay(window.messages, usage.focus_tokens)
+    conversation = replace(window.conversation, messages=list(focused.messages))
+    segments = parts(usage, conversation, memory)
+    files = files_table(focused.files, audience.root, len(window.messages))
+    table = usage_chart(usage, segments) + (f"\n\n{files}" if files else "")
     model = counted_as(services.agent.models.open(audience.model))
     if usage.factor != 1:
         head = t(
@@ -35,7 +43,7 @@ async def answer_context(call: CommandCall) -> str:
         )
     else:
         head = t("Context window of {model} (estimated):", model=escape_markdown(model))
-    return f"{head}\n```\n{usage_chart(usage, segments)}\n```"
+    return f"{head}\n```\n{table}\n```"
 
 
 async def answer_compact(call: CommandCall) -> str:

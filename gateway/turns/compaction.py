@@ -291,11 +291,18 @@ class CompactionService:
     def _is_full(self, window: SessionWindow, speaking: PromptAudience) -> bool:
         if self._has_room(window, speaking.model):
             return False
-        tokens = window.conversation.tokens
+        # Here and not above: few conversations come that far.
+        from agent.context.focused_files import FileFocus
+
         try:
-            return measure_context(self.agent, speaking).is_full(tokens, len(window.messages))
+            room = measure_context(self.agent, speaking)
         except ConfigError:
             return False
+        focus = FileFocus(self.agent.toolbox, speaking.root)
+        conversation = window.conversation
+        messages = focus.fit(conversation.messages, room.focus_tokens).messages
+        tokens = replace(conversation, messages=list(messages)).tokens
+        return room.is_full(tokens, len(window.messages))
 
 
 @frozen

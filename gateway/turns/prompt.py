@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from agent.context.focused_files import describe_eviction
 from agent.context.project.context import ContextUpdate
 from agent.context.system_prompt import Workspace, volatile_facts
 from agent.events import Evicted, SessionCreated
@@ -99,7 +100,7 @@ def opening_events(claim: TurnClaim) -> list[SessionCreated | Evicted]:
     fit."""
     begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
     counts = [news.evicted for news in _news(claim.messages) if news.evicted]
-    return [*begun, *(Evicted(n, f"Context full, {n} files evicted") for n in counts)]
+    return [*begun, *(Evicted(n, describe_eviction(n)) for n in counts)]
 
 
 def is_said(message: InboundMessage) -> bool:

@@ -190,6 +190,10 @@ async def shorten(
     `dropped` says what else to summarise. Raises `ProviderError`, `LimitReached`, `ConfigError`:
     then there is no summary.
     """
+    if summariser.prefix is not None:
+        # What has left the requests needs no room. Places stay what they were.
+        remaining = list(summariser.prefix.focused(conversation.messages))
+        conversation = replace(conversation, messages=remaining)
     messages = conversation.messages
     before = conversation.tokens
     edited = summariser.prefix.edited if summariser.prefix else None

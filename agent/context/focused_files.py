@@ -1,0 +1,240 @@
+"""The files that a conversation has before it: those that a person pointed at and those that
+`read_file` brought. When they take too much of the window, those used longest ago leave it.
+
+What left at one request is decided by the messages up to that request alone, as in
+`token_budget`: nothing is stored, and between two evictions each request continues the one before.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from agent.context.repeated_reads import parse_reading
+from agent.context.token_budget import estimate, estimate_text
+from agent.i18n import plural
+from agent.prompts import load_prompt, render_prompt
+from agent.records import frozen
+from agent.text.visible import escape_line
+from agent.tools.aliases import canonical
+from agent.tools.registry import ToolRegistry
+from agent.types import Context, Message, Part, Text, ToolCall
+
+# What they take after some have left, so that it does not happen at each request.
+_KEEP = 0.6
+# What is shorter costs hardly more than the line in its place.
+_LEAST_TOKENS = 150
+
+_EDITING = frozenset({"write_file", "edit_file", "append_file"})
+_MOST_NAMES = 8
+_NAME_CHARS = 40
+_DEFINITION = re.compile(
+    r"^ {0,4}(?:(?:export|default|pub(?:\(crate\))?|public|private|static|abstract|async) +)*"
+    r"(?:(?:class|def|fn|func|function|interface|struct|enum|trait|type|module) +"
+    r"(?P<name>[A-Za-z_]\w*)|#{1,3} (?P<heading>\S.*))"
+)
+
+
+@frozen
+class FocusedFile:
+    """`message` is the number of the newest message that showed or edited it, from 1 on;
+    `is_evicted`: the model has only a line about it."""
+
+    path: str
+    tokens: int
+    message: int
+    is_evicted: bool
+
+
+@frozen
+class FocusedMessages:
+    """The messages as a request shows them, all files in them, the one used last first, and how
+    many files left at this very request."""
+
+    messages: Sequence[Message]
+    files: Sequence[FocusedFile] = ()
+    newly_evicted: int = 0
+
+
+@frozen
+class FileFocus:
+    """Of an agent that works in `folder` with the tools of `toolbox`."""
+
+    toolbox: ToolRegistry
+    folder: Path
+
+    def path_read(self, call: ToolCall) -> str | None:
+        """The file that a call reads, in one form; None for a call of another tool."""
+        return self._path(call, frozenset({"read_file"}))
+
+    def fit(self, messages: Sequence[Message], most: int) -> FocusedMessages:
+        """What a request shows of these messages of a valid conversation, whose files may take
+        `most` tokens."""
+        if sum(map(estimate, messages)) <= most:
+            return FocusedMessages(messages)
+        return self.replay(messages, most)
+
+    def replay(self, messages: Sequence[Message], most: int) -> FocusedMessages:
+        """The same with the files, even where nothing has to leave."""
+        return _Replay(self, messages, most).fit()
+
+    def path_edited(self, call: ToolCall) -> str | None:
+        return self._path(call, _EDITING)
+
+    def _path(self, call: ToolCall, names: frozenset[str]) -> str | None:
+        tool = self.toolbox.find(call.name)
+        if tool is None or tool.name not in names:
+            return None
+        path = canonical(tool, call.arguments or {}).get("path")
+        return self.normal(path) if isinstance(path, str) else None
+
+    def normal(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self.folder, path))
+
+
+def describe_eviction(count: int) -> str:
+    """For the person."""
+    return plural(count, "Context full, {n} file evicted", "Context full, {n} files evicted")
+
+
+@dataclass(slots=True)
+class _File:
+    """`places` are the messages that show it, with the tokens that they would save."""
+
+    last_use: int = 0
+    tokens: int = 0
+    shown_tokens: int = 0
+    places: dict[int, int] = field(default_factory=dict)
+    is_evicted: bool = False
+
+
+class _Replay:
+    """Goes through the requests of a conversation from the first on."""
+
+    def __init__(self, focus: FileFocus, messages: Sequence[Message], most: int) -> None:
+        self._focus, self._messages, self._most = focus, messages, most
+        self._files: dict[str, _File] = {}
+        self._evicted: dict[int, set[str]] = {}
+        self._newly_evicted = 0
+        self._calls: dict[str, ToolCall] = {}
+
+    def fit(self) -> FocusedMessages:
+        begin, last = 0, len(self._messages) - 1
+        for at, message in enumerate(self._messages):
+            self._take(at, message)
+            # A request goes out before each reply, and after the last message.
+            if at == last or self._messages[at + 1].role == "assistant":
+                self._newly_evicted = self._evict(begin)
+                begin = at + 1
+        remaining = list(self._messages)
+        for at, paths in self._evicted.items():
+            remaining[at] = _without(remaining[at], paths, self._focus, self._calls_of(at))
+        files = sorted(self._files.items(), key=lambda item: -item[1].last_use)
+        return FocusedMessages(
+            remaining if self._evicted else self._messages,
+            tuple(
+                FocusedFile(path, one.tokens, one.last_use + 1, one.is_evicted)
+                for path, one in files
+            ),
+            self._newly_evicted,
+        )
+
+    def _take(self, at: int, message: Message) -> None:
+        if message.role == "assistant":
+            # Ids are a reply's own: some vendors use them again in the next one.
+            self._calls = {call.id: call for call in message.tool_calls}
+        for path, tokens in self._files_in(message):
+            file = self._files.setdefault(path, _File())
+            file.last_use, file.is_evicted = at, False
+            file.tokens += tokens
+            if tokens >= _LEAST_TOKENS:
+                file.places[at] = file.places.get(at, 0) + tokens
+                file.shown_tokens += tokens
+
+    def _files_in(self, message: Message) -> Iterator[tuple[str, int]]:
+        """The files in a message, or those that it edited, with their tokens."""
+        if message.role == "user":
+            for part in message.content:
+                if isinstance(part, Context) and (pointed := _pointed_at(part.text)):
+                    yield self._focus.normal(pointed), estimate_text(part.text)
+        elif message.role == "tool" and not message.is_error:
+            call = self._calls.get(message.tool_call_id or "")
+            if call is None:
+                return
+            if (path := self._focus.path_read(call)) is not None:
+                is_text = all(isinstance(part, Text) for part in message.content)
+                yield path, estimate(message) if is_text else 0
+            elif (path := self._focus.path_edited(call)) is not None and path in self._files:
+                yield path, 0
+
+    def _evict(self, begin: int) -> int:
+        """Make room; what came since the request before stays, nobody has seen it yet."""
+        total = sum(file.shown_tokens for file in self._files.values())
+        if total <= self._most:
+            return 0
+        count = 0
+        for path, file in sorted(self._files.items(), key=lambda item: item[1].last_use):
+            if total <= self._most * _KEEP:
+                break
+            if file.last_use >= begin or not file.places:
+                continue
+            for at in file.places:
+                self._evicted.setdefault(at, set()).add(path)
+            total -= file.shown_tokens
+            file.places, file.shown_tokens, file.tokens, file.is_evicted = {}, 0, 0, True
+            count += 1
+        return count
+
+    def _calls_of(self, at: int) -> dict[str, ToolCall]:
+        replies = (one for one in reversed(self._messages[:at]) if one.role == "assistant")
+        reply = next(replies, None)
+        return {call.id: call for call in reply.tool_calls} if reply else {}
+
+
+def _without(
+    message: Message, paths: set[str], focus: FileFocus, calls: dict[str, ToolCall]
+) -> Message:
+    """The message with a line in place of each of the files."""
+    if message.role == "tool":
+        path = focus.path_read(calls[message.tool_call_id or ""])
+        reading = parse_reading(message.text)
+        if not reading.lines:
+            return message
+        line = _line(path or "", list(reading.lines.values()))
+        # What stands behind the lines is no part of the file: instructions of its folder, news.
+        return replace(message, content=(Text(f"{line}\n{reading.rest}".rstrip()),))
+    parts: list[Part] = []
+    for part in message.content:
+        pointed = _pointed_at(part.text) if isinstance(part, Context) else None
+        if isinstance(part, Context) and pointed and focus.normal(pointed) in paths:
+            part = replace(part, text=_line(pointed, part.text.splitlines()[1:]))
+        parts.append(part)
+    return replace(message, content=tuple(parts))
+
+
+def _line(path: str, lines: Sequence[str]) -> str:
+    """What is left of a file: how long it is, and what it begins to define."""
+    matches = filter(None, map(_DEFINITION.match, lines))
+    names = dict.fromkeys(escape_line((m["name"] or m["heading"])[:_NAME_CHARS]) for m in matches)
+    listed = ", ".join([*list(names)[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
+    return render_prompt(
+        "evicted",
+        lines=len(lines),
+        path=escape_line(path),
+        names=f" ({listed})" if listed else "",
+    )
+
+
+@cache
+def _pointing() -> re.Pattern[str]:
+    """How the part of a message begins that shows a file which a person points at."""
+    before, _, after = load_prompt("project_file").partition("$path")
+    after = after.partition("$text")[0]
+    return re.compile(f"{re.escape(before)}([^\n]+?){re.escape(after)}")
+
+
+def _pointed_at(text: str) -> str | None:
+    match = _pointing().match(text)
+    return match[1] if match is not None else None

@@ -1,0 +1,149 @@
+"""Files that were read leave the window, those used longest ago first."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent import events
+from agent.context.focused_files import FileFocus, FocusedMessages
+from agent.context.token_budget import estimate
+from agent.context.usage_chart import files_table
+from agent.prompts import render_prompt
+from agent.settings import ToolSettings
+from agent.tools.registry import ToolRegistry, default_tools
+from agent.types import Context, Message, Text, ToolCall, assistant, user
+from tests.agent.props import call, calls, results, scripted
+
+MOST = 4_000
+FOLDER = Path("/project")
+FOCUS = FileFocus(ToolRegistry(default_tools(ToolSettings())), FOLDER)
+EVICTED = " were left out to make room"
+
+
+def reading(name: str, lines: int, rest: str = "") -> list[Message]:
+    """A call of `read_file` and its result: about ten tokens a line."""
+    text = "\n".join(f"{n:>4}\tdef name_{n}(): the rest of a line" for n in range(1, lines + 1))
+    wish = ToolCall("c1", "read_file", {"path": name}, "{}")
+    return [assistant("", (wish,)), Message("tool", (Text(text + rest),), tool_call_id="c1")]
+
+
+def editing(name: str) -> list[Message]:
+    wish = ToolCall("c1", "edit_file", {"path": f"/project/{name}"}, "{}")
+    return [assistant("", (wish,)), Message("tool", (Text("Edited"),), tool_call_id="c1")]
+
+
+def requests(messages: list[Message]) -> list[FocusedMessages]:
+    """What the requests of a conversation show."""
+    ends = [at for at, one in enumerate(messages) if one.role == "assistant" and at]
+    return [FOCUS.fit(messages[:end], MOST) for end in (*ends, len(messages))]
+
+
+def evicted(shown: FocusedMessages) -> list[int]:
+    return [at for at, one in enumerate(shown.messages) if EVICTED in one.text]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([1, 30, 80, 150, 300])),
+        st.tuples(st.sampled_from("abcdefgh"), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(STEPS)
+def test_requests_continue_each_other_and_hold_what_was_used_last(
+    steps: list[tuple[str, int | None]],
+) -> None:
+    messages = [user("go")]
+    for name, lines in steps:
+        messages += editing(name) if lines is None else reading(name, lines)
+    earlier: FocusedMessages | None = None
+    for shown in requests(messages):
+        raw = messages[: len(shown.messages)]
+        assert [(one.role, one.tool_call_id) for one in shown.messages] == [
+            (one.role, one.tool_call_id) for one in raw
+        ]
+        # Nobody has seen the newest result before this request.
+        assert shown.messages[-1] == raw[-1]
+        files = sum(estimate(one) for one in shown.messages[:-1] if one.role == "tool")
+        assert files <= MOST + 150 * len(raw)
+        if earlier is not None:
+            start = shown.messages[: len(earlier.messages)]
+            assert shown.newly_evicted or start == earlier.messages
+            assert set(evicted(earlier)) <= set(evicted(shown))
+        earlier = shown
+    assert earlier is not None
+    assert FOCUS.fit(list(earlier.messages), MOST).messages == earlier.messages
+
+
+def test_the_one_used_longest_ago_leaves_and_an_edit_is_a_use() -> None:
+    messages = [user("go"), *reading("a", 120), *reading("b", 200), *editing("a")]
+    messages += [*reading("c", 120), *reading("d", 10)]
+    shown = requests(messages)[-1]
+    assert evicted(shown) == [4]
+    assert [one.path.rpartition("/")[2] for one in shown.files] == ["d", "c", "a", "b"]
+    assert [one.is_evicted for one in shown.files] == [False, False, False, True]
+    assert shown.messages[4].text == (
+        "[200 lines of /project/b were left out to make room (name_1, name_2, name_3, name_4, "
+        "name_5, name_6, name_7, name_8, …). Read the file again when it is needed.]"
+    )
+
+
+def test_instructions_that_came_with_a_file_stay() -> None:
+    rules = "\n\n[AGENTS.md of this folder:]\nUse tabs."
+    messages = [user("go"), *reading("a", 200, rules), *reading("b", 300), *reading("c", 10)]
+    text = requests(messages)[-1].messages[2].text
+    assert EVICTED in text
+    assert text.endswith("Use tabs.")
+
+
+def test_a_file_that_a_person_pointed_at_leaves_too() -> None:
+    shown_file = render_prompt("project_file", path="/project/a", text="a word of it\n" * 900)
+    question = Message("user", (Context("Monday"), Context(shown_file), Text("look")))
+    messages = [question, *reading("b", 200), *reading("c", 10)]
+    shown = requests(messages)[-1]
+    day, line, words = shown.messages[0].content
+    assert (day, words) == (Context("Monday"), Text("look"))
+    assert isinstance(line, Context)
+    assert EVICTED in line.text
+    assert shown.files[-1].is_evicted
+
+
+def test_words_of_a_person_are_never_taken_for_a_file() -> None:
+    words = render_prompt("project_file", path="/project/a", text="a word of it\n" * 2_000)
+    messages = [user(words), *reading("b", 300), *reading("c", 10)]
+    assert requests(messages)[-1].messages[0].text == words
+
+
+async def test_the_person_is_told_once_and_the_model_may_read_it_again(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(f"this is a line of the file {name}\n" * 400)
+    steps = [calls(call("read_file", path=name)) for name in "abc"]
+    again = calls(call("read_file", path="a"))
+    agent, model = scripted([*steps, again, "done", "fine"], tmp_path)
+    agent.models._open[model.name] = replace(agent.models.open(), context_tokens=14_000)
+    seen = [event async for event in agent.stream("read them")]
+    seen += [event async for event in agent.stream("thanks")]
+    told = [one.reason for one in seen if isinstance(one, events.Evicted)]
+    assert told == ["Context full, 2 files evicted"]
+    texts = results(model.requests[4].messages)
+    assert [EVICTED in text for text in texts] == [True, True, False, False]
+    assert texts[3].startswith("  1\tthis is a line of the file a")
+
+
+def test_files_are_listed_with_their_tokens_and_their_age() -> None:
+    messages = [user("go"), *reading("src/a", 100), *reading("b", 10), *reading("/etc/c", 20)]
+    files = FOCUS.replay(messages, 900).files
+    assert files_table(files, FOLDER, 8).splitlines() == [
+        "files, the one used last first:",
+        f"/etc/c      {files[0].tokens}  1 message ago",
+        f"b           {files[1].tokens:>3}  3 messages ago",
+        "src/a   evicted  5 messages ago",
+    ]
+    assert files_table((), FOLDER, 8) == ""
+    many = [replace(files[0], path=f"/project/{n}") for n in range(12)]
+    assert files_table(many, FOLDER, 7).splitlines()[-1] == "and 2 more files"
