@@ -21,6 +21,7 @@ from agent.run_options import RunOptions, check_beginning, new_session
 from agent.security.taint.taint import TaintState
 from agent.subagents.handoff import Handoff
 from agent.tools.base import ToolEnvironment
+from agent.tools.file_views import FileViewStore
 from agent.turn.guardrails import Guardrails
 from agent.turn.request import AgentServices, TurnRequest
 from agent.types import Context, Message, Result, assistant
@@ -91,6 +92,7 @@ class AgentRun:
             one.check_deps(self._deps)
         once = not options.get("session")
         session = options.get("session") or new_session()
+        await self._restore_views(session)
         question = await self._question(session)
         messages = await agent.history.load(session)
         initial = [] if messages else check_beginning(options.get("initial_messages", ()))
@@ -128,6 +130,20 @@ class AgentRun:
             if once:
                 for one in agents:
                     await one.toolbox.end(session)
+            else:
+                await asyncio.shield(self._store_views(session))
+
+    async def _restore_views(self, session: str) -> None:
+        history, views = self._agent.history, self._agent.toolbox.views
+        if isinstance(history, FileViewStore) and not views.has_any(session):
+            views.restore(session, await history.file_views(session))
+
+    async def _store_views(self, session: str) -> None:
+        history = self._agent.history
+        if not isinstance(history, FileViewStore):
+            return
+        if (text := self._agent.toolbox.views.take_stored_form(session)) is not None:
+            await history.set_file_views(session, text)
 
     async def _question(self, session: str) -> Message:
         from agent.context.long_task import describe_progress

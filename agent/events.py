@@ -338,6 +338,19 @@ class FromAgent:
     event: Mapping[str, Any]
 
 
+# What is passed on of a sub-agent's turn: its words come with its result.
+SubagentStep = (
+    SessionStart
+    | ToolStart
+    | ToolResulted
+    | FileChanged
+    | ContextInvalidated
+    | Retry
+    | Notice
+    | Error
+    | Done
+)
+
 Event = (
     SessionCreated
     | SessionClosed

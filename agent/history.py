@@ -59,7 +59,7 @@ class MemoryHistory:
 
 class JsonlHistory:
     """One `SESSION.jsonl` per session: a meta line, then a message a line, lines of summaries and
-    of the memory that it began with.
+    of the memory that it began with. `.views` beside them holds what sessions have seen of files.
 
     A line that a crash cut short at the end of the file is dropped when the file is read.
     """
@@ -143,6 +143,20 @@ class JsonlHistory:
     async def set_memory(self, session: str, memory: MemorySnapshot) -> None:
         with self._path(session).open("ab") as file:
             file.write((dumps({"_type": "memory", **snapshot_to_json(memory)}) + "\n").encode())
+
+    async def file_views(self, session: str) -> str | None:
+        path = self._views_path(session)
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    async def set_file_views(self, session: str, text: str) -> None:
+        from agent.security.files.file_io import write_atomic
+
+        path = self._views_path(session)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text.encode())
+
+    def _views_path(self, session: str) -> Path:
+        return self.folder / ".views" / self._path(session).with_suffix(".json").name
 
     def _last_line(self, path: Path, beginning: bytes) -> bytes | None:
         lines = path.read_bytes().splitlines() if path.exists() else []

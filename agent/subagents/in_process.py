@@ -153,7 +153,7 @@ class InProcessSubagents:
                         case events.Error():
                             error = event
                             await tell(event)
-                        case events.SessionStart() | events.ToolStart() | events.ToolResulted():
+                        case _ if isinstance(event, events.SubagentStep):
                             await tell(event)
         finally:
             await self._agent.toolbox.end(task.environment.session)

@@ -1,15 +1,18 @@
 """What each conversation has seen of files, so that it is told when that is no longer so.
 
-It is kept in memory: after a restart nothing is said of what was seen before it.
+It is in memory, and whoever stores conversations stores it with them (`take_stored_form`).
 """
 
+import hashlib
+import json
 import os
+import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from agent.records import frozen
 
@@ -19,6 +22,9 @@ V = TypeVar("V")
 Stamp = tuple[int, int, int]
 
 Knowledge = Literal["none", "old", "current"]
+
+# What tells content from content where times differ; larger files are told by their times alone.
+DIGEST_LIMIT_BYTES = 1_000_000
 
 SESSIONS = 128
 FILES = 64
@@ -33,16 +39,28 @@ class StaleView:
     by: Literal["user", "agent", "tool"]
 
 
+@runtime_checkable
+class FileViewStore(Protocol):
+    """A history that also keeps what its sessions have seen of files, as text."""
+
+    async def file_views(self, session: str) -> str | None: ...
+
+    async def set_file_views(self, session: str, text: str) -> None: ...
+
+
 @dataclass(slots=True)
 class _SessionViews:
     """One conversation's. `known_stamps` holds what a file was when it was last shown or
-    written; `files` what it was when the model was last told of it. `pending_stamps` are
-    reported to the next turn, `reported_views` still have to be sent as events."""
+    written; `files` what it was when the model was last told of it, and `digests` of what content.
+    `pending_stamps` are reported to the next turn, `reported_views` still have to be sent as
+    events. `is_stored`: whoever stores the conversation has it as it is."""
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
     known_stamps: dict[Path, Stamp] = field(default_factory=dict)
     pending_stamps: dict[Path, Stamp] = field(default_factory=dict)
     reported_views: list[StaleView] = field(default_factory=list)
+    digests: dict[Path, tuple[Stamp, str]] = field(default_factory=dict)
+    is_stored: bool = False
 
 
 class FileViews:
@@ -60,12 +78,15 @@ class FileViews:
             _put_newest(self._sessions, session, views, SESSIONS)
             _put_newest(views.files, path, found_stamp, FILES)
             views.known_stamps[path] = found_stamp
+            views.is_stored = False
             if len(views.known_stamps) > 2 * FILES:
                 views.known_stamps = {
                     each: views.known_stamps[each]
                     for each in views.files
                     if each in views.known_stamps
                 }
+            for each in views.digests.keys() - views.files.keys():
+                del views.digests[each]
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
         """What the conversation knows of the file as it is now."""
@@ -100,8 +121,9 @@ class FileViews:
         """What has changed since it was seen; it is said once."""
         changed = self._find_changed(session)
         with self._lock:
-            if (views := self._sessions.get(session)) is not None:
+            if changed and (views := self._sessions.get(session)) is not None:
                 views.files.update(changed)
+                views.is_stored = False
             return [
                 self._stale_view(session, path, new_stamp) for path, new_stamp in changed.items()
             ]
@@ -118,6 +140,7 @@ class FileViews:
         """The turn has begun."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
+                views.is_stored &= not views.pending_stamps
                 views.files.update(views.pending_stamps)
                 reported, views.pending_stamps = views.pending_stamps, {}
                 views.reported_views += [
@@ -139,16 +162,76 @@ class FileViews:
         with self._lock:
             self._sessions.pop(session, None)
 
+    def take_stored_form(self, session: str) -> str | None:
+        """All of a session as text, if it has changed since it was taken last."""
+        with self._lock:
+            views = self._sessions.get(session)
+            if views is None or views.is_stored:
+                return None
+            views.is_stored = True
+            rows = [
+                [str(path), views.known_stamps.get(path), last, *views.digests.get(path, ())]
+                for path, last in views.files.items()
+            ]
+        return json.dumps(rows, separators=(",", ":"))
+
+    def restore(self, session: str, text: str | None) -> None:
+        """What `take_stored_form` returned before a restart, unless the session is in memory."""
+        if text is None or session in self._sessions:
+            return
+        views = _SessionViews(is_stored=True)
+        for name, view_stamp, last, *digest in json.loads(text):
+            path = Path(name)
+            views.files[path] = _stamp_of(last)
+            if view_stamp is not None:
+                views.known_stamps[path] = _stamp_of(view_stamp)
+            if digest:
+                views.digests[path] = (_stamp_of(digest[0]), str(digest[1]))
+        with self._lock:
+            _put_newest(self._sessions, session, views, SESSIONS)
+
     def _find_changed(self, session: str) -> dict[Path, Stamp]:
         """The disk is asked without the lock: one that hangs must not hold up the others."""
         with self._lock:
-            files = views.files if (views := self._sessions.get(session)) else {}
-            earlier = dict(files)
+            views = self._sessions.get(session)
+            if views is None:
+                return {}
+            earlier, digests = dict(views.files), dict(views.digests)
         now = {path: stamp(path) for path in earlier}
         changed = {path: new_stamp for path, new_stamp in now.items() if new_stamp != earlier[path]}
+        same = {
+            path: one
+            for path, one in changed.items()
+            if _is_same(path, one, earlier[path], digests)
+        }
+        new_digests = {
+            path: (one, digest)
+            for path, one in now.items()
+            if path not in changed and digests.get(path, (None,))[0] != one
+            if (digest := _digest(path, one))
+        }
         with self._lock:
+            views.digests |= new_digests
+            views.is_stored &= not (new_digests or same)
+            for path, new_stamp in same.items():
+                self._take_for_same(views, path, earlier[path], new_stamp)
             # What was shown anew meanwhile has not changed since.
-            return {path: now for path, now in changed.items() if files.get(path) == earlier[path]}
+            return {
+                path: now
+                for path, now in changed.items()
+                if path not in same and views.files.get(path) == earlier[path]
+            }
+
+    def _take_for_same(
+        self, views: _SessionViews, path: Path, earlier: Stamp, new_stamp: Stamp
+    ) -> None:
+        """The file was written anew with the content that it had."""
+        if views.files.get(path) == earlier:
+            views.files[path] = new_stamp
+        if views.known_stamps.get(path) == earlier:
+            views.known_stamps[path] = new_stamp
+        if path in views.digests:
+            views.digests[path] = (new_stamp, views.digests[path][1])
 
     def _stale_view(self, session: str, path: Path, new_stamp: Stamp) -> StaleView:
         writer = self._writers.get(path)
@@ -164,6 +247,37 @@ def stamp(path: Path) -> Stamp:
     except OSError:
         return (0, 0, 0)
     return (info.st_mtime_ns, info.st_size, info.st_ino)
+
+
+def _stamp_of(numbers: Sequence[Any]) -> Stamp:
+    mtime_ns, size, inode = map(int, numbers)
+    return (mtime_ns, size, inode)
+
+
+def _is_same(
+    path: Path, new_stamp: Stamp, earlier: Stamp, digests: Mapping[Path, tuple[Stamp, str]]
+) -> bool:
+    """Whether a file with other times still holds what it held."""
+    digest_stamp, digest = digests.get(path, (None, ""))
+    is_comparable = digest_stamp == earlier and new_stamp[1] == earlier[1]
+    return is_comparable and _digest(path, new_stamp) == digest
+
+
+def _digest(path: Path, found_stamp: Stamp) -> str:
+    """Of the content, if it is that of the stamp; '' of what is no file, or too large."""
+    if not 0 < found_stamp[1] <= DIGEST_LIMIT_BYTES:
+        return ""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        content = file.read(DIGEST_LIMIT_BYTES + 1)
+    # What was written meanwhile is told by its times.
+    is_it = stamp(path) == found_stamp and len(content) == found_stamp[1]
+    return hashlib.blake2b(content, digest_size=16).hexdigest() if is_it else ""
 
 
 def describe_stale_files(paths: Sequence[Path]) -> str:

@@ -50,7 +50,7 @@ class Sealed:
 
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
-    Sealed("session", ("id",), ("name", "memory")),
+    Sealed("session", ("id",), ("name", "memory", "file_views")),
     Sealed("transcript_line", ("session", "n", "i"), ("line",), "kept_line"),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
     Sealed("group_context", ("channel", "account", "event_id"), ("text",), "overheard"),

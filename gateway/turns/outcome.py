@@ -11,17 +11,6 @@ from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
 
-# What a chat is shown of a sub-agent's turn: its words come with its result.
-FROM_AGENT = (
-    events.SessionStart
-    | events.ToolStart
-    | events.ToolResulted
-    | events.Retry
-    | events.Notice
-    | events.Error
-    | events.Done
-)
-
 
 @dataclass(slots=True)
 class TurnOutcome:

@@ -51,7 +51,7 @@ from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
 from gateway.turns.memory_reminder import remind
-from gateway.turns.outcome import FROM_AGENT, TurnOutcome
+from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.prompt import (
     build_user_message,
@@ -145,6 +145,7 @@ class TurnRunner:
         person has to answer first.
         """
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
+        self._agent.toolbox.views.restore(claim.session, claim.file_views)
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
             claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
@@ -357,7 +358,7 @@ class TurnRunner:
                 ending.observe(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
-                if isinstance(event, FROM_AGENT):
+                if isinstance(event, events.SubagentStep):
                     self._publish_for_subagent(errand, event)
         return ending
 
@@ -414,6 +415,7 @@ class TurnRunner:
 
         lane = claim.messages[-1].route.lane
         is_once = lane.startswith(ONCE)
+        file_views = self._agent.toolbox.views.take_stored_form(claim.session)
         with self._sender.direct_send(letter if is_told else None) as direct:
 
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
@@ -421,6 +423,8 @@ class TurnRunner:
                 if is_once:
                     inbox.withdraw_command_reports(tx, lane, "the run is over")
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
+                if file_views is not None:
+                    sessions.set_file_views(tx, claim.session, file_views)
                 self._jobs.record_end(tx, claim, outcome.failure(ending))
                 task_outcome = outcome.outcome(ending, exposure.taint) if errands else None
                 lanes = self._subagents.end(tx, errands, task_outcome, now) if task_outcome else []

@@ -1,9 +1,10 @@
 """Who has seen a file is told once that it is no longer so: by whom it was changed, and when."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,11 @@ from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.engine import DefaultPolicy
 from agent.subagents.definition import SubagentDefinition
 from agent.tools import file_views
+from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews, stamp
 from agent.tools.runner import Permissions
-from agent.types import Context
-from tests.agent.props import FREE, call, calls, results, scripted
+from agent.types import Context, ToolResult
+from tests.agent.props import FREE, Handmade, call, calls, results, scripted
 
 TurnChanges = list[tuple[str, str]]
 
@@ -155,3 +157,104 @@ def test_only_the_newest_are_kept(tmp_path: Path, count: int) -> None:
     assert sum(len(seen.take_stale_views(str(n))) for n in range(count)) == min(
         count, file_views.SESSIONS - 1
     )
+
+
+def test_what_is_stored_comes_back_and_tells_what_changed_meanwhile(tmp_path: Path) -> None:
+    (path := tmp_path / "a").write_text("old")
+    (same := tmp_path / "b").write_text("the same")
+    (touched := tmp_path / "c").write_text("as it was")
+    before = FileViews()
+    for each in (path, same, touched):
+        before.record_view("s", each, stamp(each))
+    assert before.take_stale_views("s") == []
+    text = before.take_stored_form("s")
+    assert text is not None
+    assert before.take_stored_form("s") is None
+    path.write_text("newer")
+    os.utime(touched, ns=(1, 1))
+    after = FileViews()
+    after.restore("s", text)
+    assert after.knowledge("s", same) == "current"
+    assert [one.path for one in after.take_stale_views("s")] == [path]
+    assert after.knowledge("s", touched) == "current"
+    assert after.knowledge("s", path) == "old"
+    # What was said and what was found the same is stored again.
+    assert after.take_stored_form("s") is not None
+    # What is in memory is newer than what is stored.
+    after.restore("s", text)
+    assert after.take_stale_views("s") == []
+
+
+def test_other_content_of_the_same_size_has_changed(tmp_path: Path) -> None:
+    (path := tmp_path / "a").write_text("old")
+    views = FileViews()
+    views.record_view("s", path, stamp(path))
+    assert views.take_stale_views("s") == []
+    path.write_text("new")
+    os.utime(path, ns=(1, 1))
+    assert [one.path for one in views.take_stale_views("s")] == [path]
+    # It was told of that: what it read first is not what it knows.
+    path.write_text("old")
+    os.utime(path, ns=(2, 2))
+    assert [one.path for one in views.take_stale_views("s")] == [path]
+
+
+def test_what_is_no_plain_file_is_told_by_its_times(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "a")
+    views = FileViews()
+    views.record_view("s", path, stamp(path))
+    assert views.take_stale_views("s") == []
+    os.utime(path, ns=(1, 1))
+    assert [one.path for one in views.take_stale_views("s")] == [path]
+
+
+async def test_after_a_restart_a_program_knows_what_it_has_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    history = JsonlHistory(tmp_path / ".history")
+    agent, _ = scripted(reading(), tmp_path, history=history)
+    assert await turn_changes(agent, "read it") == []
+    (tmp_path / "a.txt").write_text("newer")
+    again, model = scripted(["fine", "yes"], tmp_path, history=history)
+    assert await turn_changes(again, "go on") == [("a.txt", "user"), ("a.txt", "main")]
+    assert "changed since you read" in str(model.requests[0].messages[-1].content)
+    third, model = scripted(["yes"], tmp_path, history=history)
+    assert await turn_changes(third, "and on") == []
+
+
+async def test_a_sub_agent_is_told_of_the_files_that_it_has_seen_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    (tmp_path / "b.txt").write_text("old")
+
+    async def overwrite(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        (tmp_path / "a.txt").write_text("newer")
+        (tmp_path / "b.txt").write_text("newer")
+        return ToolResult("fine")
+
+    reader = SubagentDefinition("reader", "Reads.", "You read.", tools=("read_file", "wait"))
+    model = ScriptedProvider(
+        [
+            calls(call("read_file", path="b.txt")),
+            calls(call("task", "c2", description="r", prompt="read", subagent_type="reader")),
+            calls(call("read_file", "c3", path="a.txt")),
+            calls(call("wait", "c4")),
+            "read",
+            "done",
+        ]
+    )
+    agent = Agent(
+        model,
+        workspace=tmp_path,
+        subagents=[reader],
+        tools=[Handmade("wait", overwrite)],
+        approve=Permissions(DefaultPolicy("auto")),
+    )
+    invalidated: list[tuple[str, Sequence[str]]] = []
+    async with aclosing(agent.stream("go", session="s")) as stream:
+        async for event in stream:
+            match event:
+                case events.FromAgent(event={"type": "context_invalidated", **named}):
+                    invalidated.append((Path(named["path"]).name, tuple(named["agents"])))
+                case events.ContextInvalidated(path, agents):
+                    invalidated.append((Path(path).name, agents))
+    assert invalidated == [("a.txt", ("sub-agent reader (1)",)), ("b.txt", ("main",))]
+    assert "a.txt; read it again" in model.requests[4].messages[-1].text

@@ -55,6 +55,8 @@ def fork(
     )
     last = whole if last is None else last
     _copy_texts(tx, session, fork, last)
+    if (file_views := sessions.file_views_of(tx, sessions.load_row(tx, session))) is not None:
+        sessions.set_file_views(tx, fork, file_views)
     tx.run(
         f"UPDATE session SET (name, {_COPIED}, head, pruned_upto, parent, parent_n, home_lane) ="
         f" (SELECT ?, {_COPIED}, CASE WHEN head < ? THEN head ELSE ? END,"

@@ -94,6 +94,8 @@ class SessionRow:
     last: int
     copied: int
     has_background: bool
+    # What it has seen of files, sealed.
+    file_views: str | None
 
 
 # What the column holds where no agent was chosen.
@@ -104,7 +106,7 @@ ROW_COLUMNS = (
     "session.id, session.status, session.queue_mode, session.model, session.agent,"
     " session.style, session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
-    " session.choice_bits, coalesce(session.parent_n, 0),"
+    " session.choice_bits, session.file_views, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
     " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND is_background = 1"
     " AND task.state = 'running')"
@@ -117,7 +119,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 def session_row(row: Row) -> SessionRow:
     session, status, queue, model, agent, style, mode, *others = row
-    thinking, thinking_shown, trace, taint, bits, *counts = others
+    thinking, thinking_shown, trace, taint, bits, file_views, *counts = others
     copied, last, has_background = counts
     return SessionRow(
         id=session,
@@ -134,6 +136,7 @@ def session_row(row: Row) -> SessionRow:
         last=last,
         copied=copied,
         has_background=bool(has_background),
+        file_views=file_views,
     )
 
 
@@ -184,6 +187,17 @@ def chosen_style(tx: Transaction, session: str) -> str | None:
 
 def choose_style(tx: Transaction, session: str, style: str | None) -> None:
     tx.run("UPDATE session SET style = ? WHERE id = ?", (style, session))
+
+
+def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
+    """What a session has seen of files, as `agent.tools.file_views.FileViews` wrote it."""
+    sealed = row.file_views
+    return None if sealed is None else tx.unseal(sealed, "session.file_views", row.id)
+
+
+def set_file_views(tx: Transaction, session: str, text: str) -> None:
+    sealed = tx.seal(text, "session.file_views", session)
+    tx.run("UPDATE session SET file_views = ? WHERE id = ?", (sealed, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:

@@ -42,7 +42,7 @@ class TurnClaim:
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
     `model`, `agent` and `style` are those that its session has chosen, `memory` what it began with,
-    `taint` what it has taken in.
+    `taint` what it has taken in, `file_views` what it has seen of files.
     """
 
     turn: int
@@ -66,6 +66,7 @@ class TurnClaim:
     asked: Message | None = None
     begins: str | None = None
     memory: MemorySnapshot | None = None
+    file_views: str | None = None
 
     @property
     def reply_to(self) -> str | None:
@@ -173,6 +174,7 @@ def claim(
         taint=row.taint,
         bits=row.bits,
         memory=memory_snapshots.load(tx, session) if row.last else None,
+        file_views=sessions.file_views_of(tx, row),
     )
 
 
@@ -313,6 +315,7 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
         taint=state.taint,
         bits=state.bits,
         memory=memory_snapshots.load(tx, session),
+        file_views=sessions.file_views_of(tx, state),
     )
 
 
