@@ -60,6 +60,7 @@ from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
     from agent.code.watch.project_watches import ProjectWatches
+    from agent.context.project.session_projects import SessionProjects
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpServerSettings, McpSettings
     from agent.skills.catalog import SkillCatalog
@@ -199,9 +200,10 @@ class Agent(Generic[DepsT]):
         from agent.mcp.servers import McpServers
         from agent.mcp.settings import McpSettings
 
-        settings = self._mcp_settings
-        if not isinstance(settings, McpSettings):
-            settings = McpSettings(tuple(settings))
+        configured = self._mcp_settings
+        settings = (
+            configured if isinstance(configured, McpSettings) else McpSettings(tuple(configured))
+        )
         if self._mcp is None:
             logins = LoginOptions(self.redactor.learn)
             self._mcp = McpServers(settings, self.settings.tools, logins=logins)
@@ -215,10 +217,8 @@ class Agent(Generic[DepsT]):
         if self.code is None or not self.code.is_like(settings.lsp, settings.tools, trusted):
             if self.code is not None:
                 self.code.retire()
-            self.code = CodeServices(
-                *(settings.lsp, settings.tools, self._tool_defaults, trusted),
-                lambda: self.watches,
-            )
+            parts = (settings.lsp, settings.tools, self._tool_defaults, trusted)
+            self.code = CodeServices(*parts, lambda: self.watches)
         return self.code
 
     @cached_property
@@ -227,6 +227,13 @@ class Agent(Generic[DepsT]):
         from agent.code.watch.project_watches import ProjectWatches
 
         return ProjectWatches()
+
+    @cached_property
+    def projects(self) -> "SessionProjects":
+        """What conversations have been told of the workspace as a project."""
+        from agent.context.project.session_projects import SessionProjects
+
+        return SessionProjects(self.workspace.folder, self.workspace.origin, self.redactor.clean)
 
     @property
     def views(self) -> FileViews:
@@ -481,8 +488,7 @@ class Agent(Generic[DepsT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what the tools left running, and close the connections to the models; also those of
-        the agents that the conversation may be handed over to."""
+        """End what tools left running and the connections to models; also of agents handed to."""
         for one in reachable(self) if self.handoffs else [self]:
             if one is not self:
                 await one.toolbox.aclose()

@@ -30,6 +30,7 @@ from agent.undo.recorder import OpenChangeLog, RecorderFactory
 if TYPE_CHECKING:
     from agent.context.compaction.compactor import Conversation
     from agent.context.compaction.marker import CompactionMarker, MarkerRecorder
+    from agent.context.project.session_projects import SessionProjects
     from agent.turn.runner import AgentTurn
 
 # More of them in one run are agents that send each other the conversation.
@@ -40,6 +41,9 @@ class RunningAgent(AgentServices, Protocol):
     """What a run needs of an agent."""
 
     changes: OpenChangeLog | None
+
+    @property
+    def projects(self) -> "SessionProjects": ...
 
     @property
     def name(self) -> str: ...
@@ -106,7 +110,7 @@ class AgentRun:
             else CompactionMarker()
         )
         keeper = MarkerRecorder(mark)
-        question = await self._with_project(question, mark.conversation(messages))
+        question = await self._with_project(session, question, mark, messages)
         question = self._reminded(question, mark.conversation([*messages, question]))
         stored_memory = await _stored_memory(agent.history, session)
         self._memory = self._memory_for(stored_memory, mark.upto)
@@ -119,7 +123,9 @@ class AgentRun:
         finally:
             self.failure = next((one.failure for one in self._turns if one.failure), None)
             # What a guardrail kept out is no part of the conversation.
-            if not isinstance(self.failure, InputGuardrailTripped):
+            if isinstance(self.failure, InputGuardrailTripped):
+                agent.projects.forget(session)
+            else:
                 if any(turn.is_withdrawn for turn in self._turns):
                     from agent.turn.hooks import withdrawn_prompt
 
@@ -155,26 +161,25 @@ class AgentRun:
         agent.toolbox.mark_reported(session)
         return Message("user", (*content, Context(f"{work}\n{when}" if work else when)))
 
-    async def _with_project(self, question: Message, conversation: "Conversation") -> Message:
+    async def _with_project(
+        self, session: str, question: Message, mark: "CompactionMarker", messages: Sequence[Message]
+    ) -> Message:
         """The question, with what the conversation does not know yet of the project: its tree, the
         beginnings of README and configuration files."""
-        workspace = self._agent.workspace
         if not self._agent.settings.project:
             return question
-        from agent.context.project.context import ProjectContext
-
-        clean = self._agent.redactor.clean
-        project = ProjectContext(workspace.folder, clean=clean, origin=workspace.origin)
+        conversation = mark.conversation(messages)
+        if not messages:
+            self._agent.projects.forget(session)
+        project = self._agent.projects.project_of(session, mark.upto)
         news = await asyncio.to_thread(project.news)
-        stored_texts = {
-            part.text
-            for message in conversation.messages
-            for part in message.content
-            if isinstance(part, Context)
-        }
-        parts = () if news is None else news.parts
-        new_parts = [Context(text) for text in parts if text not in stored_texts]
-        if news is None or not new_parts:
+        if news is None:
+            return question
+        from agent.context.project.repeated_parts import find_repeats
+
+        repeats = find_repeats(news.parts, conversation.messages)
+        new_parts = [Context(text) for text in news.parts if text not in repeats]
+        if not new_parts:
             return question
         taint = question.taint | news.taint
         return replace(question, content=(*new_parts, *question.content), taint=taint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from agent.context.project.directory_tree import TreeLimits, tree
+from agent.context.project.directory_tree import FolderTree, TreeLimits, tree, tree_changes
 from agent.context.project.repository_state import describe_repository
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
@@ -43,6 +43,8 @@ OVERVIEW_FILES = (
 OVERVIEW_TOKENS = 2_000
 
 _OVERVIEW_FILE_TOKENS = 800
+# More than this says less than the tree.
+_MOST_CHANGES = 30
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class ProjectContext:
     remark: str = ""
     origin: TrustedOrigins = field(default_factory=TrustedOrigins)
     _reported: dict[str, str] = field(default_factory=dict)
+    _listings: dict[Path, FolderTree] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
     def news(self, mentioned: Sequence[Path] = ()) -> ContextUpdate | None:
@@ -72,7 +75,7 @@ class ProjectContext:
         folders = [path for path in mentioned if path.is_dir()]
         for folder in folders if self.root is None else (self.root, *folders):
             listing = tree(folder, self.shape)
-            if self._is_new("" if folder == self.root else str(folder), listing):
+            if self._is_new("" if folder == self.root else str(folder), listing.text):
                 texts.append(self._describe_folder(folder, listing))
                 if not self.origin.is_own(folder):
                     taint.add("untrusted")
@@ -99,8 +102,16 @@ class ProjectContext:
         parts = tuple(map(self.clean, texts))
         return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
 
-    def _describe_folder(self, folder: Path, listing: str) -> str:
-        text = render_prompt("project_tree", root=folder, tree=listing or "(empty)")
+    def _describe_folder(self, folder: Path, listing: FolderTree) -> str:
+        """The whole tree, or what has changed in it where that is shorter."""
+        before = self._listings.get(folder)
+        self._listings[folder] = listing
+        lines = tree_changes(before, listing) if before is not None else None
+        if lines and len(lines) <= _MOST_CHANGES:
+            changes = render_prompt("project_tree_changes", root=folder, changes="\n".join(lines))
+            if len(changes) < len(listing.text):
+                return changes
+        text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
         state = describe_repository(folder) if folder == self.root else ""
         return f"{text}\n{state}" if state else text
 
@@ -121,6 +132,7 @@ class ProjectContext:
     def forget(self) -> None:
         """The model no longer has what it was told."""
         self._reported.clear()
+        self._listings.clear()
 
     def _is_new(self, name: str, text: str) -> bool:
         fingerprint = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,8 @@
 """A folder as a small tree, for the model: what is there, without what git ignores."""
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +16,10 @@ _Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
 # A folder with more than this is looked at no further.
 _LOOKED_AT = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
+# Stands for the entries of a folder that are not shown.
+_MORE = "..."
+# What stands behind a name: a size, or how many entries those are.
+_SIZE = re.compile(r" \([\d.]+ (?:B|kB|MB|more files)\)$")
 
 
 @frozen
@@ -25,7 +30,15 @@ class TreeLimits:
     per_folder: int = 50
 
 
-def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> str:
+@frozen
+class FolderTree:
+    """`levels` is how deep it was looked at; 0 for one whose first level is cut."""
+
+    text: str
+    levels: int
+
+
+def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> FolderTree:
     """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
     walk = _TreeWalk(root, shape)
     text = ""
@@ -33,9 +46,64 @@ def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> str:
         walk.deepen()
         deeper = "\n".join(walk.lines())
         if estimate_text(deeper) > limit:
-            return text if depth else _cut_lines(deeper, limit)
+            return FolderTree(text, depth) if depth else FolderTree(_cut_lines(deeper, limit), 0)
         text = deeper
-    return text
+    return FolderTree(text, shape.depth)
+
+
+def tree_changes(before: FolderTree, after: FolderTree) -> list[str] | None:
+    """What makes one tree of the other: `+ src/new.py (2 kB)`, `- old.py`, `~ grown.py (3 kB)`;
+    None where they do not show the same part of the folder.
+
+    Of a folder that is not shown whole it is not known what is new and what is gone.
+    """
+    if before.levels != after.levels or not after.levels:
+        return None
+    old, new = tree_entries(before.text), tree_entries(after.text)
+    partial = {path.removesuffix(_MORE) for path in (*old, *new) if path.endswith(_MORE)}
+    changed = [path for path in new if old.get(path, new[path]) != new[path]]
+    return [
+        *(f"- {path}" for path in _missing(old, new, partial, with_contents=False)),
+        *(f"+ {path}{new[path]}" for path in _missing(new, old, partial, with_contents=True)),
+        *(f"~ {path}{new[path]}" for path in changed),
+    ]
+
+
+def _missing(
+    here: Mapping[str, str], there: Mapping[str, str], partial: Set[str], *, with_contents: bool
+) -> Iterator[str]:
+    """The paths of one tree that the other surely has not got."""
+    hidden: set[str] = set()
+    for path in here:
+        if path in there:
+            continue
+        parent = path[: path.rstrip("/").rfind("/") + 1]
+        is_sure = parent not in hidden and (parent not in partial or path.endswith(_MORE))
+        if is_sure:
+            yield path
+        if path.endswith("/") and not (is_sure and with_contents):
+            hidden.add(path)
+        # What is in a folder that is not told is not told either.
+        if parent in hidden and path.endswith("/"):
+            hidden.add(path)
+
+
+def tree_entries(text: str) -> dict[str, str]:
+    """Each path of a tree with what stands behind its name; folders end with a slash."""
+    entries: dict[str, str] = {}
+    folders: list[str] = []
+    for line in text.splitlines():
+        label = line.lstrip(" ")
+        depth = (len(line) - len(label)) // 2
+        del folders[depth:]
+        if label.endswith("/"):
+            folders.append(label)
+            entries["".join(folders)] = ""
+            continue
+        match = _SIZE.search(label)
+        name = label[: match.start()] if match else label
+        entries["".join((*folders, name))] = match[0] if match else ""
+    return entries
 
 
 def _cut_lines(text: str, limit: int) -> str:
@@ -80,7 +148,7 @@ class _TreeWalk:
             else:
                 yield f"{indent}{name}{_size(entry)}"
         if len(entries) > self._per_folder:
-            yield f"{indent}... ({len(entries) - self._per_folder} more files)"
+            yield f"{indent}{_MORE} ({len(entries) - self._per_folder} more files)"
 
     def _entries(self, folder: Path, parts: tuple[str, ...]) -> list[_Entry]:
         members = []

@@ -187,9 +187,10 @@ def _without_repeats(
     if not projects:
         return user_message
     parts = {str(part) for project in projects for part in project.get("parts", ())}
-    window = windows.load(tx, session).messages
-    contexts = {part.text for one in window for part in one.content if isinstance(part, Context)}
-    repeats = parts & contexts
+    # Here and not above: only a terminal with a project tells of it.
+    from agent.context.project.repeated_parts import find_repeats
+
+    repeats = find_repeats(parts, windows.load(tx, session).messages)
     if not repeats:
         return user_message
     others = (
