@@ -30,6 +30,7 @@ from agent.tools.base import (
 )
 from agent.tools.file_views import stamp
 from agent.tools.files.edit import EditFile
+from agent.tools.files.move import MoveFile
 from agent.tools.files.patch import ApplyPatch
 from agent.tools.files.read_write import ReadFile, WriteFile
 from agent.tools.registry import RegistryDefaults
@@ -51,7 +52,7 @@ class CodeCalls:
         settings = services.tool_settings
         files: list[Tool] = [
             kind(settings, defaults.views, defaults.drafts)
-            for kind in (EditFile, WriteFile, ApplyPatch)
+            for kind in (EditFile, WriteFile, ApplyPatch, MoveFile)
         ]
         files.append(ReadFile(settings, defaults.views))
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in (*services.tools(), *files)}

@@ -19,6 +19,7 @@ from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import Draft, DraftCheck, NoDraftCheck
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -45,6 +46,15 @@ class _Move:
         files = tuple(place / name if name else place for name in self.entries)
         return (place, *files) if self.is_folder else files
 
+    def changes(self) -> list[Draft]:
+        """The files that went and those that came, for who follows the disk: texts are not read."""
+        new_paths = self.paths(self.target)[self.is_folder :] if self.target is not None else ()
+        old_paths = self.paths(self.source)[self.is_folder :]
+        return [
+            *(Draft(path, "", None) for path in old_paths),
+            *(Draft(path, None, "") for path in new_paths),
+        ]
+
 
 class MoveFile:
     """Never replaces anything; `undo` takes it back."""
@@ -54,9 +64,15 @@ class MoveFile:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", to="string?")
 
-    def __init__(self, settings: ToolSettings, views: FileViews | None = None) -> None:
+    def __init__(
+        self,
+        settings: ToolSettings,
+        views: FileViews | None = None,
+        drafts: DraftCheck | None = None,
+    ) -> None:
         self._scope = WorkspaceScope(settings)
         self._views = views or FileViews()
+        self._drafts = drafts or NoDraftCheck()
 
     @cached_property
     def description(self) -> str:
@@ -75,15 +91,17 @@ class MoveFile:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         async with call.changes.command(self._scope.unrecorded(call)):
-            return await file_io.in_thread(lambda: self._run(args, call))
+            move, result = await file_io.in_thread(lambda: self._run(args, call))
+        await self._drafts.after_write(move.changes())
+        return result
 
-    def _run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+    def _run(self, args: Mapping[str, Any], call: CallContext) -> tuple[_Move, ToolResult]:
         move = self._move(args, call)
         n = len(move.entries)
         files = f" ({n:,} {'file' if n == 1 else 'files'})" if move.is_folder else ""
         if move.target is None:
             _delete(move)
-            return ToolResult(f"Deleted {move.source}{files}.")
+            return move, ToolResult(f"Deleted {move.source}{files}.")
         pairs = list(zip(move.paths(move.source), move.paths(move.target), strict=True))
         levels = [mark_level(source) for source, _ in pairs]
         views = [self._views.knowledge(call.session, source) for source, _ in pairs]
@@ -94,7 +112,7 @@ class MoveFile:
                 mark_tainted(target, call.workspace, unseen=level == "unseen")
             if view == "current":
                 self._views.record_write(call.session, target)
-        return ToolResult(f"Moved {move.source} to {move.target}{files}.")
+        return move, ToolResult(f"Moved {move.source} to {move.target}{files}.")
 
     def _move(self, args: Mapping[str, Any], call: CallContext) -> _Move:
         """What the call asks for, as the disk is now. Raises ToolError."""

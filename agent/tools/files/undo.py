@@ -1,7 +1,7 @@
 """`undo`: takes back what tools did to files in this conversation."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +12,7 @@ from agent.security.files import file_io
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
+from agent.tools.files.draft_check import Draft, DraftCheck, NoDraftCheck
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
@@ -31,8 +32,9 @@ class Undo:
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(steps="integer?", path="string?")
 
-    def __init__(self, settings: ToolSettings) -> None:
+    def __init__(self, settings: ToolSettings, drafts: DraftCheck | None = None) -> None:
         self._scope = WorkspaceScope(settings)
+        self._drafts = drafts or NoDraftCheck()
 
     @cached_property
     def description(self) -> str:
@@ -43,7 +45,11 @@ class Undo:
         return await file_io.in_thread(lambda: self._plan(self._request(args, call), call))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        return await file_io.in_thread(lambda: self._run(self._request(args, call), call))
+        changes, result = await file_io.in_thread(
+            lambda: self._run(self._request(args, call), call)
+        )
+        await self._drafts.after_write(changes)
+        return result
 
     def _plan(self, request: "UndoRequest", call: CallContext) -> EffectPlan:
         from agent.undo import report
@@ -56,16 +62,18 @@ class Undo:
         difference = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
         return EffectPlan(changes=changes, creates=creates, diff=difference or None)
 
-    def _run(self, request: "UndoRequest", call: CallContext) -> ToolResult:
+    def _run(self, request: "UndoRequest", call: CallContext) -> tuple[Sequence[Draft], ToolResult]:
+        """What changed, without its texts, and the result."""
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
         root = call.workspace.resolve()
         # Taken before: what is there now may not be kept anywhere afterwards.
+        pairs = report.net_changes(moves, "undo")
         diffs = {
             path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
-            for path, pair in report.net_changes(moves, "undo").items()
+            for path, pair in pairs.items()
         }
         outcome = reversal.carry_out(secrets.token_hex(16), "undo", moves)
         undone = outcome.paths("undone")
@@ -73,7 +81,12 @@ class Undo:
             Artifact("diff", diffs[path], str(path)) for path in undone if diffs.get(path)
         )
         text = report.describe(outcome, "undo", root) or "Nothing had to be changed back."
-        return ToolResult(text, is_error=not undone, artifacts=artifacts)
+        changes = [
+            Draft(path, *("" if content is not None else None for content in pairs[path]))
+            for path in undone
+            if path in pairs
+        ]
+        return changes, ToolResult(text, is_error=not undone, artifacts=artifacts)
 
     def _request(self, args: Mapping[str, Any], call: CallContext) -> "UndoRequest":
         from agent.undo.reversal import UndoRequest

@@ -1,11 +1,14 @@
 """Undoing and redoing what file tools did, and what others did in between."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ToolError
+from agent.tools.files.draft_check import Draft, NoDraftCheck
+from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
 from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.reversal import UndoRequest
@@ -230,6 +233,26 @@ def test_the_tool_says_what_it_did(scene: Scene) -> None:
     assert result.for_model == "Restored a.txt."
     assert "-two" in result.artifacts[0].content
     assert "+one" in result.artifacts[0].content
+
+
+class _HeardWrites(NoDraftCheck):
+    """What language servers would be told."""
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+
+    async def after_write(self, drafts: Sequence[Draft]) -> None:
+        self.paths += [draft.path for draft in drafts]
+
+
+def test_the_tool_tells_language_servers_what_it_brought_back(scene: Scene) -> None:
+    scene.write("a.txt", "one\n")
+    heard = _HeardWrites()
+    scene.toolbox = ToolRegistry(
+        default_tools(scene.settings, defaults=RegistryDefaults(drafts=heard))
+    )
+    scene.call("undo")
+    assert heard.paths == [scene.root.resolve() / "a.txt"]
 
 
 def test_the_tool_has_nothing_to_undo(scene: Scene) -> None:

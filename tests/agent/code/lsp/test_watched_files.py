@@ -72,3 +72,24 @@ async def test_a_server_that_cannot_know_all_is_started_anew(
             await asyncio.sleep(0.02)
     await calls.ask("document_symbols", "a.txt")
     assert calls.session is not session
+
+
+async def test_what_move_file_does_is_told_without_a_watch(folder: Path) -> None:
+    async with code_calls(folder, stand_in(watch=False)) as calls:
+        await calls.ask("document_symbols", "a.txt")
+        await calls.run("move_file", path="a.txt", to="b.txt")
+        assert folder / "a.txt" not in calls.session.documents
+        heard = await changes(calls, 2)
+        assert {(one["uri"], one["type"]) for one in heard} == {
+            (uri_of(folder / "a.txt"), 3),
+            (uri_of(folder / "b.txt"), 1),
+        }
+        assert await calls.lines("document_symbols", "b.txt") == ["1 function a"]
+        told = len(heard)
+        (folder / "src").mkdir()
+        await calls.run("move_file", path="b.txt", to="src")
+        await calls.run("move_file", path="src")
+        assert (await changes(calls, told + 4))[-1] == {
+            "uri": uri_of(folder / "src/b.txt"),
+            "type": 3,
+        }
