@@ -62,7 +62,7 @@ class VirtualDocuments:
 
     async def find_errors(self, session: str, workspace: Path) -> "NewErrors":
         """What all that is planned brings that was not wrong before."""
-        return await self._diagnostics.find_errors(self.planned(session), workspace)
+        return await self._diagnostics.find_errors(self.planned(session), workspace, session)
 
     async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
         """Write drafts, all or none; they are not planned any more. Raises `ToolError`."""

@@ -117,6 +117,12 @@ class FileViews:
         with self._lock:
             return session in self._sessions
 
+    def seen_files(self, session: str) -> list[Path]:
+        """The files that the conversation has seen, the newest first."""
+        with self._lock:
+            views = self._sessions.get(session)
+            return list(reversed(views.files)) if views is not None else []
+
     def take_stale_views(self, session: str) -> list[StaleView]:
         """What has changed since it was seen; it is said once."""
         changed = self._find_changed(session)

@@ -206,7 +206,9 @@ class ToolRegistry:
     def resolved(self, call: ToolCall) -> ToolCall:
         """The call of the tool that is meant, where another tool stands for it."""
         tool = self.find(call.name)
-        return tool.stands_for(call) if isinstance(tool, StandsForOthers) else call
+        target = tool.stands_for(call) if isinstance(tool, StandsForOthers) else call
+        # An agent may have been left without that one: the tool itself says so.
+        return target if self.find(target.name) is not None else call
 
     def name(self, called: str) -> str:
         """The name of the tool that is called so; what no tool answers to stays as it is."""

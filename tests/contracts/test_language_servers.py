@@ -238,10 +238,15 @@ async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
 
 # Clangd does not: it reads from the disk what one file includes of another.
 @pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc"], indirect=True)
-async def test_open_dependents_are_looked_at_too(calls: CodeCalls) -> None:
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_dependents_are_looked_at_too(calls: CodeCalls, is_open: bool) -> None:
     project = project_of(calls)
     dependent, change = PLANTS[project].path, BREAKS[project]
-    await calls.ask("diagnostics", dependent)
+    if is_open:
+        await calls.ask("diagnostics", dependent)
+    else:
+        # The model has read it; the server was never asked about it.
+        await calls.run("read_file", path=dependent)
     args = {"path": change.path, "old_string": change.old, "new_string": change.new}
     errors = errors_of(await calls.run("edit_file", **args))
     assert any(line.startswith(change.report) for line in errors), errors

@@ -5,10 +5,17 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
-from agent.code.lsp.documents import Change, refresh, tell_of_changes
+from agent.code.lsp.documents import (
+    Change,
+    open_from_disk,
+    read_document,
+    refresh,
+    tell_of_changes,
+)
 from agent.code.lsp.protocol.peer import PeerClosed
 from agent.code.lsp.protocol.positions import Position
 from agent.code.lsp.server import LanguageServer
@@ -23,6 +30,7 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import LspSettings
 from agent.tools.base import CallContext
+from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftReport
 
 log = logging.getLogger(__name__)
@@ -32,6 +40,8 @@ _MOST_FOR_USER = 3
 # Of other documents that a server has open, so many are looked at again.
 _MOST_DEPENDENTS = 10
 _DEPENDENTS_S = 2.0
+# Of the files that a conversation has seen, so many are opened to be looked at.
+_MOST_OPENED = 5
 # What servers say of an import that leads nowhere: their codes differ, and change.
 _UNRESOLVED = re.compile(r"import|module|file not found", re.IGNORECASE)
 
@@ -62,8 +72,9 @@ class DraftDiagnostics:
     """A `DraftCheck` that asks language servers. Where none answers, or not in time, it has nothing
     to say: an edit never fails because of a server."""
 
-    def __init__(self, servers: LanguageServers) -> None:
+    def __init__(self, servers: LanguageServers, views: FileViews) -> None:
         self._servers = servers
+        self._views = views
 
     @property
     def refuses(self) -> bool:
@@ -78,7 +89,7 @@ class DraftDiagnostics:
     ) -> DraftReport:
         if self._settings.before_write == "off":
             return DraftReport()
-        errors = await self.find_errors(drafts, call.workspace)
+        errors = await self.find_errors(drafts, call.workspace, call.session)
         if not errors.count:
             return DraftReport()
         if self.refuses and not insists.strip():
@@ -93,13 +104,16 @@ class DraftDiagnostics:
             UNTRUSTED if errors.are_marked else NOTHING,
         )
 
-    async def find_errors(self, drafts: Sequence[Draft], workspace: Path) -> "NewErrors":
-        """What the drafts bring all together."""
+    async def find_errors(
+        self, drafts: Sequence[Draft], workspace: Path, session: str
+    ) -> "NewErrors":
+        """What the drafts bring all together, also to files that the session has seen."""
         root = await asyncio.to_thread(workspace.resolve)
         groups = await self._by_server(drafts, root)
         findings: list[_Finding] = []
         for server, group in groups.items():
-            findings += await self._check_group(server, group)
+            dependents = await asyncio.to_thread(self._dependents, server, group, root, session)
+            findings += await self._check_group(server, group, dependents)
         served = {draft.path for group in groups.values() for draft in group}
         others = [draft for draft in drafts if draft.path not in served]
         findings += await asyncio.to_thread(_syntax_errors, others)
@@ -136,12 +150,44 @@ class DraftDiagnostics:
                 groups[server].append(draft)
         return groups
 
-    async def _check_group(self, server: LanguageServer, drafts: list[Draft]) -> list[_Finding]:
+    def _dependents(
+        self, server: LanguageServer, drafts: Sequence[Draft], root: Path, session: str
+    ) -> list[Path]:
+        """Files that the session has seen last and that name one of the drafts: as imports do."""
+        extensions = server.settings.extensions
+        stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
+        if not stems:
+            return []
+        names_a_draft = re.compile(rf"\b(?:{stems})\b")
+        dependents: list[Path] = []
+        for path in self._views.seen_files(session):
+            is_served = path.suffix in extensions and path.is_relative_to(root)
+            if not is_served or any(path == draft.path for draft in drafts):
+                continue
+            try:
+                text, _ = read_document(path)
+            except ToolError:
+                continue
+            if names_a_draft.search(text):
+                dependents.append(path)
+            if len(dependents) == _MOST_OPENED:
+                break
+        return dependents
+
+    async def _check_group(
+        self, server: LanguageServer, drafts: list[Draft], dependents: Sequence[Path]
+    ) -> list[_Finding]:
         limit_s = self._settings.wait_s
 
         async def work(session: LspSession) -> list[_Finding]:
             async with server.turn:
                 await refresh(session)
+                for path in dependents:
+                    if path not in session.documents:
+                        language = self._servers.language(server.settings, path)
+                        # It may be gone again.
+                        with suppress(ToolError):
+                            await open_from_disk(session, path, language)
                 return await _compare(session, drafts, self._languages(server, drafts), limit_s)
 
         try:

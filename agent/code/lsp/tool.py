@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.code.lsp.operation_names import EDITS, OPERATIONS, operation_named
+from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.taint.taint import PRIVATE
 from agent.tools.base import CallContext, EffectPlan
@@ -82,6 +83,8 @@ class LspTool:
         return EffectPlan(reads=(self._services.scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        if (operation := operation_named(str(args["operation"]))) in EDITS:
+            raise ToolError(f"{operation} changes files, and this agent has no tool lsp_edit.")
         return await self._services.answers.answer(args, call)
 
     async def aclose(self) -> None:

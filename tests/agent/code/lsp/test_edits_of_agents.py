@@ -1,0 +1,30 @@
+"""What an agent may do with `lsp` is what its tools say."""
+
+from pathlib import Path
+
+from agent.agent import Agent
+from agent.providers.scripted import ScriptedProvider
+from agent.security.policy.engine import DefaultPolicy
+from agent.subagents.definition import SubagentDefinition
+from agent.tools.runner import Permissions
+from tests.agent.props import call, calls, results
+
+
+async def test_an_agent_without_the_tool_that_edits_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("word = 1\n")
+    looker = SubagentDefinition("looker", "Looks.", "You look.", tools=("read_file", "lsp"))
+    wish = call("lsp", "c2", operation="rename", path="a.py", line=1, symbol="word", new_name="w")
+    model = ScriptedProvider(
+        [
+            calls(call("task", "c1", description="r", prompt="go", subagent_type="looker")),
+            calls(wish),
+            "looked",
+            "done",
+        ]
+    )
+    free = Permissions(DefaultPolicy("auto"))
+    agent = Agent(model, workspace=tmp_path, subagents=[looker], approve=free)
+    await agent.run("go")
+    (text,) = results(model.requests[2].messages)
+    assert "rename changes files, and this agent has no tool lsp_edit." in text
+    assert (tmp_path / "a.py").read_text() == "word = 1\n"
