@@ -189,13 +189,12 @@ class AgentRun:
         from agent.turn.context_usage import PromptAudience
         from agent.turn.memory_reminder import memory_reminder
 
-        agent, messages = self._agent, conversation.messages
-        workspace = agent.workspace
+        agent, workspace = self._agent, self._agent.workspace
         speaking = PromptAudience(
             workspace.owner_memory, workspace.folder, owner=True, model=self._options.get("model")
         )
-        taint = _exposure(agent).taint.union(*(message.taint for message in messages))
-        note = memory_reminder(agent, speaking, messages, conversation.tokens, taint)
+        taint = _exposure(agent).taint.union(*(message.taint for message in conversation.messages))
+        note = memory_reminder(agent, speaking, conversation, taint)
         return question if note is None else replace(question, content=(*question.content, note))
 
     async def _pass_on(

@@ -1,8 +1,11 @@
 """How an agent's window would be filled for a person, without asking the model."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from agent.context.compaction.compactor import Conversation
 from agent.context.environment_block import describe_environment
+from agent.context.focused_files import FileFocus
 from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
 from agent.providers.base import ToolSpec
@@ -48,6 +51,15 @@ def tools_of(
     return toolbox.specs(
         in_project=agent.workspace.is_project(root), window=window, skills=has_skills
     )
+
+
+def tokens_of(
+    agent: AgentServices, speaking: PromptAudience, conversation: Conversation, room: ContextBudget
+) -> int:
+    """What a conversation takes of its requests: without the files that have left them."""
+    focus = FileFocus(agent.toolbox, speaking.root)
+    messages = focus.fit(conversation.messages, room.focus_tokens).messages
+    return replace(conversation, messages=list(messages)).tokens
 
 
 def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:

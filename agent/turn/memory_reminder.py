@@ -1,12 +1,11 @@
 """Before a conversation is summarized, its model is asked what to keep in memory."""
 
-from collections.abc import Sequence
-
+from agent.context.compaction.compactor import Conversation
 from agent.errors import ConfigError
 from agent.prompts import load_prompt
-from agent.turn.context_usage import PromptAudience, measure_context
+from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
 from agent.turn.request import AgentServices
-from agent.types import Context, Message, Taint
+from agent.types import Context, Taint
 
 # Of what makes a window count as full.
 _SHARE = 0.7
@@ -17,29 +16,29 @@ _SURELY_ROOM = 0.2
 def memory_reminder(
     agent: AgentServices,
     speaking: PromptAudience,
-    messages: Sequence[Message],
-    tokens: int,
+    conversation: Conversation,
     taint: frozenset[Taint],
 ) -> Context | None:
-    """What the newest message says of it, in a conversation of so many `tokens` that will soon be
-    full and was not told yet.
+    """What the newest message says of it, in a conversation that will soon be full and was not told
+    yet.
 
     None after untrusted text: then a person would be asked about each line, out of the blue.
     """
     text = load_prompt("remember_now").strip()
     try:
-        if tokens < agent.models.open(speaking.model).context_tokens * _SURELY_ROOM:
+        if conversation.tokens < agent.models.open(speaking.model).context_tokens * _SURELY_ROOM:
             return None
         if "untrusted" in taint or agent.toolbox.find("remember") is None:
             return None
-        if tokens < measure_context(agent, speaking).full_at_tokens * _SHARE:
+        room = measure_context(agent, speaking)
+        if tokens_of(agent, speaking, conversation, room) < room.full_at_tokens * _SHARE:
             return None
     except ConfigError:
         # The turn says so.
         return None
     is_told = any(
         isinstance(part, Context) and part.text == text
-        for message in messages
+        for message in conversation.messages
         for part in message.content
     )
     return None if is_told else Context(text)

@@ -14,7 +14,7 @@ from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
-from agent.turn.context_usage import PromptAudience, measure_context
+from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
 from gateway.core.completion import run_to_completion
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
@@ -291,17 +291,11 @@ class CompactionService:
     def _is_full(self, window: SessionWindow, speaking: PromptAudience) -> bool:
         if self._has_room(window, speaking.model):
             return False
-        # Here and not above: few conversations come that far.
-        from agent.context.focused_files import FileFocus
-
         try:
             room = measure_context(self.agent, speaking)
         except ConfigError:
             return False
-        focus = FileFocus(self.agent.toolbox, speaking.root)
-        conversation = window.conversation
-        messages = focus.fit(conversation.messages, room.focus_tokens).messages
-        tokens = replace(conversation, messages=list(messages)).tokens
+        tokens = tokens_of(self.agent, speaking, window.conversation, room)
         return room.is_full(tokens, len(window.messages))
 
 

@@ -16,8 +16,7 @@ async def remind(
 ) -> None:
     """When the session will soon be summarized. `window` ends with what the turn was asked, which
     no turn has read yet."""
-    tokens = window.conversation.tokens
-    note = memory_reminder(agent, speaking, window.messages, tokens, claim.taint)
+    note = memory_reminder(agent, speaking, window.conversation, claim.taint)
     if note is not None:
         question = window.messages[-1]
         question = replace(question, content=(*question.content, note))
