@@ -62,7 +62,7 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 def built_in_names(names: Collection[str]) -> frozenset[str]:
     """The built-in tools of these names, or of those that other programs call them by. Raises
     `ConfigError`."""
-    from agent.tools.aliases import NAMES, folded
+    from agent.tools.aliases import NAMES, folded, with_edits_of_lsp
     from agent.tools.registry import BUILT_IN_TOOLS
 
     if isinstance(names, str):
@@ -79,4 +79,4 @@ def built_in_names(names: Collection[str]) -> frozenset[str]:
                     names=", ".join(BUILT_IN_TOOLS),
                 )
             )
-    return frozenset(canonical_names[folded(name)] for name in names)
+    return with_edits_of_lsp({canonical_names[folded(name)] for name in names})

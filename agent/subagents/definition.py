@@ -9,7 +9,7 @@ from typing import Any
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode, is_server_tool, tightest
 from agent.text import frontmatter
-from agent.tools.aliases import NAMES
+from agent.tools.aliases import NAMES, with_edits_of_lsp
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64
@@ -75,7 +75,9 @@ class SubagentDefinition:
 
     def chooses(self, tool: str) -> bool:
         """Whether this agent is given a tool, by its canonical name."""
-        return (self.tools is None or _names(self.tools, tool)) and not _names(self.without, tool)
+        if _names(self.without, tool):
+            return False
+        return self.tools is None or _names(with_edits_of_lsp(self.tools), tool)
 
 
 def _names(names: Collection[str], tool: str) -> bool:

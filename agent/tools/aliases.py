@@ -1,10 +1,14 @@
 """What models call tools and arguments by that were trained with other ones."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agent.tools.base import Tool
+
+_CHANGE_FILES = frozenset(
+    {"append_file", "apply_patch", "edit_file", "exec", "sync_virtual", "write_file"}
+)
 
 # What models that were trained with other tools write. Case, "_" and "-" do not matter.
 NAMES = {
@@ -155,6 +159,13 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(words := renamed.get("command"), list) and all(isinstance(w, str) for w in words):
         renamed["command"] = _line(words)
     return _window(renamed) if "line_start" in properties else renamed
+
+
+def with_edits_of_lsp(names: Collection[str]) -> frozenset[str]:
+    """Names of tools, with that of the calls of `lsp` that change files where it is named beside
+    a tool that changes files, too: who may only look stays so."""
+    may_edit = "lsp" in names and not _CHANGE_FILES.isdisjoint(names)
+    return frozenset({*names, "lsp_edit"} if may_edit else names)
 
 
 def _line(words: list[str]) -> str:

@@ -224,6 +224,13 @@ def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
     assert {"lsp", "outline"} < {tool.name for tool in plain.specs(in_project=True)}
 
 
+def test_naming_lsp_beside_a_tool_that_writes_is_enough_to_rename(tmp_path: Path) -> None:
+    agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=["lsp", "edit_file"])
+    assert agent.toolbox.get("lsp_edit").name == "lsp_edit"
+    agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=["lsp", "read_file"])
+    assert agent.toolbox.find("lsp_edit") is None
+
+
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [

@@ -83,6 +83,12 @@ def with_insistence(schema: JsonSchema, drafts: DraftCheck) -> JsonSchema:
     return {**schema, "properties": {**schema["properties"], INSIST: {"type": "string"}}}
 
 
+def reason_to_insist(args: Mapping[str, Any]) -> str:
+    """Why the model wants to write what brings errors; empty where it does not insist."""
+    reason = args.get(INSIST)
+    return " ".join(reason.split()) if isinstance(reason, str) else ""
+
+
 async def refuse_errors(
     check: DraftCheck, drafts: Sequence[Draft], args: Mapping[str, Any], call: CallContext
 ) -> None:

@@ -38,6 +38,21 @@ def test_tools_are_understood_however_they_are_written(
     assert definition(written).tools == meant
 
 
+@pytest.mark.parametrize(
+    ("written", "may_edit"),
+    [
+        ("tools: Read, lsp, Edit", True),
+        ("tools: lsp, Bash", True),
+        ("tools: Read, lsp", False),
+        ("tools: Read, lsp, lsp_edit", True),
+        ("tools: Read, Edit", False),
+        ("tools: lsp, Edit\ndisallowedTools: lsp_edit", False),
+    ],
+)
+def test_who_changes_files_changes_them_by_lsp_too(written: str, may_edit: bool) -> None:
+    assert definition(written).chooses("lsp_edit") is may_edit
+
+
 @pytest.mark.parametrize("key", ["disallowedTools", "disallowed-tools", "disallowed_tools"])
 def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
     found = definition(f"tools: Read, Bash\n{key}: Bash")

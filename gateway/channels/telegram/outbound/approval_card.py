@@ -10,6 +10,7 @@ from agent.records import frozen
 from agent.security.policy.base import NEVER_REMEMBERED, ApprovalRequest
 from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
+from agent.tools.files.draft_check import reason_to_insist
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
@@ -18,7 +19,7 @@ from gateway.core.messages import Entity, OutboundFile, OutboundPart
 from gateway.core.server_question import buttons_of
 
 # The rest is for the head, the reason, what was decided, and a note that a retry may put in front.
-_CODE_UNITS = LIMIT_UNITS - 1450 - units(REPEAT_NOTE)
+_CODE_UNITS = LIMIT_UNITS - 1950 - units(REPEAT_NOTE)
 _LINE_CHARS = 400
 
 
@@ -103,6 +104,9 @@ def _pieces(question: ApprovalPrompt, code: str, language: str | None) -> Iterat
         yield _Piece(f"\n{place}")
     yield _Piece("\n")
     yield _Piece(code, "pre", language)
+    if request.diff and (insists := reason_to_insist(request.arguments)):
+        reason = escape_for_approval(insists)[:_LINE_CHARS]
+        yield _Piece(f"\n{t('Brings new errors; the model insists: {reason}', reason=reason)}")
     yield _Piece(f"\n{escape_for_approval(localized(request.reason))[:_LINE_CHARS]}")
     if question.asker != question.principal:
         asker = t("Requested by {name}", name=escape_for_approval(question.asker)[:_LINE_CHARS])

@@ -7,6 +7,7 @@ from agent.i18n import mark_for_translation, t
 from agent.mcp.names import is_mcp_tool
 from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
+from agent.tools.files.draft_check import reason_to_insist
 from gateway.cli.console.output.text import seconds
 
 SAY_WHY = mark_for_translation("Why not? Enter denies and tells the model, Escape goes back.")
@@ -29,7 +30,10 @@ def subject(approval: ApprovalAsked) -> str:
         others = [_row(name, value) for name, value in arguments.items() if name != "command"]
         return escape_for_approval("\n".join([f"{approval.tool}: {_indent(command)}", *others]))
     if approval.diff is not None and "path" in arguments:
-        return escape_for_approval(f"{approval.tool}: {arguments['path']}")
+        head = f"{approval.tool}: {arguments['path']}"
+        if reason := reason_to_insist(arguments):
+            head += f"\n  {t('Brings new errors; the model insists: {reason}', reason=reason)}"
+        return escape_for_approval(head)
     rows = "\n".join(_row(name, value) for name, value in arguments.items())
     return escape_for_approval(f"{approval.tool}\n{rows}" if rows else approval.tool)
 

@@ -316,3 +316,12 @@ def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_why_a_model_writes_errors_all_the_same_is_in_the_question() -> None:
+    arguments = {"path": "a.py", "despite_errors": "the next edit\ndefines it"}
+    asked = events.ApprovalAsked("n", "edit_file", arguments, "why", "-a\n+b", 60.0)
+    assert subject(asked).split("\n") == [
+        "edit_file: a.py",
+        "  Brings new errors; the model insists: the next edit defines it",
+    ]
