@@ -230,10 +230,10 @@ class Agent(Generic[DepsT]):
 
     @cached_property
     def projects(self) -> "SessionProjects":
-        """What conversations have been told of the workspace as a project."""
+        """What conversations have been told of their projects."""
         from agent.context.project.session_projects import SessionProjects
 
-        return SessionProjects(self.workspace.folder, self.workspace.origin, self.redactor.clean)
+        return SessionProjects(self.workspace.origin, self.redactor.clean)
 
     @property
     def views(self) -> FileViews:

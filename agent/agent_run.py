@@ -168,21 +168,11 @@ class AgentRun:
         beginnings of README and configuration files."""
         if not self._agent.settings.project:
             return question
-        conversation = mark.conversation(messages)
-        if not messages:
-            self._agent.projects.forget(session)
-        project = self._agent.projects.project_of(session, mark.upto)
-        news = await asyncio.to_thread(project.news)
-        if news is None:
-            return question
-        from agent.context.project.repeated_parts import find_repeats
+        from agent.context.project.session_projects import ProjectSession
 
-        repeats = find_repeats(news.parts, conversation.messages)
-        new_parts = [Context(text) for text in news.parts if text not in repeats]
-        if not new_parts:
-            return question
-        taint = question.taint | news.taint
-        return replace(question, content=(*new_parts, *question.content), taint=taint)
+        here = ProjectSession(session, self._agent.workspace.folder, mark.upto)
+        remaining = mark.conversation(messages).messages
+        return await self._agent.projects.with_news(here, question, remaining)
 
     def _reminded(self, question: Message, conversation: "Conversation") -> Message:
         """The question, with a word on memory when the conversation will soon be summarized."""

@@ -119,7 +119,7 @@ async def open_app(
         stack.push_async_callback(agent.aclose)
         agent.changes = open_change_log(database, home.undo, cipher)
         events = EventHub()
-        places = await places_of(settings, database)
+        places = await places_of(settings, home, database)
         running: Channels = {}
         _add(running, ConsoleChannel(events))
         if channels:

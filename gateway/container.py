@@ -272,6 +272,11 @@ def build_container(
         events=events,
         after_s=timing.report_after_s,
     )
+    if any(chat.folder for chat in settings.telegram.chats.values()):
+        from agent.context.project.directory_tree import TreeLimits
+
+        context = settings.context
+        agent.projects.shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     command_reader = CommandReader(agent, access)
     turns = TurnRunner(
         database=database,

@@ -110,10 +110,11 @@ class AccessControl:
         return user_inbox_dir(workspace, self.memory(workspace, message))
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
-        """Where relative paths start; only the console may choose another folder."""
+        """Where relative paths start: the console may choose another folder, and the configuration
+        may give a chat one."""
         if message.channel == CONSOLE and message.options.cwd is not None:
             return Path(message.options.cwd).resolve()
-        return workspace
+        return self.chat_settings.of(message.route).folder or workspace
 
     def _is_known(self, message: InboundMessage) -> bool:
         """On the list by number, or paired."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 
 from agent.records import frozen
 from gateway.channels.chat_aliases import ChatIdAliases
@@ -12,14 +13,15 @@ from gateway.core.messages import Route
 class ChatSettings:
     """`persona` is a text, or a file of the workspace if it ends in `.md`; `model` answers there
     unless the conversation has chosen another, and so does `agent`; `role` is that of everybody but
-    the owner; with `listen` the model is shown what others said there since its last answer. None:
-    not said."""
+    the owner; with `listen` the model is shown what others said there since its last answer;
+    in `folder` its work is done instead of in the workspace. None: not said."""
 
     persona: str | None = None
     model: str | None = None
     agent: str | None = None
     role: str | None = None
     listen: bool | None = None
+    folder: Path | None = None
 
 
 class ChatSettingsIndex:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -15,6 +16,7 @@ from gateway.config import Settings
 from gateway.config.foreign.python_plugins import call_offer, python_channels
 from gateway.core.messages import CONSOLE
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
+from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
 from gateway.store.repositories.access import members
 from gateway.store.repositories.delivery import chats as stored_moves
@@ -23,14 +25,45 @@ from gateway.store.repositories.delivery import inbox
 log = logging.getLogger(__name__)
 
 
-async def places_of(settings: Settings, database: Store) -> ChatSettingsIndex:
-    """What is said of single chats, and which of them have another id by now."""
+async def places_of(settings: Settings, home: DataDir, database: Store) -> ChatSettingsIndex:
+    """What is said of single chats, and which of them have another id by now. Raises `ConfigError`
+    for a folder that no chat can work in."""
     telegram_chats = {
-        key: ChatSettings(chat.persona, chat.model, chat.agent, chat.role, chat.listen)
+        key: ChatSettings(
+            *(chat.persona, chat.model, chat.agent, chat.role, chat.listen),
+            None if chat.folder is None else chat_folder(key, chat.folder, settings, home),
+        )
         for key, chat in settings.telegram.chats.items()
     }
     moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))
     return ChatSettingsIndex({"telegram": telegram_chats}, {"telegram": moves})
+
+
+def chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Path:
+    """The real folder. Raises `ConfigError` for one that is not there, or holds more than a
+    project: who may write in the chat may read it, as far as their role goes."""
+    where = f"telegram.chats.{chat}.folder"
+    folder = Path(name).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(
+            t(
+                "{where}: {path} is not there; create it or name another folder",
+                where=where,
+                path=folder,
+            )
+        )
+    own = (home.root.resolve(), settings.agent.workspace.resolve())
+    holds_more = any(place.is_relative_to(folder) for place in (Path.home().resolve(), *own))
+    if holds_more or any(folder.is_relative_to(place) for place in own):
+        raise ConfigError(
+            t(
+                "{where}: {path} is Kore's own folder, your home folder, or holds one of them; "
+                "name the folder of a project",
+                where=where,
+                path=folder,
+            )
+        )
+    return folder
 
 
 async def open_channels(

@@ -119,6 +119,7 @@ class TelegramChat(Section):
     agent: Word | None = None
     role: RoleName | None = None
     listen: Flag | None = None
+    folder: Folder | None = None
 
 
 class TelegramSection(Section):

@@ -53,6 +53,7 @@ from gateway.turns.live_preview import preview_for_turn
 from gateway.turns.memory_reminder import remind
 from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
+from gateway.turns.project_news import tell_of_project
 from gateway.turns.prompt import (
     build_user_message,
     initial_taint,
@@ -156,6 +157,9 @@ class TurnRunner:
             claim = await self._skill_calls.with_wishes(claim)
         window = await self._windows.open(claim.session, user_message)
         message = claim.messages[-1]
+        if not claim.resumed:
+            folder = self._permissions.working_dir(message)
+            await tell_of_project(self._database, self._agent, claim, window, folder)
         is_asked = not claim.resumed and any(map(is_said, claim.messages))
         # In mode "plan" nothing may be remembered.
         if is_asked and self._permissions.mode(message, claim.mode) != "plan":

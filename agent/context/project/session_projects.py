@@ -1,33 +1,68 @@
-"""What a program's conversations have been told of their project."""
+"""What conversations have been told of their projects, where no screen does it."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from agent.context.project.context import ProjectContext
+from agent.context.project.context import ContextUpdate, ProjectContext
+from agent.context.project.directory_tree import TreeLimits
+from agent.context.project.repeated_parts import find_repeats
+from agent.records import frozen
 from agent.security.taint.origin import TrustedOrigins
+from agent.types import Context, Message
 
 _MOST_SESSIONS = 128
+
+
+@frozen
+class ProjectSession:
+    """A conversation in a folder. Its messages up to number `upto` have left it: what they told is
+    told again."""
+
+    session: str
+    root: Path
+    upto: int
 
 
 class SessionProjects:
     """`clean` takes secrets out, and `origin` says which places are the owner's."""
 
-    def __init__(self, root: Path, origin: TrustedOrigins, clean: Callable[[str], str]) -> None:
-        self._root, self._origin, self._clean = root, origin, clean
-        self._projects: OrderedDict[str, tuple[int, ProjectContext]] = OrderedDict()
+    def __init__(self, origin: TrustedOrigins, clean: Callable[[str], str]) -> None:
+        self._origin, self._clean = origin, clean
+        self._projects: OrderedDict[str, tuple[ProjectSession, ProjectContext]] = OrderedDict()
+        self.shape = TreeLimits()
 
-    def project_of(self, session: str, upto: int) -> ProjectContext:
-        """The messages up to number `upto` have left the conversation: what they told is told
-        again."""
-        last, project = self._projects.pop(session, (upto, None))
-        if project is None or last != upto:
-            project = ProjectContext(self._root, clean=self._clean, origin=self._origin)
-        self._projects[session] = (upto, project)
-        while len(self._projects) > _MOST_SESSIONS:
-            self._projects.popitem(last=False)
-        return project
+    async def with_news(
+        self, here: ProjectSession, question: Message, messages: Sequence[Message]
+    ) -> Message:
+        """The question, with what its conversation of these `messages` does not know yet: the tree
+        of the folder, the beginnings of README and configuration files."""
+        project = self._project_of(here, is_new=not messages)
+        news = await asyncio.to_thread(project.news)
+        parts = _new_parts(news, messages) if news is not None else ()
+        if news is None or not parts:
+            return question
+        content = (*map(Context, parts), *question.content)
+        return replace(question, content=content, taint=question.taint | news.taint)
 
     def forget(self, session: str) -> None:
         """The conversation holds nothing of what it was told."""
         self._projects.pop(session, None)
+
+    def _project_of(self, here: ProjectSession, *, is_new: bool) -> ProjectContext:
+        last, project = self._projects.pop(here.session, (None, None))
+        if project is None or is_new or last != here:
+            project = ProjectContext(
+                here.root, shape=self.shape, clean=self._clean, origin=self._origin
+            )
+        self._projects[here.session] = (here, project)
+        while len(self._projects) > _MOST_SESSIONS:
+            self._projects.popitem(last=False)
+        return project
+
+
+def _new_parts(news: ContextUpdate, messages: Sequence[Message]) -> list[str]:
+    repeats = find_repeats(news.parts, messages)
+    return [text for text in news.parts if text not in repeats]

@@ -56,12 +56,17 @@ class WorkspaceScope:
 
     def find(self, path: str, call: CallContext) -> Path:
         """The real path behind `path`. Raises ToolError when the call may not go there."""
+        restrict = self.settings.restrict_to_workspace
+        inbox = _inbox_elsewhere(path, call) if restrict else None
         real = resolve_in_workspace(
             path,
             call.workspace,
-            restrict=self.settings.restrict_to_workspace,
+            restrict=restrict and inbox is None,
             blocked=self.settings.blocked_paths,
         )
+        # A folder may have been swapped for a link since.
+        if inbox is not None and not real.is_relative_to(inbox):
+            raise ToolError(f"{quote_path(path)} leads outside the workspace.")
         if self._kores_own()(real):
             raise ToolError(f"{quote_path(path)} is blocked: it is part of Kore itself.")
         if _privacy_test(call)(real):
@@ -181,12 +186,12 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
         return lambda real: False
     home = _home(call.memory)
     own = home.resolve() / call.memory.absolute().relative_to(home)
-    root = folded_path(call.workspace.resolve())
+    places = {folded_path(call.workspace.resolve()), folded_path(home.resolve())}
     try:
         inbox = user_inbox_dir(home.resolve(), own)
     except ValueError:
         inbox = own
-    private = [folded_path(root / name) for name in PRIVATE_NAMES]
+    private = [folded_path(place / name) for place in places for name in PRIVATE_NAMES]
 
     def is_private(real: Path) -> bool:
         if real in (own, own.parent) or real.is_relative_to(inbox):
@@ -198,6 +203,21 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
         return any(folded_path(real).is_relative_to(path) for path in private)
 
     return is_private
+
+
+def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
+    """The folder of what the person has sent, if the path leads there and the work is done in
+    another folder than the one that holds it."""
+    home = _home(call.memory)
+    if call.workspace.resolve() == home.resolve():
+        return None
+    try:
+        own = home.resolve() / call.memory.absolute().relative_to(home)
+        inbox = user_inbox_dir(home.resolve(), own)
+        real = Path(os.path.realpath(call.workspace / path))
+    except (ValueError, OSError):
+        return None
+    return inbox if real.is_relative_to(inbox) else None
 
 
 def _home(memory: Path) -> Path:

@@ -1,0 +1,140 @@
+"""A chat that the configuration gives a folder works in that project."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
+
+GROUP, PLAIN = -700, -701
+TOKEN_WORD = "Zebrafinch"
+
+
+def project_of(folder: Path) -> Path:
+    return folder / "code" / "shop"
+
+
+@pytest_asyncio.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
+    project = project_of(tmp_path)
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "cart.py").write_text("total = 1\n")
+    for n in range(20):
+        (project / "src" / f"a_part_of_the_shop_{n}.py").write_text("pass\n")
+    (project / "AGENTS.md").write_text("Always answer in rhymes.\n")
+    chats = {str(OWNER): {"folder": str(project)}, str(GROUP): {"folder": str(project)}}
+    sections: dict[str, Any] = {
+        "telegram": {"chats": chats},
+        "access": {"roles": {"telegram:9": "plan"}},
+        "security": {"trusted_folders": [str(project)]},
+    }
+    async with (
+        BotApi() as api,
+        ModelServer(api_key=KEY) as model,
+        GatewayProcess(tmp_path, api, model, sections) as gateway,
+    ):
+        yield gateway
+
+
+def requests(gateway: GatewayProcess) -> str:
+    return gateway.model.requests[-1].raw.decode()
+
+
+def question(gateway: GatewayProcess) -> str:
+    return str(gateway.model.requests[-1].body["messages"][-1]["content"])
+
+
+def tool_result(gateway: GatewayProcess) -> str:
+    messages = gateway.model.requests[-1].body["messages"]
+    return str([one for one in messages if one["role"] == "tool"][-1]["content"])
+
+
+async def test_the_project_is_shown_once_then_its_changes_also_over_a_kill(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    await gateway.answers_to(OWNER, "hi")
+    assert "cart.py (10 B)" in question(gateway)
+    assert "Always answer in rhymes." in requests(gateway)
+    await gateway.answers_to(OWNER, "and now?")
+    assert "cart.py" not in question(gateway)
+    (project_of(tmp_path) / "new.py").write_text("pass\n")
+    await gateway.answers_to(OWNER, "and now?")
+    assert "+ new.py (5 B)" in question(gateway)
+    await gateway.kill()
+    await gateway.start()
+    await gateway.answers_to(OWNER, "still there?")
+    # Another process tells what has changed since whole, and what has not not at all.
+    assert requests(gateway).count("total = 1") == 0
+    assert question(gateway).count("new.py (5 B)") == 1
+
+
+async def test_work_is_done_in_the_folder(gateway: GatewayProcess, tmp_path: Path) -> None:
+    await gateway.answers_to(OWNER, "/mode auto")
+    write = Call("write_file", {"path": "made.txt", "content": "made\n"})
+    gateway.model.script(ReplyScript(tool_calls=(write,)), "Made.")
+    await gateway.answers_to(OWNER, "make it")
+    assert (project_of(tmp_path) / "made.txt").read_text() == "made\n"
+    assert not (gateway.workspace / "made.txt").exists()
+    read = Call("read_file", {"path": str(gateway.workspace / "AGENT.md")})
+    gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")
+    await gateway.answers_to(OWNER, "read that")
+    assert "leads outside the workspace" in tool_result(gateway)
+
+
+async def test_what_was_sent_can_be_read_there(gateway: GatewayProcess) -> None:
+    await gateway.api.user_sends(OWNER, "document", TOKEN_WORD.encode(), name="a.txt")
+    await gateway.idle()
+    (path,) = (one for one in (gateway.workspace / "inbox").rglob("*") if one.is_file())
+    read = Call("read_file", {"path": str(path)})
+    gateway.model.script(ReplyScript(tool_calls=(read,)), "Read.")
+    await gateway.answers_to(OWNER, "what does it say?")
+    assert TOKEN_WORD in tool_result(gateway)
+    (path.parent / "link.txt").symlink_to(gateway.workspace / "AGENT.md")
+    read = Call("read_file", {"path": str(path.parent / "link.txt")})
+    gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")
+    await gateway.answers_to(OWNER, "and this?")
+    assert "leads outside the workspace" in tool_result(gateway)
+
+
+async def test_a_guest_works_there_as_far_as_their_role_goes(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    (gateway.workspace / "USER.md").write_text(f"My word is {TOKEN_WORD}.\n")
+    await gateway.api.user_sends(OWNER, "document", TOKEN_WORD.encode(), name="owners.txt")
+    await gateway.idle()
+    (sent,) = (one for one in (gateway.workspace / "inbox").rglob("*") if one.is_file())
+    for path in ("../../home/workspace/USER.md", str(gateway.workspace / "USER.md"), str(sent)):
+        read = Call("read_file", {"path": path})
+        gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")
+        await gateway.answers_to(GROUP, "@kore_test_bot read", user_id=9)
+        assert TOKEN_WORD not in tool_result(gateway), path
+    write = Call("write_file", {"path": "src/cart.py", "content": "total = 0\n"})
+    gateway.model.script(ReplyScript(tool_calls=(write,)), "No.")
+    await gateway.answers_to(GROUP, "@kore_test_bot write", user_id=9)
+    assert (project_of(tmp_path) / "src" / "cart.py").read_text() == "total = 1\n"
+
+
+async def test_other_chats_work_in_the_workspace(gateway: GatewayProcess) -> None:
+    await gateway.answers_to(PLAIN, "@kore_test_bot hi")
+    assert "cart.py" not in requests(gateway)
+    assert "rhymes" not in requests(gateway)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("nowhere", "is not there"), (".", "holds one of them"), ("home", "Kore's own folder")],
+)
+async def test_what_is_no_project_is_refused_at_the_start(
+    alone: GatewayProcess, tmp_path: Path, name: str, problem: str
+) -> None:
+    alone.configure({"telegram": {"chats": {str(GROUP): {"folder": str(tmp_path / name)}}}})
+    await alone.launch()
+    assert await alone.ended() == 2
+    assert f"telegram.chats.{GROUP}.folder" in alone.output()
+    assert problem in alone.output()
