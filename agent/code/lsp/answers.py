@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.code.lsp import operations
 from agent.code.lsp.code_actions import code_actions
+from agent.code.lsp.code_files import find_code_files
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
@@ -79,14 +80,14 @@ class CodeAnswers:
         query = args.get("query") or args.get("symbol")
         if not query:
             raise ToolError("workspace_symbols needs a query: a part of a name.")
-        server = await self._any_server(args, call)
+        path = await self._path_of_project(args, call)
+        server = await self._any_server(path, call)
 
         async def work(session: LspSession) -> ToolResult:
             async with server.turn:
-                if args.get("path"):
-                    path = self._questions.find_path(args, call)
-                    if path.is_file():
-                        await self._questions.question(session, server, path, args)
+                if path is not None and path.is_file():
+                    await self._questions.question(session, server, path, args)
+                    await session.read_project(path)
                 method = METHODS["workspace_symbols"]
                 if not session.offers(method.capability, method.name):
                     raise ToolError("This language server has no workspace_symbols.")
@@ -103,15 +104,37 @@ class CodeAnswers:
 
         return await server.ask("workspace_symbols", work, self.servers.settings.timeout_s)
 
-    async def _any_server(self, args: Mapping[str, Any], call: CallContext) -> LanguageServer:
-        """The server of the named file, or one that runs for this project."""
+    async def _path_of_project(self, args: Mapping[str, Any], call: CallContext) -> Path | None:
+        """The file that says which language is meant: the named one, or, where no server runs, one
+        of those that the project has most of. None where one runs. Raises `ToolError`."""
         if args.get("path"):
-            return await self._questions.server(self._questions.find_path(args, call), call)
+            return self._questions.find_path(args, call)
+        root = await asyncio.to_thread(call.workspace.resolve)
+        if any(server.folder.is_relative_to(root) for server in self.servers.running):
+            return None
+        examples = await find_code_files(root, call, self._questions.scope, self._is_served)
+        for path in examples:
+            if await self.servers.find(path, root) is not None:
+                return path
+        if examples:
+            raise ToolError(self.servers.explain_absence(examples[0]))
+        raise ToolError(
+            f"In {root} there is no code that a language server is known for; give the path of a "
+            "file, which says which language is meant."
+        )
+
+    def _is_served(self, path: Path) -> bool:
+        return bool(self.servers.candidates(path))
+
+    async def _any_server(self, path: Path | None, call: CallContext) -> LanguageServer:
+        """The server of a file, or without one the first that runs for this project."""
+        if path is not None:
+            return await self._questions.server(path, call)
         root = await asyncio.to_thread(call.workspace.resolve)
         for server in self.servers.running:
             if server.folder.is_relative_to(root):
                 return server
-        raise ToolError("Give the path of a file too: it says which language is meant.")
+        raise ToolError("The language server of this project has just ended; ask again.")
 
 
 def _outline(path: Path) -> ToolResult:

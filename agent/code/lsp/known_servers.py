@@ -60,10 +60,19 @@ _SCRIPT_ROOT = ("tsconfig.json", "jsconfig.json", "package.json")
 
 
 def _server(
-    name: str, command: str, extensions: tuple[str, ...], root_files: tuple[str, ...]
+    name: str,
+    command: str,
+    extensions: tuple[str, ...],
+    root_files: tuple[str, ...],
+    **options: object,
 ) -> LspServerSettings:
     return LspServerSettings(
-        name, tuple(command.split()), extensions, root_files=root_files, configured=False
+        name,
+        tuple(command.split()),
+        extensions,
+        options=options,
+        root_files=root_files,
+        configured=False,
     )
 
 
@@ -74,7 +83,8 @@ KNOWN_SERVERS = (
     # The compiler of TypeScript 7 is a server, too.
     _server("tsc", "tsc --lsp --stdio", _SCRIPTS, _SCRIPT_ROOT),
     _server("typescript", "typescript-language-server --stdio", _SCRIPTS, _SCRIPT_ROOT),
-    _server("gopls", "gopls serve", (".go",), ("go.work", "go.mod")),
+    # It waits for more typing before it looks (1 s); a draft comes whole.
+    _server("gopls", "gopls serve", (".go",), ("go.work", "go.mod"), diagnosticsDelay="20ms"),
     _server("rust-analyzer", "rust-analyzer", (".rs",), ("Cargo.toml",)),
     _server("clangd", "clangd --log=error", _C, ("compile_commands.json", "compile_flags.txt")),
 )

@@ -23,11 +23,15 @@ SILENT_S = 2.0
 # The first look at a project takes servers longer: they say nothing until they have read it. But
 # a check before a write must not run out of time with it.
 FIRST_SILENT_S = 4.0
+TERSE_SILENT_S = 1.0
 # So long in all is waited for a server that reads the project before its answers are whole.
 LOAD_S = 15.0
 _MOST_TASKS = 100
 # Servers that read from the disk what one document includes of another.
 _READ_THE_DISK = frozenset({"clangd"})
+# Servers that say nothing of a document in which they find what they found before, though it, or
+# another that it uses, has changed.
+_TERSE = frozenset({"gopls", "rust-analyzer"})
 # How long one may take to say that it answers questions for diagnostics.
 _REGISTER_S = 1.0
 # Of a project, so many documents stay open in a server.
@@ -85,6 +89,13 @@ class LspSession:
         self._has_pushed = False
         # Whether it says of which text it speaks.
         self._numbers_pushes = False
+        self._is_terse = False
+        # When it was told of a change last, of which document (None: of files), and when it had
+        # read that for certain; when it pushed last.
+        self._told_at = 0.0
+        self._told_path: Path | None = None
+        self._pushed_at = 0.0
+        self._known_at: float | None = None
         self._ready_at = 0.0
         # What it does of its own accord, such as to read the project.
         self._tasks: set[str] = set()
@@ -103,6 +114,7 @@ class LspSession:
         info = result.get("serverInfo") if isinstance(result, dict) else None
         name = info.get("name") if isinstance(info, dict) else None
         self.sees_drafts = name not in _READ_THE_DISK
+        self._is_terse = name in _TERSE
         name = self.capabilities.get("positionEncoding")
         self.encoding = next((one for one in ENCODINGS if one == name), "utf-16")
         self.peer.notify("initialized", {})
@@ -155,6 +167,7 @@ class LspSession:
             self._make_room()
             document = OpenDocument(text, language, next(self._versions))
             self.documents[path] = document
+            self._note_telling(path)
             item = {
                 "uri": uri_of(path),
                 "languageId": language,
@@ -171,6 +184,7 @@ class LspSession:
             self._changed_paths.add(path)
             document.changed_at, document.known_at = time.monotonic(), None
             document.is_doubtful = False
+            self._note_telling(path)
             self.peer.notify(
                 "textDocument/didChange",
                 {
@@ -191,6 +205,7 @@ class LspSession:
         """From here on the disk has the word again."""
         if self.documents.pop(path, None) is not None:
             self._changed_paths.add(path)
+            self._note_telling(None)
             self.peer.notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
 
     def save(self, path: Path) -> None:
@@ -200,11 +215,18 @@ class LspSession:
 
     def files_changed(self, changes: Iterable[tuple[Path, int]]) -> None:
         """Files that were created (1), changed (2) or deleted (3) on the disk."""
-        events = [{"uri": uri_of(path), "type": kind} for path, kind in changes]
+        kinds = dict(changes)
+        events = [{"uri": uri_of(path), "type": kind} for path, kind in kinds.items()]
         if events:
             self.peer.notify("workspace/didChangeWatchedFiles", {"changes": events})
+            # Of an open document it knows what it was told, whatever is on the disk.
+            if kinds.keys() - self.documents.keys():
+                self._note_telling(None)
             for document in self.documents.values():
                 document.is_doubtful = True
+
+    def _note_telling(self, path: Path | None) -> None:
+        self._told_at, self._told_path, self._known_at = time.monotonic(), path, None
 
     def _make_room(self) -> None:
         while len(self.documents) >= MOST_DOCUMENTS:
@@ -214,7 +236,7 @@ class LspSession:
         """What the server finds in an open document as it was told last; None when it did not say
         in time. Raises `PeerClosed`."""
         document = self.documents[path]
-        if document.is_doubtful and self._numbers_pushes:
+        if document.is_doubtful and self._numbers_pushes and not self._is_terse:
             # Some look at a text that stays the same only when it is opened.
             document = self._reopen(path)
         version = document.version
@@ -224,6 +246,8 @@ class LspSession:
                     items = await ask_tsserver(self.peer, path, timeout_s)
                 elif await self._answers_questions():
                     items = await self._ask(path, timeout_s)
+                elif self._is_terse:
+                    items = await self._wait_for_terse(path, timeout_s)
                 else:
                     items = await self._wait_for_push(path, timeout_s)
         except TimeoutError:
@@ -282,12 +306,36 @@ class LspSession:
                     return document.pushed
             await self._next_news(left_s)
 
-    async def _be_known(self, path: Path, timeout_s: float) -> None:
+    async def _wait_for_terse(self, path: Path, timeout_s: float) -> Any:
+        """What a terse server says of a text. It speaks of the one that it was told last, and of
+        others only where they change: those are as it said when it has read all, and is quiet."""
+        document = self.documents[path]
+        while True:
+            if self._told_path == path and self._is_said_of(path):
+                return document.pushed
+            if self._known_at is None:
+                await self._be_known(path, timeout_s, ask=True)
+                continue
+            quiet_at = max(self._known_at, self._pushed_at) + QUIET_S
+            if self._told_path is None or not self._is_said_of(self._told_path):
+                quiet_at = max(quiet_at, self._told_at + TERSE_SILENT_S)
+            left_s = quiet_at - time.monotonic()
+            if left_s <= 0 and not self._tasks:
+                # One that has never said anything may not have understood the project.
+                return (document.pushed or []) if self._has_pushed else None
+            await self._next_news(left_s if left_s > 0 else timeout_s)
+
+    def _is_said_of(self, path: Path) -> bool:
+        """Whether what it pushed for a document is said of the text that it was told last."""
+        document = self.documents.get(path)
+        return document is not None and (document.pushed_version or 0) >= document.version
+
+    async def _be_known(self, path: Path, timeout_s: float, ask: bool = False) -> None:
         """Wait until the server has read a document: messages are read in their order, so that
         what it says after an answer is not said of an older text."""
         document = self.documents[path]
-        version = document.version
-        if path not in self._changed_paths:
+        version, told_at = document.version, self._told_at
+        if path not in self._changed_paths and not ask:
             # There is only one text that it can speak of.
             document.known_at = document.changed_at
             return
@@ -297,6 +345,8 @@ class LspSession:
                 await self.peer.request(_SYMBOLS, params, timeout_s)
         if document.version == version:
             document.known_at = time.monotonic()
+        if self._told_at == told_at:
+            self._known_at = time.monotonic()
 
     async def _next_news(self, timeout_s: float) -> None:
         self._news.clear()
@@ -339,7 +389,7 @@ class LspSession:
                 return
             document.pushed = params["diagnostics"]
             document.pushed_version = version if isinstance(version, int) else None
-            document.pushed_at = time.monotonic()
+            document.pushed_at = self._pushed_at = time.monotonic()
         self._news.set()
 
     def _on_request(self, method: str, params: Any) -> Any:
