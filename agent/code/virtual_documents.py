@@ -60,9 +60,9 @@ class VirtualDocuments:
         chosen_paths = paths or sorted(drafts)
         return [drafts[path] for path in chosen_paths]
 
-    async def find_errors(self, session: str, workspace: Path) -> "NewErrors":
+    async def find_errors(self, call: CallContext) -> "NewErrors":
         """What all that is planned brings that was not wrong before."""
-        return await self._diagnostics.find_errors(self.planned(session), workspace, session)
+        return await self._diagnostics.find_errors(self.planned(call.session), call)
 
     async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
         """Write drafts, all or none; they are not planned any more. Raises `ToolError`."""

@@ -47,6 +47,8 @@ class CodeCalls:
         self.folder = folder
         self._views = defaults.views
         self.taint: frozenset[Taint] = frozenset()
+        # Where the files of all people are; the one who calls is not always the owner.
+        self.memory, self.is_owner = folder / "M.md", True
         # What happens between the plan of a call and the call.
         self.after_plan: Callable[[], object] = lambda: None
         settings = services.tool_settings
@@ -87,7 +89,7 @@ class CodeCalls:
         self._views.record_view("s", self.folder / path, stamp(self.folder / path))
 
     def _context(self, call: ToolCall) -> CallContext:
-        environment = ToolEnvironment("s", self.folder, self.folder / "M.md", owner=True)
+        environment = ToolEnvironment("s", self.folder, self.memory, owner=self.is_owner)
         return CallContext(call, environment, lambda text, stream: None, taint=self.taint)
 
     async def _run(self, call: ToolCall) -> ToolResult:

@@ -11,7 +11,7 @@ from agent.code.lsp.code_files import find_code_files
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
-from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question
+from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question, refuse_guests
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
@@ -130,6 +130,7 @@ class CodeAnswers:
         """The server of a file, or without one the first that runs for this project."""
         if path is not None:
             return await self._questions.server(path, call)
+        refuse_guests(call)
         root = await asyncio.to_thread(call.workspace.resolve)
         for server in self.servers.running:
             if server.folder.is_relative_to(root):

@@ -32,6 +32,7 @@ from agent.settings import LspSettings
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftReport
+from agent.tools.files.workspace_scope import holds_files_of_others
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class DraftDiagnostics:
     ) -> DraftReport:
         if self._settings.before_write == "off":
             return DraftReport()
-        errors = await self.find_errors(drafts, call.workspace, call.session)
+        errors = await self.find_errors(drafts, call)
         if not errors.count:
             return DraftReport()
         if self.refuses and not insists.strip():
@@ -104,15 +105,15 @@ class DraftDiagnostics:
             UNTRUSTED if errors.are_marked else NOTHING,
         )
 
-    async def find_errors(
-        self, drafts: Sequence[Draft], workspace: Path, session: str
-    ) -> "NewErrors":
+    async def find_errors(self, drafts: Sequence[Draft], call: CallContext) -> "NewErrors":
         """What the drafts bring all together, also to files that the session has seen."""
-        root = await asyncio.to_thread(workspace.resolve)
-        groups = await self._by_server(drafts, root)
+        root = await asyncio.to_thread(call.workspace.resolve)
+        # What a server says of one file may quote any other.
+        groups = {} if holds_files_of_others(call) else await self._by_server(drafts, root)
         findings: list[_Finding] = []
         for server, group in groups.items():
-            dependents = await asyncio.to_thread(self._dependents, server, group, root, session)
+            seen_files = self._views.seen_files(call.session)
+            dependents = await asyncio.to_thread(_dependents, server, group, root, seen_files)
             findings += await self._check_group(server, group, dependents)
         served = {draft.path for group in groups.values() for draft in group}
         others = [draft for draft in drafts if draft.path not in served]
@@ -150,30 +151,6 @@ class DraftDiagnostics:
                 groups[server].append(draft)
         return groups
 
-    def _dependents(
-        self, server: LanguageServer, drafts: Sequence[Draft], root: Path, session: str
-    ) -> list[Path]:
-        """Files that the session has seen last and that name one of the drafts: as imports do."""
-        extensions = server.settings.extensions
-        stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
-        if not stems:
-            return []
-        names_a_draft = re.compile(rf"\b(?:{stems})\b")
-        dependents: list[Path] = []
-        for path in self._views.seen_files(session):
-            is_served = path.suffix in extensions and path.is_relative_to(root)
-            if not is_served or any(path == draft.path for draft in drafts):
-                continue
-            try:
-                text, _ = read_document(path)
-            except ToolError:
-                continue
-            if names_a_draft.search(text):
-                dependents.append(path)
-            if len(dependents) == _MOST_OPENED:
-                break
-        return dependents
-
     async def _check_group(
         self, server: LanguageServer, drafts: list[Draft], dependents: Sequence[Path]
     ) -> list[_Finding]:
@@ -198,6 +175,31 @@ class DraftDiagnostics:
 
     def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:
         return {one.path: self._servers.language(server.settings, one.path) for one in drafts}
+
+
+def _dependents(
+    server: LanguageServer, drafts: Sequence[Draft], root: Path, seen_files: Sequence[Path]
+) -> list[Path]:
+    """Files that the conversation has seen last and that name one of the drafts: as imports do."""
+    extensions = server.settings.extensions
+    stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
+    if not stems:
+        return []
+    names_a_draft = re.compile(rf"\b(?:{stems})\b")
+    dependents: list[Path] = []
+    for path in seen_files:
+        is_served = path.suffix in extensions and path.is_relative_to(root)
+        if not is_served or any(path == draft.path for draft in drafts):
+            continue
+        try:
+            text, _ = read_document(path)
+        except ToolError:
+            continue
+        if names_a_draft.search(text):
+            dependents.append(path)
+        if len(dependents) == _MOST_OPENED:
+            break
+    return dependents
 
 
 async def _compare(

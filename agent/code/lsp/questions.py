@@ -17,7 +17,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 
 _AT_A_PLACE = frozenset(
     {
@@ -83,6 +83,7 @@ class CodeQuestions:
 
     async def server(self, path: Path, call: CallContext) -> LanguageServer:
         """Who answers for a file. Raises `ToolError`."""
+        refuse_guests(call)
         root = await asyncio.to_thread(call.workspace.resolve)
         server = await self.servers.find(path, root)
         if server is None:
@@ -100,6 +101,12 @@ class CodeQuestions:
             await session.read_project(path)
         limit_s = self.servers.settings.timeout_s
         return Question(str(args["operation"]), path, text, args, session, limit_s)
+
+
+def refuse_guests(call: CallContext) -> None:
+    """Raises `ToolError` for a person from whom a part of the folder is kept."""
+    if holds_files_of_others(call):
+        raise ToolError("Language servers read the whole workspace: here only the owner asks them.")
 
 
 def _place(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:

@@ -205,6 +205,12 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
     return is_private
 
 
+def holds_files_of_others(call: CallContext) -> bool:
+    """Whether the folder that is worked in has files that the person may not see: a program that
+    reads all of it may tell of them."""
+    return not call.owner and _home(call.memory).resolve().is_relative_to(call.workspace.resolve())
+
+
 def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
     """The folder of what the person has sent, if the path leads there and the work is done in
     another folder than the one that holds it."""

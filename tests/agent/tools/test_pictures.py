@@ -84,7 +84,7 @@ async def test_pictures_that_are_read_are_seen_also_in_later_turns(
     await agent.aclose()
     assert pictures_sent(model_server) == [[], [LOGO, PHOTO], [LOGO, PHOTO]]
     assert b64encode(LOGO) not in b"".join(
-        path.read_bytes() for path in (pictures / "sessions").iterdir()
+        path.read_bytes() for path in (pictures / "sessions").glob("*.jsonl")
     )
 
 

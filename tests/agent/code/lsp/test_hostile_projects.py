@@ -144,6 +144,23 @@ async def test_words_may_be_those_of_any_file_of_the_project(folder: Path) -> No
         assert "untrusted" in result.taint
 
 
+async def test_no_guest_reads_the_files_of_others_by_a_server(folder: Path) -> None:
+    """It reads the whole workspace, and a hover quotes any of it."""
+    async with code_calls(folder, stand_in("pull")) as calls:
+        args = {"path": "a.txt", "old_string": "apple", "new_string": "ERROR"}
+        calls.is_owner = False
+        for operation in ("hover", "rename", "diagnostics", "workspace_symbols"):
+            with pytest.raises(ToolError, match=r"here only the owner asks them"):
+                await calls.ask(
+                    operation, "a.txt", line=1, symbol="apple", query="a", new_name="pear"
+                )
+        calls.see("a.txt")
+        assert "error" not in (await calls.run("edit_file", **args)).for_model
+        # In a project of its own nothing is kept from them.
+        calls.memory = folder.parent / "memory" / "M.md"
+        assert await calls.ask("hover", "a.txt", line=1, symbol="ERROR")
+
+
 @pytest.mark.parametrize("target", ["../secret.txt", ".env", "link.txt", ".git/config"])
 async def test_an_edit_of_what_the_call_may_not_change_changes_nothing(
     folder: Path, target: str
