@@ -78,8 +78,10 @@ class CodeServices:
     @cached_property
     def maps(self) -> "RepositoryMaps":
         from agent.code.symbols.repository_map import RepositoryMaps
+        from agent.code.symbols.tag_cache import TagCache
 
-        return RepositoryMaps()
+        folder = self.settings.folder
+        return RepositoryMaps(TagCache(folder / "maps") if folder is not None else None)
 
     @cached_property
     def virtual(self) -> "VirtualDocuments":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.code.symbols.repository_map import RepositoryMaps
+from agent.code.symbols.tag_cache import TagCache
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.child_process import program
@@ -30,7 +31,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 async def _of_size(root: Path, count: int) -> list[Figure]:
     paths = _make(root, count)
-    maps = RepositoryMaps()
+    cache = TagCache(root.with_name(f"{root.name}-maps"))
+    maps = RepositoryMaps(cache)
     scope, call = WorkspaceScope(ToolSettings()), _call(root)
 
     async def answer() -> tuple[float, str]:
@@ -47,12 +49,19 @@ async def _of_size(root: Path, count: int) -> list[Figure]:
     paths[0].write_text("class Changed:\n    pass\n")
     changed_s, _ = await answer()
     await maps.aclose()
+    maps = RepositoryMaps(cache)
+    began = time.perf_counter()
+    while "looked at so far" in (await answer())[1]:
+        pass
+    restart_s = time.perf_counter() - began
+    await maps.aclose()
     size = f"{count:,} files"
     return [
         Figure(f"{size}: first answer", "s", first_s, goal=1.5),
         Figure(f"{size}: all looked at", "s", whole_s, bare=_parse_s(paths)),
         Figure(f"{size}: next answer", "s", warm_s, goal=1.0),
         Figure(f"{size}: after a change", "s", changed_s, goal=1.5),
+        Figure(f"{size}: whole, after a restart", "s", restart_s),
     ]
 
 

@@ -1,7 +1,8 @@
 """A map of a project: its most used files, and what they define.
 
-What a file holds is looked at once, as long as the file stays what it is. A map is drawn within a
-second; where that was too short, it says so, and the rest is looked at in the background.
+What a file holds is looked at once, as long as the file stays what it is, also over restarts. A
+map is drawn within a second; where that was too short, it says so, and the rest is looked at in the
+background.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from agent.code.symbols.ranking import Ranking, rank
+from agent.code.symbols.tag_cache import KnownTags, TagCache
 from agent.code.symbols.tags import NO_TAGS, FileTags
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked
@@ -35,21 +37,28 @@ _BACKGROUND_S = 120.0
 _LIST_S = 10.0
 _MOST_ROOTS = 5
 _MOST_DEFINITIONS = 8
+# So many files are looked at again in no time: what is known is kept when more were looked at.
+_KEPT_FROM = 100
 
 
 class _Project:
     """What is known of the files below one folder."""
 
     def __init__(self) -> None:
-        self.tags: dict[Path, tuple[Stamp, FileTags]] = {}
+        self.tags: KnownTags = {}
+        # Whether what was kept is known, and how many files were looked at since.
+        self.is_loaded = False
+        self.unkept = 0
         self.reading: asyncio.Task[None] | None = None
         self.ranking: tuple[frozenset[tuple[Path, Stamp]], Ranking] | None = None
 
 
 class RepositoryMaps:
-    """Of the folders that were asked about last. Belongs to one event loop at a time."""
+    """Of the folders that were asked about last; `cache` keeps what was found in large ones.
+    Belongs to one event loop at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: TagCache | None = None) -> None:
+        self._cache = cache
         self._projects: OrderedDict[Path, _Project] = OrderedDict()
 
     async def answer(self, folder: Path, call: CallContext, scope: WorkspaceScope) -> ToolResult:
@@ -68,7 +77,7 @@ class RepositoryMaps:
         project = self._project(folder)
         missing = [path for path, now in files if not _is_known(project, path, now)]
         if missing and (project.reading is None or project.reading.done()):
-            task = asyncio.create_task(_read(project, missing), name="repository map")
+            task = asyncio.create_task(self._look(folder, missing), name="repository map")
             project.reading = task
         if project.reading is not None:
             left_s = max(0.1, LIMIT_S - (time.monotonic() - began))
@@ -91,6 +100,25 @@ class RepositoryMaps:
         """What is known of the files below a folder."""
         return {path: tags for path, (_, tags) in self._project(folder).tags.items()}
 
+    async def _look(self, folder: Path, paths: Sequence[Path]) -> None:
+        """Look at files that have changed since they were kept, and keep what is found."""
+        project = self._project(folder)
+        if self._cache is not None and not project.is_loaded:
+            earlier_tags = await asyncio.to_thread(self._cache.load, folder)
+            project.tags = {**earlier_tags, **project.tags}
+            project.is_loaded = True
+            stamps = await asyncio.to_thread(lambda: [stamp(path) for path in paths])
+            pairs = zip(paths, stamps, strict=True)
+            paths = [path for path, now in pairs if not _is_known(project, path, now)]
+        if paths:
+            await _read(project, paths)
+        await self._keep(folder, project)
+
+    async def _keep(self, folder: Path, project: _Project) -> None:
+        if self._cache is not None and project.unkept >= _KEPT_FROM:
+            project.unkept = 0
+            await asyncio.to_thread(self._cache.save, folder, dict(project.tags))
+
     async def aclose(self) -> None:
         """Look at nothing any more."""
         tasks = [one.reading for one in self._projects.values() if one.reading is not None]
@@ -98,6 +126,8 @@ class RepositoryMaps:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for folder, project in self._projects.items():
+            await self._keep(folder, project)
         self._projects.clear()
 
     def _project(self, folder: Path) -> _Project:
@@ -155,6 +185,7 @@ async def _read(project: _Project, paths: Sequence[Path]) -> None:
                     project.tags[path] = (file_stamp, NO_TAGS)
                     return
                 project.tags[path] = (file_stamp, FileTags.from_json(json.loads(line)[1]))
+                project.unkept += 1
     except TimeoutError:
         return
     finally:
