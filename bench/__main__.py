@@ -40,9 +40,10 @@ PARTS = (
     "watch",
     "reads",
     "map",
+    "tree",
 )
 # In bench/code.
-CODE_PARTS = ("watch", "reads", "lsp", "map")
+CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

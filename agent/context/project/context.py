@@ -106,12 +106,12 @@ class ProjectContext:
         """The whole tree, or what has changed in it where that is shorter."""
         before = self._listings.get(folder)
         self._listings[folder] = listing
+        text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
         lines = tree_changes(before, listing) if before is not None else None
         if lines and len(lines) <= _MOST_CHANGES:
             changes = render_prompt("project_tree_changes", root=folder, changes="\n".join(lines))
-            if len(changes) < len(listing.text):
+            if len(changes) < len(text):
                 return changes
-        text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
         state = describe_repository(folder) if folder == self.root else ""
         return f"{text}\n{state}" if state else text
 

@@ -1,0 +1,73 @@
+"""The tree of a project that the model is shown, and the second telling of it.
+
+The comparison is a walk over the same folders by os.walk.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from agent.context.project.context import ProjectContext
+from agent.context.project.directory_tree import TreeLimits, tree
+from agent.context.token_budget import estimate_text
+from bench.figure import Figure, sampled
+
+SIZES = ((10_000, 1_000), (100_000, 10_000))
+TIMES = 5
+
+
+async def measure(command: Sequence[str]) -> list[Figure]:
+    figures: list[Figure] = []
+    for files, folders in SIZES:
+        with tempfile.TemporaryDirectory(prefix="kore-bench-") as name:
+            root = Path(name).resolve()
+            _make_tree(root, files, folders)
+            size = f"{files:,} files in {folders:,} folders"
+            walked_ms = sorted(_timed(partial(_walk, root)))[TIMES // 2]
+            trees_ms = _timed(partial(tree, root, TreeLimits()))
+            figures.append(
+                sampled(f"{size}: tree", "ms", trees_ms, bare=walked_ms, goal=1_000, goal_p95=1_000)
+            )
+            figures += _news(root, size)
+    return figures
+
+
+def _news(root: Path, size: str) -> list[Figure]:
+    """What is told first, and after one file was added at the top."""
+    project = ProjectContext(root)
+    first = project.news()
+    (root / "new.py").write_text("x")
+    began = time.perf_counter()
+    second = project.news()
+    second_ms = (time.perf_counter() - began) * 1000
+    assert first is not None
+    assert second is not None
+    whole_tokens, tokens = estimate_text(first.text), estimate_text(second.text)
+    return [
+        Figure(f"{size}: told again after a change", "tokens", tokens, bare=whole_tokens),
+        Figure(f"{size}: to find that", "ms", second_ms, goal=1_000),
+    ]
+
+
+def _walk(root: Path) -> int:
+    return sum(1 for _ in os.walk(root))
+
+
+def _timed(work: Callable[[], object]) -> list[float]:
+    taken_ms = []
+    for _ in range(TIMES):
+        began = time.perf_counter()
+        work()
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    return taken_ms
+
+
+def _make_tree(root: Path, files: int, folders: int) -> None:
+    for folder in range(folders):
+        path = root / f"{folder // 100}/{folder % 100}"
+        path.mkdir(parents=True)
+        for number in range(files // folders):
+            (path / f"{number}.py").write_text("x")
