@@ -26,20 +26,25 @@ log = logging.getLogger(__name__)
 
 
 async def places_of(settings: Settings, home: DataDir, database: Store) -> ChatSettingsIndex:
-    """What is said of single chats, and which of them have another id by now. Raises `ConfigError`
-    for a folder that no chat can work in."""
-    telegram_chats = {
+    """What is said of single chats, and which of them have another id by now. Raises
+    `ConfigError`."""
+    moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))
+    return ChatSettingsIndex({"telegram": telegram_chats(settings, home)}, {"telegram": moves})
+
+
+def telegram_chats(settings: Settings, home: DataDir) -> dict[str, ChatSettings]:
+    """What the configuration says of single chats. Raises `ConfigError` for a folder that no chat
+    can work in."""
+    return {
         key: ChatSettings(
             *(chat.persona, chat.model, chat.agent, chat.role, chat.listen),
-            None if chat.folder is None else chat_folder(key, chat.folder, settings, home),
+            None if chat.folder is None else _chat_folder(key, chat.folder, settings, home),
         )
         for key, chat in settings.telegram.chats.items()
     }
-    moves = ChatIdAliases(await database.transact(stored_moves.load_aliases, "telegram"))
-    return ChatSettingsIndex({"telegram": telegram_chats}, {"telegram": moves})
 
 
-def chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Path:
+def _chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Path:
     """The real folder. Raises `ConfigError` for one that is not there, or holds more than a
     project: who may write in the chat may read it, as far as their role goes."""
     where = f"telegram.chats.{chat}.folder"

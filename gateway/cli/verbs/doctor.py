@@ -120,7 +120,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_policy(settings),
         configuration.check_hooks(settings, home),
         configuration.check_language_servers(settings, home),
-        configuration.check_telegram(settings),
+        configuration.check_telegram(settings, home),
         storage.check_database(settings.store.path, check_file),
         storage.check_files(settings),
         checks.check_disk(settings.store.path.parent),

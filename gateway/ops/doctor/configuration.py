@@ -114,11 +114,14 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
     return Check("language servers", "ok", text)
 
 
-def check_telegram(settings: Settings) -> Check:
+def check_telegram(settings: Settings, home: DataDir) -> Check:
     if not settings.telegram.enabled:
         return Check("telegram", "ok", t("not enabled"))
+    from gateway.channels.registry import telegram_chats
+
     try:
         require_telegram(settings)
+        telegram_chats(settings, home)
     except KoreError as exc:
         return Check("telegram", "fail", str(exc), exc.hint)
     if "*" in settings.telegram.allow_from:
