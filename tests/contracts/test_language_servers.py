@@ -10,10 +10,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -310,6 +312,38 @@ async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCa
     old, new = use.format("TAX"), use.format("TAXX")
     edit = {"path": importer, "old_string": old, "new_string": new}
     assert errors_of(await calls.run("edit_file", **edit)) != []
+
+
+async def test_go_modules_of_the_person_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a network, and without a way to change them."""
+    settings, proxy = only("gopls"), tmp_path / "proxy"
+    versions = proxy / "example.com" / "tax" / "@v"
+    versions.mkdir(parents=True)
+    (versions / "v1.0.0.mod").write_text(mod := "module example.com/tax\n\ngo 1.18\n")
+    (versions / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
+    with ZipFile(versions / "v1.0.0.zip", "w") as archive:
+        archive.writestr("example.com/tax@v1.0.0/go.mod", mod)
+        archive.writestr("example.com/tax@v1.0.0/tax.go", "package tax\n\nconst Rate = 7\n")
+    folder = copy_project("go", tmp_path)
+    with (folder / "go.mod").open("a") as file:
+        file.write("\nrequire example.com/tax v1.0.0\n")
+    text = 'package bill\n\nimport "example.com/tax"\n\nvar Sum = tax.Rate + 1\n'
+    (folder / "bill").mkdir()
+    (folder / "bill" / "bill.go").write_text(text)
+    cache = tmp_path / "modules"
+    variables = {"GOPROXY": proxy.as_uri(), "GONOSUMDB": "*", "GOFLAGS": "-mod=mod -modcacherw"}
+    tidy = ["go", "mod", "tidy"]
+    environ = {**os.environ, **variables, "GOMODCACHE": str(cache), "HOME": str(tmp_path / "home")}
+    subprocess.run(tidy, cwd=folder, env=environ, check=True, capture_output=True)
+    monkeypatch.setenv("GOMODCACHE", str(cache))
+    async with code_calls(folder, settings) as calls:
+        lines = await calls.lines("definition", "bill/bill.go", symbol="Rate")
+        assert lines == [f"{cache}/example.com/tax@v1.0.0/tax.go:3 (outside of the project)"]
+        assert await calls.lines("diagnostics", "bill/bill.go") == [
+            f"Nothing is wrong in {folder}/bill/bill.go."
+        ]
 
 
 async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:

@@ -51,6 +51,16 @@ def shown_folders(program: str, closed: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
+def module_cache(closed: Iterable[Path]) -> Path | None:
+    """Where Go keeps the packages that projects of this person use; nothing that is closed, or has
+    anything closed in it. May block."""
+    go_path = os.environ.get("GOPATH", "").split(os.pathsep)[0] or str(Path.home() / "go")
+    cache = Path(os.path.realpath(os.environ.get("GOMODCACHE") or f"{go_path}/pkg/mod"))
+    is_closed = any(cache.is_relative_to(path) for path in closed)
+    has_closed = any(path.is_relative_to(cache) for path in (Path.home(), *closed))
+    return cache if cache.is_dir() and not is_closed and not has_closed else None
+
+
 def _interpreter(program: str) -> Path | None:
     """The program that a script names in its first line; None where `env` looks for it."""
     try:

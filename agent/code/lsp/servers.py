@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
-from agent.code.lsp.programs import find_server_program, shown_folders, typescript_beside
+from agent.code.lsp.programs import (
+    find_server_program,
+    module_cache,
+    shown_folders,
+    typescript_beside,
+)
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
 from agent.code.status import ServerStatus
@@ -207,8 +212,13 @@ class LanguageServers:
         )
 
         def find_command() -> ServerCommand:
-            folders = shown_folders(choice.program, self._tools.off_limits)
-            return replace(command, shown_folders=folders)
+            closed = self._tools.off_limits
+            folders = shown_folders(choice.program, closed)
+            variables = dict(command.variables)
+            if settings.name == "gopls" and (cache := module_cache(closed)) is not None:
+                folders += (cache,)
+                variables.setdefault("GOMODCACHE", str(cache))
+            return replace(command, shown_folders=folders, variables=variables)
 
         title = f"language server {settings.name}"
 
@@ -239,6 +249,9 @@ class LanguageServers:
 _VARIABLES = {
     "CARGO_TARGET_DIR": "/tmp/target",  # noqa: S108 - the server's own /tmp
     "GOCACHE": "/tmp/go-build",  # noqa: S108
+    # There is no network to bring modules or another Go.
+    "GOPROXY": "off",
+    "GOTOOLCHAIN": "local",
     "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
 }
 
