@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from agent.context.repeated_reads import parse_reading
@@ -130,7 +130,7 @@ class _Replay:
                 begin = at + 1
         remaining = list(self._messages)
         for at, paths in self._evicted.items():
-            remaining[at] = _without(remaining[at], paths, self._focus, self._calls_of(at))
+            remaining[at] = _without(remaining[at], paths, self._focus)
         files = sorted(self._files.items(), key=lambda item: -item[1].last_use)
         return FocusedMessages(
             remaining if self._evicted else self._messages,
@@ -187,24 +187,12 @@ class _Replay:
             count += 1
         return count
 
-    def _calls_of(self, at: int) -> dict[str, ToolCall]:
-        replies = (one for one in reversed(self._messages[:at]) if one.role == "assistant")
-        reply = next(replies, None)
-        return {call.id: call for call in reply.tool_calls} if reply else {}
 
-
-def _without(
-    message: Message, paths: set[str], focus: FileFocus, calls: dict[str, ToolCall]
-) -> Message:
-    """The message with a line in place of each of the files."""
+def _without(message: Message, paths: set[str], focus: FileFocus) -> Message:
+    """The message with a line in place of each of the files; a result shows one."""
     if message.role == "tool":
-        path = focus.path_read(calls[message.tool_call_id or ""])
-        reading = parse_reading(message.text)
-        if not reading.lines:
-            return message
-        line = _line(path or "", list(reading.lines.values()))
-        # What stands behind the lines is no part of the file: instructions of its folder, news.
-        return replace(message, content=(Text(f"{line}\n{reading.rest}".rstrip()),))
+        (path,) = paths
+        return replace(message, content=tuple(map(partial(_short_result, path), message.content)))
     parts: list[Part] = []
     for part in message.content:
         pointed = _pointed_at(part.text) if isinstance(part, Context) else None
@@ -212,6 +200,21 @@ def _without(
             part = replace(part, text=_line(pointed, part.text.splitlines()[1:]))
         parts.append(part)
     return replace(message, content=tuple(parts))
+
+
+def _short_result(path: str, part: Part) -> Part:
+    return Text(_short_reading(path, part.text)) if isinstance(part, Text) else part
+
+
+# Each request says the same of them.
+@lru_cache(maxsize=1_024)
+def _short_reading(path: str, text: str) -> str:
+    reading = parse_reading(text)
+    if not reading.lines:
+        return text
+    line = _line(path, list(reading.lines.values()))
+    # What stands behind the lines is no part of the file: instructions of its folder, news.
+    return f"{line}\n{reading.rest}".rstrip()
 
 
 def _line(path: str, lines: Sequence[str]) -> str:
