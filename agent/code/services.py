@@ -73,7 +73,7 @@ class CodeServices:
     def _diagnostics(self) -> "DraftDiagnostics":
         from agent.code.lsp.draft_diagnostics import DraftDiagnostics
 
-        return DraftDiagnostics(self.servers, self.views)
+        return DraftDiagnostics(self.servers, self.views, self._scope)
 
     @cached_property
     def maps(self) -> "RepositoryMaps":

@@ -273,13 +273,13 @@ async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> No
 
 # Clangd does not: it reads from the disk what one file includes of another.
 @pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc", "gopls"], indirect=True)
-@pytest.mark.parametrize("is_open", [True, False])
-async def test_dependents_are_looked_at_too(calls: CodeCalls, is_open: bool) -> None:
+@pytest.mark.parametrize("known", ["open", "read", "only by the server"])
+async def test_dependents_are_looked_at_too(calls: CodeCalls, known: str) -> None:
     project = project_of(calls)
     dependent, change = PLANTS[project].path, BREAKS[project]
-    if is_open:
+    if known == "open":
         await calls.ask("diagnostics", dependent)
-    else:
+    elif known == "read":
         # The model has read it; the server was never asked about it.
         await calls.run("read_file", path=dependent)
     args = {"path": change.path, "old_string": change.old, "new_string": change.new}

@@ -5,14 +5,12 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from agent.code.lsp.dependents import Dependents, changed_lines
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
 from agent.code.lsp.documents import (
     Change,
-    open_from_disk,
-    read_document,
     refresh,
     tell_of_changes,
 )
@@ -32,7 +30,7 @@ from agent.settings import LspSettings
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftReport
-from agent.tools.files.workspace_scope import holds_files_of_others
+from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +39,6 @@ _MOST_FOR_USER = 3
 # Of other documents that a server has open, so many are looked at again.
 _MOST_DEPENDENTS = 10
 _DEPENDENTS_S = 2.0
-# Of the files that a conversation has seen, so many are opened to be looked at.
-_MOST_OPENED = 5
 # What servers say of an import that leads nowhere: their codes differ, and change.
 _UNRESOLVED = re.compile(r"import|module|file not found", re.IGNORECASE)
 
@@ -73,9 +69,9 @@ class DraftDiagnostics:
     """A `DraftCheck` that asks language servers. Where none answers, or not in time, it has nothing
     to say: an edit never fails because of a server."""
 
-    def __init__(self, servers: LanguageServers, views: FileViews) -> None:
+    def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
         self._servers = servers
-        self._views = views
+        self._dependents = Dependents(servers, views, scope)
 
     @property
     def refuses(self) -> bool:
@@ -106,15 +102,13 @@ class DraftDiagnostics:
         )
 
     async def find_errors(self, drafts: Sequence[Draft], call: CallContext) -> "NewErrors":
-        """What the drafts bring all together, also to files that the session has seen."""
+        """What the drafts bring all together, also to files that use what they change."""
         root = await asyncio.to_thread(call.workspace.resolve)
         # What a server says of one file may quote any other.
         groups = {} if holds_files_of_others(call) else await self._by_server(drafts, root)
         findings: list[_Finding] = []
         for server, group in groups.items():
-            seen_files = self._views.seen_files(call.session)
-            dependents = await asyncio.to_thread(_dependents, server, group, root, seen_files)
-            findings += await self._check_group(server, group, dependents)
+            findings += await self._check_group(server, group, call)
         served = {draft.path for group in groups.values() for draft in group}
         others = [draft for draft in drafts if draft.path not in served]
         findings += await asyncio.to_thread(_syntax_errors, others)
@@ -152,20 +146,19 @@ class DraftDiagnostics:
         return groups
 
     async def _check_group(
-        self, server: LanguageServer, drafts: list[Draft], dependents: Sequence[Path]
+        self, server: LanguageServer, drafts: list[Draft], call: CallContext
     ) -> list[_Finding]:
         limit_s = self._settings.wait_s
+        languages = self._languages(server, drafts)
 
         async def work(session: LspSession) -> list[_Finding]:
             async with server.turn:
                 await refresh(session)
-                for path in dependents:
-                    if path not in session.documents:
-                        language = self._servers.language(server.settings, path)
-                        # It may be gone again.
-                        with suppress(ToolError):
-                            await open_from_disk(session, path, language)
-                return await _compare(session, drafts, self._languages(server, drafts), limit_s)
+                for draft in drafts:
+                    if draft.before is not None:
+                        session.open(draft.path, draft.before, languages[draft.path])
+                await self._dependents.open(session, server, drafts, call)
+                return await _compare(session, drafts, languages, limit_s)
 
         try:
             return await server.ask("a check before a write", work, limit_s)
@@ -175,31 +168,6 @@ class DraftDiagnostics:
 
     def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:
         return {one.path: self._servers.language(server.settings, one.path) for one in drafts}
-
-
-def _dependents(
-    server: LanguageServer, drafts: Sequence[Draft], root: Path, seen_files: Sequence[Path]
-) -> list[Path]:
-    """Files that the conversation has seen last and that name one of the drafts: as imports do."""
-    extensions = server.settings.extensions
-    stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
-    if not stems:
-        return []
-    names_a_draft = re.compile(rf"\b(?:{stems})\b")
-    dependents: list[Path] = []
-    for path in seen_files:
-        is_served = path.suffix in extensions and path.is_relative_to(root)
-        if not is_served or any(path == draft.path for draft in drafts):
-            continue
-        try:
-            text, _ = read_document(path)
-        except ToolError:
-            continue
-        if names_a_draft.search(text):
-            dependents.append(path)
-        if len(dependents) == _MOST_OPENED:
-            break
-    return dependents
 
 
 async def _compare(
@@ -221,7 +189,7 @@ async def _compare(
     for draft in drafts:
         assert draft.after is not None
         session.open(draft.path, draft.after, languages[draft.path])
-    changed_lines = {draft.path: _changed_lines(draft) for draft in drafts}
+    lines = {draft.path: changed_lines(draft)[1] for draft in drafts}
     findings: list[_Finding] = []
     for path in (*paths, *others):
         earlier = before[path]
@@ -230,7 +198,7 @@ async def _compare(
             continue
         if earlier is None:
             # What was not known before cannot be told from what is new, but where it stands can.
-            errors = [one for one in after if one.position.line in changed_lines.get(path, ())]
+            errors = [one for one in after if one.position.line in lines.get(path, ())]
             findings += [_Finding(path, one) for one in new_errors((), errors)]
         else:
             findings += [_Finding(path, one) for one in new_errors(earlier, after)]
@@ -244,20 +212,6 @@ async def _compare(
 
 def _is_header(path: Path) -> bool:
     return path.suffix.startswith((".h", ".H"))
-
-
-def _changed_lines(draft: Draft) -> range:
-    """The lines of the draft, from 0 on, between what it has in common with the file."""
-    before, after = (draft.before or "").splitlines(), (draft.after or "").splitlines()
-    start = _count_equal(before, after)
-    end = len(after) - _count_equal(before[start:][::-1], after[start:][::-1])
-    return range(start, end)
-
-
-def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many lines are the same at their beginning."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _syntax_errors(drafts: Sequence[Draft]) -> list[_Finding]:

@@ -1,0 +1,48 @@
+"""Which names an edit changes, as far as other files may see it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.code.lsp.dependents import changed_lines, changed_names
+from agent.tools.files.draft_check import Draft
+
+TEXT = "class A:\n    def one(\n        self,\n    ):\n        return 1\n\n    x = 2\n\n\ny = 3\n"
+
+
+def symbol(name: str, kind: int, span: tuple[int, int], *children: Any) -> dict[str, Any]:
+    start, end = ({"line": line, "character": 0} for line in span)
+    spot = {"start": start, "end": end}
+    inner = list(children)
+    return {"name": name, "kind": kind, "range": spot, "selectionRange": spot, "children": inner}
+
+
+OUTLINE = [
+    symbol(
+        "A", 5, (0, 6), symbol("one", 6, (1, 4), symbol("r", 13, (4, 4))), symbol("x", 8, (6, 6))
+    ),
+    symbol("y", 13, (9, 9)),
+    "no symbol",
+    {"name": "flat", "kind": 12, "location": {}},
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("        self,\n", "        self,\n        more,\n", [1]),
+        ("def one(", "def two(", [1]),
+        ("return 1", "return 2", []),
+        ("x = 2", "x = 4", [6]),
+        ("class A:", "class B:", [0]),
+        ("y = 3\n", "", [9]),
+        ("y = 3\n", "y = 3\nz = 4\n", []),
+    ],
+)
+def test_what_others_may_see_of_an_edit_is_asked_about(
+    old: str, new: str, lines: list[int]
+) -> None:
+    changed, _ = changed_lines(Draft(Path("a.txt"), TEXT, TEXT.replace(old, new)))
+    names = changed_names(OUTLINE, changed, TEXT.splitlines())
+    assert [position["line"] for position in names] == lines
