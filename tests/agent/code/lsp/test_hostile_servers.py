@@ -262,3 +262,20 @@ async def test_calls_side_by_side_and_broken_off_leave_the_server_right(folder: 
             await calls.ask("document_symbols", name)
             text = await calls.session.peer.request("$/text", {"uri": uri_of(folder / name)}, 5)
             assert text == (folder / name).read_text(encoding="utf-8")
+
+
+async def test_without_a_path_the_language_of_most_files_is_asked(folder: Path) -> None:
+    (folder / "read.me").write_text("no code")
+    async with code_calls(folder, stand_in()) as calls:
+        # Its server was started for it, and says what it lacks.
+        with pytest.raises(ToolError, match="This language server has no workspace_symbols"):
+            await calls.ask("workspace_symbols", query="apple")
+        assert [server.status.name for server in calls.services.servers.running] == ["stand-in"]
+
+
+async def test_where_no_code_is_a_sentence_says_what_to_name(folder: Path) -> None:
+    (folder / "a.txt").unlink()
+    (folder / "read.me").write_text("no code")
+    async with code_calls(folder, stand_in()) as calls:
+        with pytest.raises(ToolError, match="give the path of a file, which says which language"):
+            await calls.ask("workspace_symbols", query="apple")
