@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rename.add_argument(
         "name", nargs="*", metavar="NAME", help="(none: restore the automatic name)"
     )
+    show.add_argument("--html", action="store_true", help="print a page for a browser")
     for one in (listing, show, search, fork, taking):
         one.add_argument("--json", action="store_true", help="print JSON")
 
@@ -78,7 +79,12 @@ async def _run(args: argparse.Namespace) -> None:
         messages = await service.load_messages(args.id)
         if args.action == "show":
             preview = await service.preview_session(args.id, 0, 0)
-            _show(preview.info, messages, as_json=args.json)
+            if args.html:
+                from gateway.core.transcript_page import transcript_page
+
+                print(transcript_page(preview.info, messages))
+            else:
+                _show(preview.info, messages, as_json=args.json)
         elif args.format == "markdown":
             print(readable(messages))
         else:

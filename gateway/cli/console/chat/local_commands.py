@@ -203,7 +203,12 @@ class SessionCommands:
         if session is None:
             raise KoreError(t("nothing to export yet: this session is empty"))
         name = name or f"{session}.jsonl"
-        if name.endswith(".md"):
+        if name.endswith(".html"):
+            from gateway.core.transcript_page import transcript_page
+
+            preview = await self._service.preview_session(session, 0, 0)
+            text = transcript_page(preview.info, await self._service.load_messages(session)) + "\n"
+        elif name.endswith(".md"):
             from gateway.core.transcript import readable
 
             text = readable(await self._service.load_messages(session)) + "\n"
