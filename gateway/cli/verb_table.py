@@ -153,6 +153,7 @@ VERBS = (
             "kore mcp test files",
         ),
     ),
+    Verb("acp", "be the agent of an editor (Agent Client Protocol)", ("kore acp",)),
     Verb("tools", "list the tools the model can use", ("kore tools list",)),
     Verb(
         "audit",

@@ -39,7 +39,7 @@ def project_of(
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
     root = Path(options.cwd) if options.cwd is not None else None
-    return _project(root, files, settings)
+    return project_context(root, files, settings)
 
 
 def place_of(
@@ -99,7 +99,7 @@ def place_of(
     return ConsoleWorkdir(
         folder,
         settings.security.blocked_paths,
-        lambda: project or _project(None, (), settings),
+        lambda: project or project_context(None, (), settings),
         models,
         str(settings.security.modes.get("cli", "ask")),
         window,
@@ -109,7 +109,10 @@ def place_of(
     )
 
 
-def _project(root: Path | None, files: Sequence[Path], settings: "Settings") -> "ProjectContext":
+def project_context(
+    root: Path | None, files: Sequence[Path], settings: "Settings"
+) -> "ProjectContext":
+    """What the model is told of a folder, or without one of files alone."""
     from agent.context.project.context import FILE_SHARE, ProjectContext
     from agent.context.project.directory_tree import TreeLimits
     from agent.providers.vendors import CONTEXT_TOKENS

@@ -1,0 +1,200 @@
+"""One conversation of an editor: its prompts, and what comes of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import acp
+from acp.schema import PermissionOption, StopReason, ToolCallUpdate
+
+from agent import events
+from agent.errors import KoreError
+from agent.i18n import mark_for_translation, t
+from agent.security.policy.base import Answer, PermissionMode
+from agent.security.policy.reasons import localized
+from agent.text.visible import escape_invisible
+from agent.types import Message, Result, Thinking
+from gateway.cli.acp.prompt_blocks import PromptParts
+from gateway.cli.acp.updates import TurnUpdates, Update
+from gateway.cli.chat.service_connection import ServiceConnection
+from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.core.errors import ConnectionLost
+from gateway.core.messages import InboundMessage
+from gateway.core.records import Delivered
+
+_LOST = mark_for_translation(
+    "Kore stopped before the answer was complete; it continues when Kore runs again"
+)
+_KINDS: dict[Answer, Literal["allow_once", "allow_always", "reject_once"]] = {
+    "once": "allow_once",
+    "session": "allow_always",
+    "always": "allow_always",
+    "deny": "reject_once",
+}
+_ANSWERS: dict[Answer, str] = {
+    "once": mark_for_translation("Allow once"),
+    "session": mark_for_translation("Allow for this session"),
+    "always": mark_for_translation("Always allow exactly this"),
+    "deny": mark_for_translation("Deny"),
+}
+_STOPS: dict[str, StopReason] = {
+    "cancelled": "cancelled",
+    "max_iterations": "max_turn_requests",
+    "loop": "max_turn_requests",
+    "limit": "max_turn_requests",
+    "filtered": "refusal",
+}
+
+
+class EditorConversation:
+    """`session` is Kore's id for it, which the editor uses too."""
+
+    def __init__(
+        self, line: ServiceConnection, client: acp.Client, folder: Path, builder: MessageBuilder
+    ) -> None:
+        self.session = ""
+        self.mode: PermissionMode = "ask"
+        self._line = line
+        self._client = client
+        self._folder = folder
+        self._builder = builder
+        # One prompt at a time: editors send the next one when they have the answer.
+        self._turn = asyncio.Lock()
+        self._is_cancelled = False
+        self._uses: Counter[str] = Counter()
+
+    async def begin(self, session: str | None) -> None:
+        """Be in a session, or in a new one. Raises `KoreError`."""
+        self.session = await self._line.service.bind_session(self._builder.lane, session)
+
+    async def prompt(self, parts: PromptParts) -> StopReason:
+        """Send the words of a person, pass on what happens, and say how it ended. When the owner of
+        the data changes, the turn goes on in the new one. Raises `KoreError`."""
+        async with self._turn:
+            self._is_cancelled = False
+            message = self._message(parts)
+            while True:
+                try:
+                    return await self._follow(message)
+                except ConnectionLost as lost:
+                    await self._line.renew(lost, self._builder.lane)
+
+    async def cancel(self) -> None:
+        """Stop the turn. What it has come to stays."""
+        self._is_cancelled = True
+        await self._line.service.stop_turn(self._builder.lane)
+
+    async def replay(self, messages: Sequence[Message]) -> None:
+        """Tell the editor what was said before."""
+        updates = TurnUpdates(self._folder, self._uses)
+        for message in messages:
+            for part in message.content:
+                if isinstance(part, Thinking) and part.text:
+                    await self._tell(acp.update_agent_thought_text(part.text))
+            if message.text and message.role == "user":
+                await self._tell(acp.update_user_message_text(message.text))
+            elif message.text and message.role == "assistant":
+                await self._tell(acp.update_agent_message_text(message.text))
+            for call in message.tool_calls:
+                started = events.ToolStart(call.id, call.name, call.arguments or {})
+                await self._tell(*updates.of(started))
+            if message.role == "tool" and message.tool_call_id:
+                result = events.ToolResulted(
+                    message.tool_call_id, "", message.text, message.is_error, 0.0
+                )
+                await self._tell(*updates.of(result))
+
+    def _message(self, parts: PromptParts) -> InboundMessage:
+        built = self._builder.build(parts.text)
+        project = _joined(built.options.project, parts.files)
+        options = replace(built.options, mode=self.mode, project=project)
+        return replace(built, options=options, media=parts.media)
+
+    async def _follow(self, message: InboundMessage) -> StopReason:
+        updates, result = TurnUpdates(self._folder, self._uses), None
+        async with self._line.service.watch(self._builder.lane) as watched:
+            await self._line.service.submit(message)
+            async for event in watched:
+                if self._is_cancelled and isinstance(event, events.IterationStart):
+                    # It came before there was a turn to stop.
+                    await self._line.service.stop_turn(self._builder.lane)
+                match event:
+                    case events.ApprovalAsked():
+                        await self._ask(event, updates)
+                    case events.Done():
+                        result = event.result
+                    case Delivered():
+                        if await self._deliver(event, message, result, updates):
+                            return self._stop_reason(result)
+                    case _:
+                        await self._tell(*updates.of(event))
+        raise ConnectionLost(t(_LOST))
+
+    async def _deliver(
+        self, event: Delivered, message: InboundMessage, result: Result | None, updates: TurnUpdates
+    ) -> bool:
+        """Whether the answer is complete. Its words were passed on as they came, but for those of
+        Kore itself."""
+        is_ours = event.event_id == message.event_id
+        is_failed = result is not None and result.stopped is not None
+        if not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):
+            words = f"\n\n{event.text}" if updates.streamed else event.text
+            await self._tell(acp.update_agent_message_text(escape_invisible(words)))
+        return is_ours and event.last and not (event.kind == "notice" and not event.last)
+
+    def _stop_reason(self, result: Result | None) -> StopReason:
+        if self._is_cancelled:
+            return "cancelled"
+        return _STOPS.get(result.stopped or "", "end_turn") if result is not None else "end_turn"
+
+    async def _ask(self, approval: events.ApprovalAsked, updates: TurnUpdates) -> None:
+        """Put an approval to the person at the editor; who gives no answer denies."""
+        answer: Answer = "deny"
+        if approval.server_question is None:
+            started = updates.question(approval)
+            await self._tell(started)
+            answer = await self._answer(approval, started.tool_call_id)
+        await self._line.service.answer_approval(approval.nonce, answer, principal())
+
+    async def _answer(self, approval: events.ApprovalAsked, call: str) -> Answer:
+        options = [
+            PermissionOption(option_id=one, name=t(_ANSWERS[one]), kind=_KINDS[one])
+            for one in approval.answers
+        ]
+        reason = acp.tool_content(acp.text_block(escape_invisible(localized(approval.reason))))
+        content: list[Any] = [reason]
+        if approval.diff:
+            diff = escape_invisible(approval.diff)
+            content.insert(0, acp.tool_content(acp.text_block(f"```diff\n{diff}\n```")))
+        response = await self._client.request_permission(
+            self.session, ToolCallUpdate(tool_call_id=call, content=content), options
+        )
+        option: Any = getattr(response.outcome, "option_id", None)
+        return option if option in approval.answers else "deny"
+
+    async def _tell(self, *updates: Update | Any) -> None:
+        for update in updates:
+            await self._client.session_update(self.session, update)
+
+
+def _joined(
+    news: Mapping[str, Any] | None, files: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """What is new in the folder, and the files that the editor shows."""
+    if news is None or files is None:
+        return news or files
+    return {
+        "text": f"{news['text']}\n\n{files['text']}",
+        "taint": sorted({*news["taint"], *files["taint"]}),
+        "evicted": news["evicted"],
+        "parts": [*news["parts"], *files["parts"]],
+    }
+
+
+def error_of(exc: KoreError) -> acp.RequestError:
+    """What an editor shows."""
+    words = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
+    return acp.RequestError(-32000, escape_invisible(words))

@@ -1,0 +1,195 @@
+"""Kore as an agent of editors: the Agent Client Protocol, version 1, over standard input and
+output. https://agentclientprotocol.com"""
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import acp
+from acp.schema import (
+    AgentCapabilities,
+    CloseSessionResponse,
+    Implementation,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionMode,
+    SessionModeState,
+    SetSessionModeResponse,
+)
+
+from agent.errors import KoreError
+from agent.i18n import mark_for_translation, t
+from agent.security.policy.base import MODES, PermissionMode, is_mode
+from agent.version import VERSION
+from gateway.cli.acp.conversation import EditorConversation, error_of
+from gateway.cli.acp.prompt_blocks import read_blocks, refusal
+from gateway.cli.chat.project_options import project_context
+from gateway.cli.chat.service_connection import ServiceConnection
+from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.core.messages import MessageOptions
+from gateway.turns.agents.profiles import origin_of
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+T = TypeVar("T")
+_PROTOCOL = 1
+_MOST_SESSIONS = 100
+_MODES: dict[PermissionMode, tuple[str, str]] = {
+    "plan": (mark_for_translation("Plan"), mark_for_translation("Reads only; changes nothing")),
+    "ask": (mark_for_translation("Ask"), mark_for_translation("Asks before it changes anything")),
+    "accept-edits": (
+        mark_for_translation("Accept edits"),
+        mark_for_translation("Edits files in the folder; asks before commands"),
+    ),
+    "auto": (
+        mark_for_translation("Auto"),
+        mark_for_translation("Works in the sandbox; asks before what leaves it"),
+    ),
+}
+
+
+class EditorAgent:
+    """Implements `acp.Agent`. `options` go with every message of an editor."""
+
+    def __init__(
+        self, line: ServiceConnection, settings: "Settings", options: MessageOptions
+    ) -> None:
+        self._line = line
+        self._settings = settings
+        self._options = options
+        self._origin = origin_of(settings)
+        self._client: acp.Client | None = None
+        self._conversations: dict[str, EditorConversation] = {}
+
+    def on_connect(self, conn: acp.Client) -> None:
+        self._client = conn
+
+    async def initialize(self, protocol_version: int, **_: Any) -> acp.InitializeResponse:
+        return acp.InitializeResponse(
+            protocol_version=min(protocol_version, _PROTOCOL) or _PROTOCOL,
+            agent_info=Implementation(name="kore", title="Kore", version=VERSION),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(), close=SessionCloseCapabilities()
+                ),
+            ),
+            auth_methods=[],
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        """Nobody has to: who starts `kore acp` is the owner of its data."""
+
+    async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
+        conversation = await _or_error(self._open(cwd, None))
+        return NewSessionResponse(session_id=conversation.session, modes=_modes(conversation.mode))
+
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
+        conversation = await _or_error(self._open(cwd, session_id))
+        messages = await _or_error(self._line.service.load_messages(conversation.session))
+        await conversation.replay(messages)
+        return LoadSessionResponse(modes=_modes(conversation.mode))
+
+    async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
+        sessions = await _or_error(self._line.service.list_sessions(_MOST_SESSIONS))
+        folder = cwd or str(Path.cwd())
+        return ListSessionsResponse(
+            sessions=[
+                SessionInfo(
+                    session_id=one.id,
+                    cwd=folder,
+                    title=one.name or None,
+                    updated_at=datetime.fromtimestamp(one.last_active_at, UTC).isoformat(),
+                )
+                for one in sessions
+            ]
+        )
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        conversation = self._conversations.pop(session_id, None)
+        if conversation is not None:
+            await _or_error(conversation.cancel())
+        return CloseSessionResponse()
+
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **_: Any
+    ) -> SetSessionModeResponse:
+        if not is_mode(mode_id):
+            raise refusal(f"expected a mode out of {', '.join(MODES)}, found {mode_id[:80]}")
+        self._conversation(session_id).mode = mode_id
+        return SetSessionModeResponse()
+
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> PromptResponse:
+        conversation = self._conversation(session_id)
+        pictures = self._settings.agent.workspace / "inbox" / "editor"
+        parts = read_blocks(prompt, pictures, self._origin)
+        if not parts.text and not parts.media:
+            raise refusal("the prompt is empty; expected some words or a picture")
+        return PromptResponse(stop_reason=await _or_error(conversation.prompt(parts)))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if (conversation := self._conversations.get(session_id)) is not None:
+            await conversation.cancel()
+
+    def _conversation(self, session: str) -> EditorConversation:
+        if (conversation := self._conversations.get(session)) is None:
+            raise refusal(f"there is no open session {session[:80]}; load it first")
+        return conversation
+
+    async def _open(self, cwd: str, session: str | None) -> EditorConversation:
+        folder = await asyncio.to_thread(_folder_of, cwd)
+        assert self._client is not None, "connected before anything is asked"
+        options = replace(self._options, cwd=str(folder))
+        project = project_context(folder, (), self._settings)
+        builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
+        conversation = EditorConversation(self._line, self._client, folder, builder)
+        if is_mode(first := self._options.mode or self._settings.security.modes.get("cli", "ask")):
+            conversation.mode = first
+        await conversation.begin(session)
+        self._conversations[conversation.session] = conversation
+        return conversation
+
+
+def _folder_of(cwd: str) -> Path:
+    folder = Path(cwd)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise refusal(f"cwd: {cwd} is no folder; expected its full path")
+    return folder.resolve()
+
+
+async def _or_error(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except KoreError as exc:
+        raise error_of(exc) from exc
+
+
+def _modes(current: PermissionMode) -> SessionModeState:
+    return SessionModeState(
+        current_mode_id=current,
+        available_modes=[
+            SessionMode(id=mode, name=t(name), description=t(description))
+            for mode, (name, description) in _MODES.items()
+        ],
+    )
+
+
+async def serve(line: ServiceConnection, settings: "Settings", options: MessageOptions) -> None:
+    """Answer an editor until it closes our input."""
+    # What it does not offer it does not have; the library answers that in the protocol's words.
+    agent = cast("acp.Agent", EditorAgent(line, settings, options))
+    # Closing a session is a part that the library still calls unstable.
+    await acp.run_agent(agent, use_unstable_protocol=True)

@@ -1,0 +1,208 @@
+"""What happens in a turn, as an editor is told of it."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import acp
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolKind,
+)
+
+from agent import events
+from agent.text.visible import escape_invisible
+from gateway.cli.console.output.text import call_line
+from gateway.core.records import WatchEvent
+
+Update = AgentMessageChunk | AgentThoughtChunk | AgentPlanUpdate | ToolCallStart | ToolCallProgress
+Content = ContentToolCallContent | FileEditToolCallContent
+
+_KINDS: dict[str, ToolKind] = {
+    **dict.fromkeys(("read_file", "list_dir", "skill"), "read"),
+    **dict.fromkeys(("glob", "grep", "outline", "lsp", "memory_search", "tool_search"), "search"),
+    **dict.fromkeys(
+        ("edit_file", "write_file", "append_file", "apply_patch", "lsp_edit", "sync_virtual"),
+        "edit",
+    ),
+    **dict.fromkeys(("exec", "process"), "execute"),
+    **dict.fromkeys(("web_fetch", "web_search"), "fetch"),
+    "move_file": "move",
+    "todo": "think",
+}
+_RESULT_CHARS = 10_000
+# What a command writes replaces what was told before: its end is told, and not too often.
+_OUTPUT_CHARS = 4_000
+_OUTPUT_EVERY_S = 0.5
+
+
+class TurnUpdates:
+    """Of one prompt in `folder`; `streamed` says whether any words of the model were passed on.
+
+    `uses` counts the calls of the conversation by id: some vendors use ids again in the next reply,
+    and an editor must not take those for one call.
+    """
+
+    def __init__(self, folder: Path, uses: Counter[str]) -> None:
+        self._folder = folder
+        self._uses = uses
+        self._open: dict[str, str] = {}
+        self._arguments: dict[str, Mapping[str, Any]] = {}
+        self._names: dict[str, str] = {}
+        # Calls as the model writes them, which have not begun.
+        self._pieces: dict[str, tuple[str, str]] = {}
+        self._outputs: dict[str, str] = {}
+        self._told_at: dict[str, float] = {}
+        self.streamed = False
+
+    def of(self, event: WatchEvent) -> Iterator[Update]:
+        match event:
+            case events.TextDelta(text=text):
+                self.streamed = True
+                yield acp.update_agent_message_text(text)
+            case events.ThinkingDelta(text=text):
+                yield acp.update_agent_thought_text(text)
+            case events.ToolCallDelta(id=call_id, name=name, partial_json=piece):
+                id_ = self._id_of(call_id)
+                before = self._pieces.get(id_, ("", ""))
+                self._pieces[id_] = (name or before[0], before[1] + piece)
+            case events.ToolStart():
+                yield from self._started(event)
+            case events.ToolOutput(id=call_id, text=text):
+                yield from self._output(self._id_of(call_id), text)
+            case events.ToolResulted():
+                yield self._resulted(event)
+            case events.Retry(reason=reason):
+                yield acp.update_agent_thought_text(f"\n{escape_invisible(reason)}\n")
+            case events.Notice(text=text):
+                yield acp.update_agent_thought_text(f"\n{escape_invisible(text)}\n")
+            case _:
+                pass
+
+    def question(self, approval: events.ApprovalAsked) -> ToolCallStart:
+        """The call that a person is asked about; it starts under the same id when they allow it."""
+        candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
+        call = candidates[0] if candidates else f"approval-{approval.number}"
+        self._names[call], self._arguments[call] = approval.tool, approval.arguments
+        content = [_diff_text(approval.diff)] if approval.diff else None
+        return self._start(call, approval.tool, approval.arguments, "pending", content)
+
+    def _id_of(self, call: str) -> str:
+        """The editor's id for a call that has no result yet."""
+        if call not in self._open:
+            self._uses[call] += 1
+            used = self._uses[call]
+            self._open[call] = call if used == 1 else f"{call}-{used}"
+        return self._open[call]
+
+    def _is_it(self, id_: str, approval: events.ApprovalAsked) -> bool:
+        name, raw = self._pieces[id_]
+        try:
+            return name == approval.tool and json.loads(raw) == approval.arguments
+        except ValueError:
+            return False
+
+    def _started(self, event: events.ToolStart) -> Iterator[Update]:
+        if event.name == "todo":
+            yield _plan(event.arguments)
+        id_ = self._id_of(event.id)
+        self._pieces.pop(id_, None)
+        is_known = id_ in self._names
+        self._names[id_], self._arguments[id_] = event.name, event.arguments
+        if is_known:
+            yield acp.update_tool_call(id_, status="in_progress")
+        else:
+            yield self._start(id_, event.name, event.arguments, "in_progress", None)
+
+    def _start(
+        self,
+        id_: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        status: Any,
+        content: Sequence[Content] | None,
+    ) -> ToolCallStart:
+        return acp.start_tool_call(
+            id_,
+            call_line(name, arguments),
+            kind=_KINDS.get(name, "other"),
+            status=status,
+            content=content,
+            locations=self._locations(arguments),
+            raw_input=dict(arguments),
+        )
+
+    def _locations(self, arguments: Mapping[str, Any]) -> list[ToolCallLocation] | None:
+        path, line = arguments.get("path"), arguments.get("line_start", arguments.get("line"))
+        if not isinstance(path, str) or not path:
+            return None
+        is_line = isinstance(line, int) and not isinstance(line, bool) and line > 0
+        return [ToolCallLocation(path=self._absolute(path), line=line if is_line else None)]
+
+    def _absolute(self, path: str) -> str:
+        return str((self._folder / Path(path).expanduser()).absolute())
+
+    def _output(self, id_: str, text: str) -> Iterator[Update]:
+        self._outputs[id_] = (self._outputs.get(id_, "") + text)[-_OUTPUT_CHARS:]
+        now = time.monotonic()
+        if now - self._told_at.get(id_, 0.0) >= _OUTPUT_EVERY_S:
+            self._told_at[id_] = now
+            content = [_text_content(self._outputs[id_])]
+            yield acp.update_tool_call(id_, status="in_progress", content=content)
+
+    def _resulted(self, event: events.ToolResulted) -> ToolCallProgress:
+        id_ = self._id_of(event.id)
+        arguments = self._arguments.get(id_, {})
+        content: list[Content] = []
+        if not event.is_error and (edit := self._edit(event.name, arguments)) is not None:
+            content.append(edit)
+        elif event.diff:
+            content.append(_diff_text(event.diff))
+        if event.content and not (content and event.diff):
+            content.append(_text_content(event.content))
+        self._outputs.pop(id_, None)
+        self._open.pop(event.id, None)
+        return acp.update_tool_call(
+            id_, status="failed" if event.is_error else "completed", content=content
+        )
+
+    def _edit(self, name: str, arguments: Mapping[str, Any]) -> FileEditToolCallContent | None:
+        """A change that the editor can show side by side, as far as the call says it."""
+        match name, arguments:
+            case "edit_file", {"path": str(path), "old_string": str(old), "new_string": str(new)}:
+                return acp.tool_diff_content(self._absolute(path), new, old)
+            case "write_file", {"path": str(path), "content": str(text)}:
+                return acp.tool_diff_content(self._absolute(path), text)
+        return None
+
+
+def _plan(arguments: Mapping[str, Any]) -> AgentPlanUpdate:
+    items = arguments.get("items")
+    entries = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+    return acp.update_plan(
+        acp.plan_entry(str(one.get("content", "")), status=_status(one.get("status")))
+        for one in entries
+    )
+
+
+def _status(value: Any) -> Any:
+    return value if value in ("pending", "in_progress", "completed") else "pending"
+
+
+def _diff_text(diff: str) -> ContentToolCallContent:
+    return _text_content(f"```diff\n{diff}\n```")
+
+
+def _text_content(text: str) -> ContentToolCallContent:
+    short = text if len(text) <= _RESULT_CHARS else f"{text[:_RESULT_CHARS]}\n…"
+    return acp.tool_content(acp.text_block(escape_invisible(short)))

@@ -1,0 +1,263 @@
+"""`kore acp` with the client side of the official library: it checks every line by the schema."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.processes import processes
+
+acp = pytest.importorskip("acp", reason="agent-client-protocol is not installed (extra acp)")
+KEY = "sk-editor-key"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
+    "gg=="
+)
+
+
+class Editor:
+    """What an editor does with what it is told; `answer` is the person's to each question."""
+
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+        self.questions: list[Any] = []
+        self.answer = "once"
+        self.on_update: Callable[[Any], object] = lambda update: None
+
+    def on_connect(self, connection: Any) -> None: ...
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append(update)
+        self.on_update(update)
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+    ) -> Any:
+        self.questions.append((tool_call, [one.option_id for one in options]))
+        outcome: dict[str, Any] = {"outcome": "cancelled"}
+        if self.answer:
+            outcome = {"outcome": "selected", "optionId": self.answer}
+        return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
+
+    def text(self) -> str:
+        """What the model said."""
+        chunks = (one for one in self.updates if one.session_update == "agent_message_chunk")
+        return "".join(one.content.text for one in chunks)
+
+    def calls(self) -> list[tuple[str, str | None]]:
+        """Ids and states, in their order."""
+        kinds = ("tool_call", "tool_call_update")
+        calls = (one for one in self.updates if one.session_update in kinds)
+        return [(one.tool_call_id, one.status) for one in calls]
+
+
+class Desk:
+    """An editor with a project, and Kore as its agent."""
+
+    def __init__(self, folder: Path, model: ModelServer) -> None:
+        self.home, self.project, self.model = folder / "home", folder / "project", model
+        self.home.mkdir()
+        self.project.mkdir()
+        (self.project / "a.py").write_text("total = 1\n")
+        entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
+        config = {"model_list": [{**entry, "api_key": KEY}]}
+        (self.home / "config.json").write_text(json.dumps(config))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[Editor, Any, Any]]:
+        editor = Editor()
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
+        command = (sys.executable, "-m", "gateway", "acp")
+        options: dict[str, Any] = {"env": environ, "cwd": self.project}
+        async with acp.spawn_agent_process(
+            editor, *command, **options, use_unstable_protocol=True
+        ) as (connection, process):
+            await connection.initialize(protocol_version=1)
+            yield editor, connection, process
+
+    async def ask(self, connection: Any, session: str, *blocks: Any) -> str:
+        asked = await connection.prompt(session_id=session, prompt=list(blocks))
+        return str(asked.stop_reason)
+
+    def question(self) -> str:
+        return str(self.model.requests[-1].body["messages"][-1]["content"])
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with ModelServer(api_key=KEY) as model:
+        yield Desk(tmp_path, model)
+
+
+def words(text: str) -> Any:
+    return acp.text_block(text)
+
+
+async def test_a_prompt_is_answered_and_the_folder_is_known(desk: Desk) -> None:
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        desk.model.script("Hello **there**")
+        assert await desk.ask(connection, session, words("hi")) == "end_turn"
+        assert editor.text() == "Hello **there**"
+        assert "a.py (10 B)" in desk.question()
+        # What Kore itself says comes too.
+        editor.updates.clear()
+        assert await desk.ask(connection, session, words("/status")) == "end_turn"
+        assert "openai/fake" in editor.text()
+
+
+async def test_an_edit_is_asked_about_and_shown_as_a_change(desk: Desk) -> None:
+    edit = Call("edit_file", {"path": "a.py", "old_string": "1", "new_string": "2"})
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        for answer, text in (("deny", "total = 1\n"), ("", "total = 1\n"), ("once", "total = 2\n")):
+            editor.answer = answer
+            editor.updates.clear()
+            desk.model.script(ReplyScript(tool_calls=(edit,)), "So be it.")
+            assert await desk.ask(connection, session, words("change it")) == "end_turn"
+            assert (desk.project / "a.py").read_text() == text
+        (asked, options) = editor.questions[-1]
+        assert "+total = 2" in str(asked.content)
+        assert options == ["once", "session", "always", "deny"]
+        # The question, the call and its result are about one call.
+        states = editor.calls()
+        assert {one for one, _ in states} == {asked.tool_call_id}
+        assert [state for _, state in states] == ["pending", "in_progress", "completed"]
+        changes = [
+            part
+            for one in editor.updates
+            for part in getattr(one, "content", None) or ()
+            if getattr(part, "type", "") == "diff"
+        ]
+        (change,) = changes
+        assert (change.path, change.old_text, change.new_text) == (
+            str(desk.project / "a.py"),
+            "1",
+            "2",
+        )
+        # Three calls that may have had one id from the vendor are three to the editor.
+        assert len({question.tool_call_id for question, _ in editor.questions}) == 3
+
+
+async def test_a_plan_is_a_plan(desk: Desk) -> None:
+    items = [{"content": "one", "status": "completed"}, {"content": "two"}]
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        desk.model.script(ReplyScript(tool_calls=(Call("todo", {"items": items}),)), "Planned.")
+        await desk.ask(connection, session, words("plan it"))
+        (plan,) = (one for one in editor.updates if one.session_update == "plan")
+        assert [(one.content, one.status) for one in plan.entries] == [
+            ("one", "completed"),
+            ("two", "pending"),
+        ]
+
+
+async def test_a_turn_is_cancelled_and_the_next_one_runs(desk: Desk) -> None:
+    command = "sleep 600"
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        await connection.set_session_mode(session_id=session, mode_id="auto")
+        desk.model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)))
+        started = asyncio.Event()
+        editor.on_update = lambda update: started.set() if editor.calls() else None
+        asked = asyncio.create_task(desk.ask(connection, session, words("wait")))
+        await asyncio.wait_for(started.wait(), 60)
+        await connection.cancel(session_id=session)
+        assert await asyncio.wait_for(asked, 60) == "cancelled"
+        desk.model.script("Here I am.")
+        assert await desk.ask(connection, session, words("and now?")) == "end_turn"
+        assert editor.text().endswith("Here I am.")
+
+
+async def test_files_and_pictures_come_with_a_prompt(desk: Desk) -> None:
+    path = desk.project / "a.py"
+    embedded = acp.resource_block(acp.embedded_text_resource(path.as_uri(), "unsaved = True\n"))
+    async with desk.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        link = acp.resource_link_block("a.py", path.as_uri())
+        picture = acp.image_block(base64.b64encode(PNG).decode(), "image/png")
+        await desk.ask(connection, session, words("look"), link, embedded, picture)
+        body = desk.model.requests[-1].raw.decode()
+        assert "unsaved = True" in body
+        assert "The person points at the file" in body
+        assert base64.b64encode(PNG).decode() in body
+        # What a file says is no word of the person's: it is marked in the store as private.
+        for wrong in (acp.image_block("no base64!", "image/png"), acp.audio_block("AAAA", "a/b")):
+            with pytest.raises(acp.RequestError, match=r"base64|sound"):
+                await desk.ask(connection, session, wrong)
+
+
+async def test_a_session_is_listed_and_loaded_in_another_process(desk: Desk) -> None:
+    read = Call("read_file", {"path": "a.py"})
+    async with desk.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        desk.model.script(ReplyScript(tool_calls=(read,)), "It is one.")
+        await desk.ask(connection, session, words("what is total?"))
+    async with desk.open() as (editor, connection, _process):
+        listed = (await connection.list_sessions()).sessions
+        assert session in [one.session_id for one in listed]
+        await connection.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
+        kinds = [one.session_update for one in editor.updates]
+        assert kinds == [
+            "user_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk",
+        ]
+        desk.model.script("Still one.")
+        await desk.ask(connection, session, words("and now?"))
+        assert "what is total?" in desk.model.requests[-1].raw.decode()
+        await connection.close_session(session_id=session)
+        with pytest.raises(acp.RequestError, match="load it first"):
+            await desk.ask(connection, session, words("x"))
+
+
+async def test_a_killed_agent_has_lost_nothing(desk: Desk) -> None:
+    async with desk.open() as (_, connection, process):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        desk.model.script(ReplyScript(text="Never seen.", waits_at=1))
+        asked = asyncio.create_task(desk.ask(connection, session, words("do it")))
+        async with asyncio.timeout(60):
+            while not desk.model.requests:
+                await asyncio.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        with pytest.raises(Exception, match=r".*"):
+            await asked
+    desk.model.script("Done after all.", "And this.")
+    async with desk.open() as (_, connection, _process):
+        await connection.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
+        assert await desk.ask(connection, session, words("go on")) == "end_turn"
+        assert "do it" in desk.model.requests[-1].raw.decode()
+
+
+async def test_bad_input_is_one_sentence(desk: Desk) -> None:
+    async with desk.open() as (_, connection, _process):
+        with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):
+            await connection.new_session(cwd="nowhere", mcp_servers=[])
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        with pytest.raises(acp.RequestError, match="expected a mode out of plan, ask"):
+            await connection.set_session_mode(session_id=session, mode_id="yolo")
+        with pytest.raises(acp.RequestError, match="the prompt is empty"):
+            await desk.ask(connection, session, words("  "))
+        with pytest.raises(acp.RequestError):
+            await connection.load_session(
+                cwd=str(desk.project), session_id="20990101_000000", mcp_servers=[]
+            )
+
+
+async def test_nothing_is_left_when_the_editor_goes(desk: Desk) -> None:
+    async with desk.open() as (_, connection, process):
+        await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+        assert processes("gateway acp")
+    await process.wait()
+    assert process.returncode == 0
