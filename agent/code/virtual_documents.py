@@ -57,7 +57,7 @@ class VirtualDocuments:
             raise ToolError(f"Nothing is planned for {missing}.")
         if not drafts:
             raise ToolError("Nothing is planned; create_virtual comes first.")
-        chosen_paths = paths or sorted(drafts)
+        chosen_paths = dict.fromkeys(paths) or sorted(drafts)
         return [drafts[path] for path in chosen_paths]
 
     async def find_errors(self, call: CallContext) -> "NewErrors":

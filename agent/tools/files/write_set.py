@@ -8,6 +8,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
+from agent.security.files.filenames import folded_path
 from agent.security.taint.file_marks import taint_of_file
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
@@ -26,9 +27,11 @@ def write_set(drafts: Sequence[Draft], call: CallContext) -> None:
     """Write drafts whose files are as they were when the drafts were made. Blocks. Raises
     `ToolError`: then no file has changed, and the journal of changes says so."""
     with ExitStack() as stack:
-        # In one order, so that two calls never wait for each other.
-        for draft in sorted(drafts, key=lambda one: one.path):
-            stack.enter_context(exclusive_file(draft.path))
+        # In one order, so that two calls never wait for each other; and each once, as names that
+        # differ in case alone have one lock.
+        paths = {folded_path(draft.path): draft.path for draft in drafts}
+        for _, path in sorted(paths.items()):
+            stack.enter_context(exclusive_file(path))
         writes = [_prepare(draft) for draft in drafts]
         finished: list[_Write] = []
         data = {write.path: write.after.encode() for write in writes}

@@ -75,3 +75,23 @@ def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: in
         after = {path.read_text() for path in scene.root.rglob("*.txt")}
         # The round that was cut off is gone, and nothing of the one before it.
         assert after <= {f"{newest - 1}\n"}
+
+
+_WRITES_NAMES_THAT_FOLD = """
+import sys
+from pathlib import Path
+from agent.tools.files.draft_check import Draft
+from agent.tools.files.write_set import write_set
+from tests.agent.undo.scene import Scene
+root = Path(sys.argv[1])
+scene = Scene(root / "workspace", root / "undo")
+names = ("Makefile", "makefile", "a", "B")
+write_set([Draft(scene.root / name, None, name) for name in names], scene.context())
+"""
+
+
+def test_names_that_differ_in_case_alone_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """In a process of its own: a lock that waits for itself holds up this one for ever."""
+    command = [sys.executable, "-c", _WRITES_NAMES_THAT_FOLD, str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60)
+    assert (tmp_path / "workspace" / "makefile").exists()
