@@ -45,14 +45,14 @@ def read_diagnostics(items: Any, text: str, encoding: Encoding) -> tuple[Diagnos
             offset = lines.offset(item["range"]["start"], encoding)
             message = item["message"]
             # Since 3.18 the message may be Markdown.
-            words = message["value"] if isinstance(message, dict) else str(message)
+            words = str(message["value"] if isinstance(message, dict) else message)
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
-        code = item.get("code")
+        code, severity = item.get("code"), item.get("severity")
         diagnostics.append(
             Diagnostic(
                 lines.position(offset),
-                _SEVERITIES.get(item.get("severity"), "error"),
+                _SEVERITIES.get(severity if isinstance(severity, int) else None, "error"),
                 _short(words),
                 _short(str(code)) if code is not None else "",
                 _short(str(item.get("source") or "")),

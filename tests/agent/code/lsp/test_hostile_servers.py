@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agent.code.lsp.diagnostics import read_diagnostics
 from agent.code.lsp.protocol.uris import uri_of
 from agent.errors import ToolError
 from agent.types import ToolResult
@@ -279,3 +280,13 @@ async def test_where_no_code_is_a_sentence_says_what_to_name(folder: Path) -> No
     async with code_calls(folder, stand_in()) as calls:
         with pytest.raises(ToolError, match="give the path of a file, which says which language"):
             await calls.ask("workspace_symbols", query="apple")
+
+
+@pytest.mark.parametrize("part", [{"severity": []}, {"severity": {}}, {"message": {"value": 5}}])
+def test_a_diagnostic_may_have_any_shape(part: dict[str, Any]) -> None:
+    """An edit never fails because of a server."""
+    place = {"line": 0, "character": 0}
+    item = {"range": {"start": place, "end": place}, "message": "words", **part}
+    (diagnostic,) = read_diagnostics([item], "text", "utf-8")
+    assert diagnostic.severity == "error"
+    assert diagnostic.message in ("words", "5")
