@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
+from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.text.text_document import diff
 from agent.tools.base import CallContext, EffectPlan
@@ -104,7 +105,12 @@ class UpdateVirtual(_PlanningTool):
         if text is None:
             raise self._services.scope.missing(path, call)
         edit = Edit(args["old_string"], args["new_string"], args.get("replace_all") is True)
-        after, _ = apply(text, edit, str(path))
+        try:
+            after, _ = apply(text, edit, str(path))
+        except ToolError as exc:
+            # It shows the closest lines of the file.
+            exc.untrusted = is_marked(path)
+            raise
         return await self._keep(path, after, call)
 
 
@@ -157,6 +163,10 @@ class SyncVirtual:
         drafts = self._services.virtual.planned(call.session, paths)
         if call.resumed and not drafts:
             raise ToolError("What was planned is gone with the restart; plan it again.")
+        for draft in drafts:
+            # Another person of the conversation may have planned it, and folders become links.
+            if self._services.scope.find(str(draft.path), call) != draft.path:
+                raise ToolError(f"{draft.path} lies behind a link now; nothing was written.")
         return drafts
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.code.lsp.protocol.positions import Position, TextLines
 from agent.code.lsp.questions import DIAGNOSE_S, Question
+from agent.text.visible import escape_line
 
 _MOST_ACTIONS = 200
 
@@ -28,7 +29,7 @@ async def code_actions(question: Question) -> list[tuple[str, Mapping[str, Any]]
     answer = await question.ask(params)
     actions = answer if isinstance(answer, list) else []
     return [
-        (" ".join(str(one.get("title")).split()), one)
+        (escape_line(" ".join(str(one.get("title")).split())), one)
         for one in actions[:_MOST_ACTIONS]
         if isinstance(one, dict) and not one.get("disabled")
     ]

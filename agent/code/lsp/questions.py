@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.taint.file_marks import is_marked
 from agent.settings import ToolSettings
+from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 
@@ -103,6 +106,16 @@ class CodeQuestions:
         return Question(str(args["operation"]), path, text, args, session, limit_s)
 
 
+@asynccontextmanager
+async def errors_that_quote(call: CallContext) -> AsyncIterator[None]:
+    """What a server refuses, or Kore for it, may quote any file of the project, as answers may."""
+    try:
+        yield
+    except ToolError as exc:
+        exc.untrusted |= await asyncio.to_thread(lambda: is_marked(call.workspace.resolve()))
+        raise
+
+
 def refuse_guests(call: CallContext) -> None:
     """Raises `ToolError` for a person from whom a part of the folder is kept."""
     if holds_files_of_others(call):
@@ -117,7 +130,7 @@ def _place(lines: TextLines, args: Mapping[str, Any], operation: str) -> Positio
         return Position(int(line) - 1, max(0, int(args["character"]) - 1))
     if not symbol:
         line_text = lines.line(int(line) - 1).strip()[:200] if line is not None else ""
-        on_line = f" Line {line} reads: {line_text}" if line_text else ""
+        on_line = f" Line {line} reads: {escape_line(line_text)}" if line_text else ""
         raise ToolError(f"{operation} needs the name as symbol, best with its line.{on_line}")
     # Of a dotted name the last part is meant.
     name = str(symbol).strip().rpartition(".")[2] or str(symbol)

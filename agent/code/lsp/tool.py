@@ -85,7 +85,10 @@ class LspTool:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         if (operation := operation_named(str(args["operation"]))) in EDITS:
             raise ToolError(f"{operation} changes files, and this agent has no tool lsp_edit.")
-        return await self._services.answers.answer(args, call)
+        from agent.code.lsp.questions import errors_that_quote
+
+        async with errors_that_quote(call):
+            return await self._services.answers.answer(args, call)
 
     async def aclose(self) -> None:
         await self._services.aclose()
@@ -108,7 +111,13 @@ class LspEditTool:
         return load_prompt("tools/lsp")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        return await self._services.proposals.plan(args, call)
+        from agent.code.lsp.questions import errors_that_quote
+
+        async with errors_that_quote(call):
+            return await self._services.proposals.plan(args, call)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        return await self._services.proposals.apply(args, call)
+        from agent.code.lsp.questions import errors_that_quote
+
+        async with errors_that_quote(call):
+            return await self._services.proposals.apply(args, call)

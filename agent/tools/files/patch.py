@@ -16,7 +16,13 @@ from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
 from agent.security.files.safe_open import open_folder_beneath
-from agent.security.taint.file_marks import MarkLevel, mark_level, mark_tainted, taint_of_file
+from agent.security.taint.file_marks import (
+    MarkLevel,
+    is_marked,
+    mark_level,
+    mark_tainted,
+    taint_of_file,
+)
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode, diff
@@ -141,7 +147,12 @@ class ApplyPatch:
             raise self._scope.missing(path, call) from exc
         if patch.kind == "delete":
             return [_Change(path, before, None)]
-        after = replace(before, text=apply_hunks(before.text, patch.hunks, str(path)))
+        try:
+            after = replace(before, text=apply_hunks(before.text, patch.hunks, str(path)))
+        except ToolError as exc:
+            # It shows the closest lines of the file.
+            exc.untrusted = is_marked(path)
+            raise
         if patch.target is None:
             return [_Change(path, before, after)]
         target = self._scope.find(patch.target, call)
