@@ -11,6 +11,7 @@ from agent.security.files import file_io
 from agent.text.text_document import LIMIT_BYTES, decode
 from agent.tools.base import CallContext
 from agent.tools.files.draft_check import Draft
+from agent.tools.files.workspace_scope import holds_files_of_others
 from agent.tools.files.write_set import write_set
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ class VirtualDocuments:
         chosen_paths = dict.fromkeys(paths) or sorted(drafts)
         return [drafts[path] for path in chosen_paths]
 
-    async def find_errors(self, call: CallContext) -> "NewErrors":
-        """What all that is planned brings that was not wrong before."""
-        return await self._diagnostics.find_errors(self.planned(call.session), call)
+    async def find_errors(self, path: Path, call: CallContext) -> "NewErrors":
+        """What all that is planned brings that was not wrong before. A guest hears of the draft of
+        this path alone: another person may have planned the others."""
+        paths = [path] if holds_files_of_others(call) else []
+        return await self._diagnostics.find_errors(self.planned(call.session, paths), call)
 
     async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
         """Write drafts, all or none; they are not planned any more. Raises `ToolError`."""

@@ -59,7 +59,7 @@ class _PlanningTool:
         """Keep the text, and tell what is wrong with all that is planned now."""
         virtual = self._services.virtual
         await virtual.put(call.session, path, text)
-        errors = await virtual.find_errors(call)
+        errors = await virtual.find_errors(path, call)
         count = len(virtual.planned(call.session))
         words = f"Planned {path}; {count} {'file is' if count == 1 else 'files are'} not written."
         if not errors.count:

@@ -16,7 +16,7 @@ only until the file is there, `notes=METHOD` sends notifications without end, `l
 announces 10 GB, `garbage=METHOD` sends what is no message, `deep=METHOD` nests its JSON,
 `huge=METHOD` answers with 12 MB, `infinity` answers with places that are no numbers, `asks` asks
 the client all that servers ask and hovers with the answers, `forks` leaves a child behind,
-`stubborn` hears no end, `says=FILE` answers definitions, hovers and renames with what the
+`stubborn` hears no end, `says=FILE` answers definitions, hovers, renames and actions with what the
 file holds.
 """
 
@@ -158,9 +158,12 @@ def answer(method: str, params: Any) -> Any:
             return CHANGES
         case "$/text":
             return TEXTS.get(params["uri"])
-        case "textDocument/definition" | "textDocument/hover" | "textDocument/rename" if (
-            "says" in BEHAVIOURS
-        ):
+        case (
+            "textDocument/definition"
+            | "textDocument/hover"
+            | "textDocument/rename"
+            | "textDocument/codeAction"
+        ) if "says" in BEHAVIOURS:
             return json.loads(Path(BEHAVIOURS["says"]).read_text(encoding="utf-8"))
         case "textDocument/definition":
             return places(word_at(params))[:1]
@@ -192,7 +195,15 @@ def answer(method: str, params: Any) -> Any:
 
 def capabilities() -> dict[str, Any]:
     offers = (
-        *("definition", "references", "hover", "documentSymbol", "rename", "documentFormatting"),
+        *(
+            "definition",
+            "references",
+            "hover",
+            "documentSymbol",
+            "rename",
+            "codeAction",
+            "documentFormatting",
+        ),
     )
     offered: dict[str, Any] = {f"{name}Provider": True for name in offers}
     if "pull" in BEHAVIOURS:

@@ -264,8 +264,12 @@ def _change(draft: Draft) -> Change:
     return "created" if draft.before is None else "changed"
 
 
+def _name(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
 def _listing(findings: Sequence[_Finding], root: Path) -> str:
-    lines = [f"{one.path.relative_to(root)}:{one.diagnostic}" for one in findings[:_MOST_SHOWN]]
+    lines = [f"{_name(one.path, root)}:{one.diagnostic}" for one in findings[:_MOST_SHOWN]]
     if len(findings) > _MOST_SHOWN:
         lines.append(f"… ({len(findings) - _MOST_SHOWN} more)")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
 from agent.errors import ToolError
 from agent.security.files import file_io
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
@@ -66,7 +69,8 @@ class CodeProposals:
         report = DraftReport()
         if not self._drafts.refuses:
             report = await self._drafts.check(drafts, call)
-        await file_io.in_thread(lambda: write_set(drafts, call))
+        writing = await asyncio.to_thread(_with_taint, args, call)
+        await file_io.in_thread(lambda: write_set(drafts, writing))
         for draft in drafts:
             self._views.record_write(call.session, draft.path)
         await self._drafts.after_write(drafts)
@@ -102,6 +106,14 @@ class CodeProposals:
         if sum(len(one.before or "") + len(one.after or "") for one in drafts) > _MOST_CHARS:
             raise ToolError("That would change more text than Kore takes at once.")
         return sorted(drafts, key=lambda draft: draft.path)
+
+
+def _with_taint(args: Mapping[str, Any], call: CallContext) -> CallContext:
+    """A code action may put text of any file of the project into another; the words of a rename are
+    the model's own, and formatting adds none."""
+    if args["operation"] in ("rename", "format") or not is_marked(call.workspace.resolve()):
+        return call
+    return replace(call, taint=call.taint | UNTRUSTED)
 
 
 def _key(call: CallContext) -> tuple[str, str]:
