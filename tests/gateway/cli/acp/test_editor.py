@@ -240,6 +240,35 @@ async def test_a_killed_agent_has_lost_nothing(desk: Desk) -> None:
         assert "do it" in desk.model.requests[-1].raw.decode()
 
 
+async def test_a_gateway_that_starts_takes_over_and_the_prompt_goes_on(desk: Desk) -> None:
+    wait = Call("exec", {"command": "while [ ! -e go ]; do sleep 0.1; done; echo gone"})
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        await connection.set_session_mode(session_id=session, mode_id="auto")
+        desk.model.script(ReplyScript(tool_calls=(wait,)), "It has gone.")
+        started = asyncio.Event()
+        editor.on_update = lambda update: started.set() if editor.calls() else None
+        asked = asyncio.create_task(desk.ask(connection, session, words("wait for it")))
+        await asyncio.wait_for(started.wait(), 60)
+        gateway = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "gateway"),
+            env={"PATH": os.environ["PATH"], "HOME": str(desk.home), "KORE_HOME": str(desk.home)},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert gateway.stderr is not None
+            assert b"asking for the data" in await gateway.stderr.readline()
+            (desk.project / "go").touch()
+            assert await asyncio.wait_for(asked, 60) == "end_turn"
+            assert editor.text().endswith("It has gone.")
+            desk.model.script("In the gateway.")
+            assert await desk.ask(connection, session, words("where are you?")) == "end_turn"
+            assert editor.text().endswith("In the gateway.")
+        finally:
+            gateway.terminate()
+            await gateway.communicate()
+
+
 async def test_bad_input_is_one_sentence(desk: Desk) -> None:
     async with desk.open() as (_, connection, _process):
         with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):
