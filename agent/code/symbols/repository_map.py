@@ -69,7 +69,8 @@ class RepositoryMaps:
 
         def find() -> list[tuple[Path, Stamp]]:
             with closing(seeker.files()) as names:
-                return list(_code_files(names, sight))
+                # ripgrep lists in any order; files of the same rank keep theirs.
+                return sorted(_code_files(names, sight))
 
         files = await run_search(seeker, find, _LIST_S)
         if not files:
