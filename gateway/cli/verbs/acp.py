@@ -2,11 +2,15 @@
 
 import argparse
 import asyncio
+import os
+import stat
+import sys
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.policy.base import MODES
 from gateway.cli.context import data_dir_of
+from gateway.cli.output import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +28,21 @@ def run(args: argparse.Namespace) -> int:
             t("kore acp needs a package that is not installed"),
             hint=t("install it: pip install 'kore[acp]'"),
         ) from None
+    _check_streams()
     return asyncio.run(_serve(args))
+
+
+def _check_streams() -> None:
+    """Raises `ConfigError` for files: the library waits for what comes."""
+    for stream in (sys.stdin, sys.stdout):
+        mode = os.fstat(stream.fileno()).st_mode
+        if stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not stream.isatty()):
+            raise ConfigError(
+                t("kore acp speaks with an editor over pipes; found a file or /dev/null"),
+                hint=t("name `kore acp` in the editor's settings; see docs/editors.md"),
+            )
+    if sys.stdin.isatty():
+        tell(t("kore acp waits for an editor, which starts it; Ctrl-C ends it."))
 
 
 async def _serve(args: argparse.Namespace) -> int:

@@ -290,3 +290,43 @@ async def test_nothing_is_left_when_the_editor_goes(desk: Desk) -> None:
         assert processes("gateway acp")
     await process.wait()
     assert process.returncode == 0
+
+
+async def test_a_file_in_the_place_of_an_editor_is_refused(desk: Desk, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "KORE_HOME": str(desk.home)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "acp"),
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert "speaks with an editor over pipes" in err.decode()
+
+
+async def test_what_is_no_protocol_ends_nothing(desk: Desk) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "KORE_HOME": str(desk.home)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "acp"),
+        env=environ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    call = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
+    unknown = {"jsonrpc": "2.0", "id": 8, "method": "session/dance", "params": {}}
+    lines = ["garbage", json.dumps({"id": []}), json.dumps(unknown), json.dumps(call)]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+    answers = {}
+    while 7 not in answers:
+        answer = json.loads(await process.stdout.readline())
+        answers[answer.get("id")] = answer
+    _, err = await process.communicate()
+    assert answers[7]["result"]["agentInfo"]["name"] == "kore"
+    assert answers[8]["error"]["code"] == -32601
+    assert "Traceback" not in err.decode()
+    assert process.returncode == 0
