@@ -325,7 +325,7 @@ async def test_what_is_no_protocol_ends_nothing(desk: Desk) -> None:
     while 7 not in answers:
         answer = json.loads(await process.stdout.readline())
         answers[answer.get("id")] = answer
-    _, err = await process.communicate()
+    _, err = await process.communicate(b"")
     assert answers[7]["result"]["agentInfo"]["name"] == "kore"
     assert answers[8]["error"]["code"] == -32601
     assert "Traceback" not in err.decode()
