@@ -11,13 +11,14 @@ from agent.errors import KoreError
 from agent.serialization import message_from_json, message_to_json
 from agent.types import Message
 from gateway.control.protocol import watch_event_from_json, watch_event_to_json
-from gateway.core.records import WatchEvent
+from gateway.core.records import SessionEvent, WatchEvent
 
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 # Types with a JSON form of their own.
 _FORMS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     Message: (message_to_json, message_from_json),
     WatchEvent: (watch_event_to_json, watch_event_from_json),
+    SessionEvent: (watch_event_to_json, watch_event_from_json),
 }
 
 

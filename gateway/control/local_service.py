@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.errors import KoreError
-from agent.i18n import t
-from agent.security.policy.base import Answer, Scope
+from agent.i18n import current_locale, t
+from agent.security.policy.base import Answer, PermissionMode, Scope
+from agent.serialization import safe_text
 from agent.types import Message
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
@@ -22,13 +23,22 @@ from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Route
+from gateway.core.messages import (
+    CONSOLE,
+    ONCE,
+    InboundMessage,
+    Media,
+    MessageOptions,
+    Route,
+    Sender,
+)
 from gateway.core.records import (
     ConsoleLease,
     JobChange,
     NewJob,
     QueueMode,
     SearchHit,
+    SessionEvent,
     SessionInfo,
     SessionPreview,
     WatchEvent,
@@ -42,6 +52,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
+from gateway.sessions.session_feed import route_of_session, session_events
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
@@ -181,6 +192,56 @@ class LocalService(DataOwner):
             await self._sender.retry_now(lane)
             async with self._feed.follow(lane, folder):
                 yield aiter(watcher)
+
+    @asynccontextmanager
+    async def follow_session(
+        self, session: str, after: int = 0, kinds: tuple[str, ...] = ()
+    ) -> AsyncIterator[AsyncIterator[SessionEvent]]:
+        session = await self._database.transact(lookup.find, session)
+        lane = route_of_session(session).lane
+        with self._events.watch(lane, session) as watcher:
+            lanes = await self._database.transact(sessions.lanes_of, session)
+            for question in await self._approvals.open_questions():
+                if question.lane in lanes:
+                    watcher.put(self._approvals.request_event(question))
+            await self._sender.retry_now(lane)
+            yield session_events(self._database, session, after, watcher, kinds)
+
+    async def send_message(
+        self,
+        session: str | None,
+        text: str,
+        event_id: str = "",
+        mode: PermissionMode | None = None,
+        media: tuple[Media, ...] = (),
+    ) -> str:
+        session = session or await self.create_session()
+        session = await self._database.transact(lookup.find, session)
+        route = route_of_session(session)
+        await self.bind_session(route.lane, session)
+        message = InboundMessage(
+            channel=route.channel,
+            account=route.account,
+            chat_id=route.chat_id,
+            sender=Sender(str(os.getuid())),
+            event_id=event_id or os.urandom(16).hex(),
+            content=safe_text(text),
+            received_at=time.time(),
+            options=MessageOptions(mode=mode),
+            media=media,
+            language=current_locale(),
+        )
+        await self.submit(message)
+        return session
+
+    async def create_session(self) -> str:
+        principal = f"{CONSOLE}:{os.getuid()}"
+        return await self._database.transact(sessions.create_session, principal, time.time())
+
+    async def stop_session(self, session: str) -> bool:
+        session = await self._database.transact(lookup.find, session)
+        stopped = [await self._bus.stop(lane) for lane in self._events.lanes_at_work(session)]
+        return any(stopped)
 
     async def answer_approval(
         self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"

@@ -21,28 +21,53 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.serialization import dumps, event_from_json, event_to_json
+from agent.serialization import (
+    dumps,
+    event_from_json,
+    event_to_json,
+    message_from_json,
+    message_to_json,
+)
 from gateway.core.errors import ConnectionLost, HandedOver
-from gateway.core.records import Delivered, WatchEvent
+from gateway.core.records import (
+    Delivered,
+    HistoryReset,
+    MessageStored,
+    SessionEvent,
+    TurnStored,
+)
 
 # Raised with every change to the calls or to the wire format; `connect` refuses another number.
-PROTOCOL = 7
+PROTOCOL = 8
 HELLO = "hello"
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 
 
-def watch_event_to_json(event: WatchEvent) -> dict[str, Any]:
+def watch_event_to_json(event: SessionEvent) -> dict[str, Any]:
     """The event's fields, with its `type` first."""
-    if isinstance(event, Delivered):
-        return {"type": event.type, **asdict(event)}
+    match event:
+        case Delivered():
+            return {"type": event.type, **asdict(event)}
+        case MessageStored(seq, at, message):
+            form = message_to_json(message)
+            return {"type": event.type, "seq": seq, "at": at, "message": form}
+        case TurnStored() | HistoryReset():
+            return {"type": event.type}
     return event_to_json(event)
 
 
-def watch_event_from_json(data: Mapping[str, Any]) -> WatchEvent:
+def watch_event_from_json(data: Mapping[str, Any]) -> Any:
     """Raises `KoreError` for a type that this version does not know."""
-    if data.get("type") == Delivered.type:
-        return Delivered(**{part.name: data[part.name] for part in fields(Delivered)})
+    match data.get("type"):
+        case Delivered.type:
+            return Delivered(**{part.name: data[part.name] for part in fields(Delivered)})
+        case MessageStored.type:
+            return MessageStored(data["seq"], data["at"], message_from_json(data["message"]))
+        case TurnStored.type:
+            return TurnStored()
+        case HistoryReset.type:
+            return HistoryReset()
     return event_from_json(data)
 
 

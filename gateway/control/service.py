@@ -15,16 +15,17 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from agent.security.policy.base import Answer, Scope
+from agent.security.policy.base import Answer, PermissionMode, Scope
 from agent.types import Message
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, Media
 from gateway.core.records import (
     ConsoleLease,
     JobChange,
     NewJob,
     QueueMode,
     SearchHit,
+    SessionEvent,
     SessionInfo,
     SessionPreview,
     WatchEvent,
@@ -43,6 +44,36 @@ class MessageCalls(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Follow the events of a lane. Undelivered answers and open questions come first. With the
         project's `folder`, changes of its files between turns are among them."""
+        ...
+
+    def follow_session(
+        self, session: str, after: int = 0, kinds: tuple[str, ...] = ()
+    ) -> AbstractAsyncContextManager[AsyncIterator[SessionEvent]]:
+        """Follow a session: its stored messages with a number above `after`, open questions, and
+        the live events of its turns, whichever chat they are in. `kinds` are the types of live
+        events that are wanted (none: all). A message takes the place of what streamed before it;
+        a client that was away goes on with the `seq` of the last one that it has."""
+        ...
+
+    async def send_message(
+        self,
+        session: str | None,
+        text: str,
+        event_id: str = "",
+        mode: PermissionMode | None = None,
+        media: tuple[Media, ...] = (),
+    ) -> str:
+        """Say something in a session (None: a new one), and return the session's id once the
+        message is on disk. A message with an `event_id` that was sent before is not taken twice;
+        for a new session that needs `create_session` first."""
+        ...
+
+    async def create_session(self) -> str:
+        """Begin a session; returns its id."""
+        ...
+
+    async def stop_session(self, session: str) -> bool:
+        """Stop the turns that run in a session; False when none does."""
         ...
 
     async def answer_approval(

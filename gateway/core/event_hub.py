@@ -15,7 +15,9 @@ from agent.events import (
     ApprovalAsked,
     FileChanged,
     IterationStart,
+    Retry,
     State,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -26,7 +28,7 @@ from agent.events import (
 )
 from agent.turn.event_stream import DroppedEvents
 from gateway.core.errors import ConnectionLost
-from gateway.core.records import WatchEvent
+from gateway.core.records import TurnStored, WatchEvent
 
 # A screen that is stopped reads nothing.
 _LEAVE_S = 1.0
@@ -43,6 +45,7 @@ FELL_BEHIND = (
 # Of these the latest tells all.
 _STATUS = (State, UsageReport, IterationStart)
 _COUNTED = (ToolOutput, *_STATUS)
+_DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 
 
 class Subscription:
@@ -105,6 +108,15 @@ class Subscription:
         self._closed = True
         self._ready.set()
 
+    def forget_drafts(self) -> None:
+        """Of replies that have streamed to their ends, drop the deltas: they are on disk."""
+        last_end = max(
+            (i for i, e in enumerate(self._events) if isinstance(e, StreamEnd)), default=0
+        )
+        for index in reversed(range(last_end)):
+            if isinstance(self._events[index], _DELTAS):
+                self._drop(index)
+
     def _append(self, event: WatchEvent) -> None:
         self._events.append(event)
         self._chars += _chars(event)
@@ -134,46 +146,72 @@ class Subscription:
 
 
 class EventHub:
-    """All watchers, by lane. Who comes late is told of the calls that are under way."""
+    """All watchers, by lane and by session. Who comes late is told of the calls that are under way,
+    and in a session of the reply that streams."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[Subscription]] = {}
+        self._followers: dict[str, list[Subscription]] = {}
         # Of turns only: who tells nothing of its end is not kept.
         self._calls: dict[str, dict[str, ToolStart]] = {}
+        self._sessions: dict[str, str] = {}
+        self._drafts: dict[str, list[str]] = {}
         self._failure: KoreError | None = None
         self._unwatched = asyncio.Event()
 
     @contextmanager
-    def turn(self, lane: str) -> Iterator[None]:
+    def turn(self, lane: str, session: str) -> Iterator[None]:
         """While it lasts, the lane's calls are known; however it ends, they are over."""
-        self._calls[lane] = {}
+        self._calls[lane], self._sessions[lane], self._drafts[lane] = {}, session, []
         try:
             yield
         finally:
-            self._calls.pop(lane, None)
+            for of_turns in (self._calls, self._sessions, self._drafts):
+                of_turns.pop(lane, None)
 
     @contextmanager
-    def watch(self, lane: str) -> Iterator[Subscription]:
+    def watch(self, lane: str, session: str | None = None) -> Iterator[Subscription]:
+        """A lane; with `session` also the turns that other lanes run in it."""
         watcher = Subscription()
-        for call in self._calls.get(lane, {}).values():
-            watcher.put(call)
-        self._lanes.setdefault(lane, []).append(watcher)
+        for running in {lane, *self.lanes_at_work(session)}:
+            for call in self._calls.get(running, {}).values():
+                watcher.put(call)
+            if session is not None and (draft := "".join(self._drafts.get(running, ()))):
+                watcher.put(TextDelta(draft))
+        places = [(self._lanes, lane)]
+        if session is not None:
+            places.append((self._followers, session))
+        for watchers, key in places:
+            watchers.setdefault(key, []).append(watcher)
         if self._failure is not None:
             watcher.fail(self._failure)
         try:
             yield watcher
         finally:
-            watchers = self._lanes[lane]
-            watchers.remove(watcher)
-            if not watchers:
-                del self._lanes[lane]
+            for watchers, key in places:
+                watchers[key].remove(watcher)
+                if not watchers[key]:
+                    del watchers[key]
             if not self._lanes:
                 self._unwatched.set()
 
+    def lanes_at_work(self, session: str | None) -> list[str]:
+        """Where turns of a session run."""
+        return [lane for lane, of in self._sessions.items() if of == session]
+
     def publish(self, lane: str, event: WatchEvent) -> None:
         self._note(lane, event)
-        for watcher in self._lanes.get(lane, ()):
+        watchers = self._lanes.get(lane, ())
+        for watcher in watchers:
             watcher.put(event)
+        for follower in self._followers.get(self._sessions.get(lane, ""), ()):
+            if follower not in watchers:
+                follower.put(event)
+
+    def end_turn(self, session: str) -> None:
+        """All that a turn of this session has said is on disk."""
+        for follower in self._followers.get(session, ()):
+            follower.put(TurnStored())
 
     def fail(self, lane: str, failure: KoreError) -> None:
         """Tell every viewer of the lane why there will be no answer."""
@@ -197,10 +235,15 @@ class EventHub:
         calls = self._calls.get(lane)
         if calls is None:
             return
-        if isinstance(event, ToolStart):
-            calls[event.id] = event
-        elif isinstance(event, ToolResulted):
-            calls.pop(event.id, None)
+        match event:
+            case ToolStart():
+                calls[event.id] = event
+            case ToolResulted():
+                calls.pop(event.id, None)
+            case TextDelta(text):
+                self._drafts[lane].append(text)
+            case IterationStart() | StreamEnd() | Retry():
+                self._drafts[lane].clear()
 
     def has_turn(self, lane: str) -> bool:
         """Whether a turn runs on the lane."""

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from agent.events import Event
 from agent.records import frozen
+from agent.types import Message
 from gateway.core.messages import OutboundKind
 
 
@@ -23,7 +24,37 @@ class Delivered:
     maybe_duplicate: bool = False
 
 
-WatchEvent = Event | Delivered
+@frozen
+class TurnStored:
+    """A turn is over, and all that it has said is on disk."""
+
+    type: ClassVar[str] = "turn_end"
+
+
+WatchEvent = Event | Delivered | TurnStored
+
+
+@frozen
+class MessageStored:
+    """A message of a conversation is on disk, as number `seq` of its session, counted from 1.
+
+    It replaces what streamed of it before. Stored `at`, in Unix seconds.
+    """
+
+    type: ClassVar[str] = "message"
+    seq: int
+    at: float
+    message: Message
+
+
+@frozen
+class HistoryReset:
+    """Messages were taken back: what follows is the conversation from its beginning."""
+
+    type: ClassVar[str] = "reset"
+
+
+SessionEvent = WatchEvent | MessageStored | HistoryReset
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]

@@ -202,6 +202,7 @@ class TurnRunner:
             ending.trace = self._trace(claim, before, ending, meter.spent)
             ending.denied_summary = self._jobs.denied_summary(claim, task.permissions)
         has_more = await self._commit(claim, window, journal, ending, task.exposure, errands)
+        self._events.end_turn(claim.session)
         self._windows.count(claim.session)
         if first is None:
             self._compactions.consider(claim, window, task.model)
@@ -230,6 +231,7 @@ class TurnRunner:
             return self._subagents.end(tx, errands, ended, now)
 
         self._wake(letters, await self._database.transact(store))
+        self._events.end_turn(claim.session)
         for errand in errands:
             self._publish_for_subagent(errand, events.Error("error", sentence, None))
         if errands:
@@ -377,9 +379,9 @@ class TurnRunner:
     ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
         ending = TurnOutcome()
-        for opening in opening_events(claim):
-            self._events.publish(lane, opening)
-        with self._events.turn(lane):
+        with self._events.turn(lane, claim.session):
+            for opening in opening_events(claim):
+                self._events.publish(lane, opening)
             async with aclosing(self._agent.turn(task)) as stream:
                 async for event in stream:
                     ending.observe(event)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from gateway.control.calls import Call, call_names, find_call
-from gateway.core.records import WatchEvent
+from gateway.core.records import SessionEvent, WatchEvent
 
 _HEAD = """# Control socket
 
@@ -47,13 +47,15 @@ def _name(kind: Any) -> str:
     origin, parts = get_origin(kind), get_args(kind)
     if kind == WatchEvent:
         return "WatchEvent"
+    if kind == SessionEvent:
+        return "SessionEvent"
     if kind is type(None):
         return "null"
     if origin is None:
         return str(getattr(kind, "__name__", kind))
     if origin is Mapping:
         return "object"
-    if origin is Sequence:
+    if origin is Sequence or (origin is tuple and parts[-1] is ...):
         return f"{_name(parts[0])}[]"
     return " | ".join(map(str, parts) if origin is Literal else map(_name, parts))
 

@@ -165,7 +165,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
 async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
     watchers = EventHub()
     over, running = (ToolStart(id, "exec", {"command": id}) for id in ("over", "running"))
-    with watchers.turn("x"):
+    with watchers.turn("x", "s"):
         watchers.publish("x", over)
         watchers.publish("x", running)
         watchers.publish("x", ToolResulted("over", "exec", "", False, 0.1))
@@ -178,7 +178,7 @@ async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
 
 async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
     watchers = EventHub()
-    with suppress(asyncio.CancelledError), watchers.turn("x"):
+    with suppress(asyncio.CancelledError), watchers.turn("x", "s"):
         watchers.publish("x", ToolStart("1", "exec", {}))
         raise asyncio.CancelledError
     with watchers.watch("x") as late:

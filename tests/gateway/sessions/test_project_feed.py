@@ -64,7 +64,7 @@ async def test_what_a_tool_has_written_is_an_agent_s(parts: Parts, project: Path
 
 async def test_a_turn_that_runs_tells_of_changes_itself(parts: Parts, project: Path) -> None:
     async with parts.service.watch(LANE, str(project)) as events:
-        with parts.agent.watches.follow(project) as subscription, parts.events.turn(LANE):
+        with parts.agent.watches.follow(project) as subscription, parts.events.turn(LANE, "s"):
             (project / "a.txt").write_text("a")
             await anext(aiter(subscription))
             # Those who follow a root are told in their order.

@@ -346,6 +346,17 @@ def load_all(tx: Transaction, session: str) -> list[Message]:
     return [message_from_row(tx, *row) for row in rows]
 
 
+def load_after(
+    tx: Transaction, session: str, n: int, limit: int
+) -> list[tuple[int, float, Message]]:
+    """The messages behind number `n`, with their numbers and times."""
+    rows = tx.all(
+        f"SELECT created_at, {CONTENT} FROM message WHERE session = ? AND n > ? ORDER BY n LIMIT ?",
+        (session, n, limit),
+    )
+    return [(row[1], created_at, message_from_row(tx, *row)) for created_at, *row in rows]
+
+
 def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
     """The session with this id, or else those whose ids begin so; at most two."""
     where, values = (scope or Scope()).where()

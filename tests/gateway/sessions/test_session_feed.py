@@ -1,0 +1,124 @@
+"""A follower is told each stored message once and in order, whatever happened while it was away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.events import IterationStart, TextDelta, ToolStart
+from agent.types import assistant
+from gateway.core.records import HistoryReset, MessageStored, SessionEvent, TurnStored
+from tests.fakes.gated import Gated
+from tests.gateway.parts import Parts, console_message, running, tool_call
+
+
+async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEvent]:
+    told = []
+    async with asyncio.timeout(30):
+        async for event in events:
+            told.append(event)
+            if isinstance(event, TurnStored):
+                return told
+    raise AssertionError("the watch ended")
+
+
+def texts(events: list[SessionEvent]) -> list[tuple[int, str]]:
+    return [(one.seq, one.message.text) for one in events if isinstance(one, MessageStored)]
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    async with running(tmp_path, Gated(is_open=lambda text: text != "long")) as parts:
+        yield parts
+
+
+async def test_a_follower_hears_what_is_said_and_what_is_stored(parts: Parts) -> None:
+    session = await parts.service.send_message(None, "hi")
+    async with parts.service.follow_session(session) as events:
+        told = await until_turn_end(events)
+    assert texts(told)[-1] == (2, "re: hi")
+    assert [seq for seq, _ in texts(told)] == [1, 2]
+
+
+async def test_who_was_away_hears_only_what_was_stored_since(parts: Parts) -> None:
+    session = await parts.service.send_message(None, "one")
+    async with parts.service.follow_session(session) as events:
+        await until_turn_end(events)
+    await parts.service.send_message(session, "two")
+    async with parts.service.follow_session(session, after=2) as events:
+        told = await until_turn_end(events)
+    assert [seq for seq, _ in texts(told)] == [3, 4]
+    assert texts(told)[-1] == (4, "re: two")
+    async with parts.service.follow_session(session, after=4, kinds=("done",)) as events:
+        await parts.service.send_message(session, "three")
+        kinds = {event.type for event in await _some(events, 3)}
+    assert kinds == {"message", "done"}
+
+
+async def _some(events: AsyncIterator[SessionEvent], count: int) -> list[SessionEvent]:
+    async with asyncio.timeout(30):
+        return [await anext(events) for _ in range(count)]
+
+
+async def test_a_message_that_was_sent_twice_is_taken_once(parts: Parts) -> None:
+    session = await parts.service.create_session()
+    for _ in range(2):
+        await parts.service.send_message(session, "hi", event_id="e1")
+    async with parts.service.follow_session(session) as events:
+        await until_turn_end(events)
+    assert len(await parts.service.load_messages(session)) == 2
+
+
+async def test_turns_of_another_chat_in_the_session_are_followed(parts: Parts) -> None:
+    session = await parts.service.create_session()
+    elsewhere = console_message("from a terminal", "main")
+    await parts.service.bind_session(elsewhere.session_key, session)
+    async with parts.service.follow_session(session) as events:
+        await parts.service.submit(elsewhere)
+        told = await until_turn_end(events)
+    assert any(isinstance(event, IterationStart) for event in told)
+    assert texts(told)[-1] == (2, "re: from a terminal")
+
+
+async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> None:
+    call = tool_call("1", "exec", command="sleep 60")
+    async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
+        session = await parts.service.create_session()
+        assert not await parts.service.stop_session(session)
+        async with parts.service.follow_session(session) as first:
+            await parts.service.send_message(session, "go", mode="auto")
+            while not isinstance(await anext(first), ToolStart):
+                pass
+            async with parts.service.follow_session(session) as late:
+                told = await _some(late, 3)
+                assert [type(one) for one in told] == [MessageStored, MessageStored, ToolStart]
+            assert await parts.service.stop_session(session)
+            await until_turn_end(first)
+
+
+async def test_messages_that_were_taken_back_are_told_of(parts: Parts) -> None:
+    session = await parts.service.send_message(None, "hi")
+    async with parts.service.follow_session(session) as events:
+        await until_turn_end(events)
+    async with parts.service.follow_session(session, after=7) as events:
+        told = await _some(events, 3)
+    assert isinstance(told[0], HistoryReset)
+    assert [seq for seq, _ in texts(told)] == [1, 2]
+
+
+async def test_what_streamed_of_a_stored_message_is_not_told_again(parts: Parts) -> None:
+    """The words of a reply reach a slow follower once: as the message."""
+    session = await parts.service.create_session()
+    async with parts.service.follow_session(session) as slow:
+        await parts.service.send_message(session, "hi")
+        async with parts.service.follow_session(session) as quick:
+            await until_turn_end(quick)
+        told = await until_turn_end(slow)
+    shown = ""
+    for event in told:
+        if isinstance(event, TextDelta):
+            shown += event.text
+        if isinstance(event, MessageStored):
+            shown = ""
+    assert shown == ""
