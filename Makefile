@@ -26,7 +26,7 @@ help:
 	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
-	@echo "make schema       update docs/events.schema.json and docs/control-socket.md from the code"
+	@echo "make schema       update docs/events.schema.json, control-socket.md and openapi.json from the code"
 	@echo "make catalogue    sort the languages' catalogues and list what they lack"
 	@echo "make docs         build the documentation as a site, into build/site"
 	@echo "make screenshots  take the pictures of the pages anew, of running programs (needs tmux)"
@@ -96,6 +96,7 @@ constraints:
 schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
+	@$(BIN)/python -m tests.house.openapi > docs/openapi.json
 
 catalogue: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.catalogue

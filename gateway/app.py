@@ -157,6 +157,8 @@ async def open_app(
             if channels:
                 app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))
+                if settings.server.listen is not None:
+                    await stack.enter_async_context(_serve_clients(app, settings, home))
             yield app
 
 
@@ -222,6 +224,20 @@ async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
 
     async with ControlServer(app.service, home.socket):
         yield
+
+
+@asynccontextmanager
+async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> AsyncIterator[None]:
+    """Clients, editors and browsers speak to this process."""
+    from gateway.server.listener import options_of, serve
+    from gateway.server.local_access import published_access
+    from gateway.server.tokens import TokenFile
+
+    tokens = TokenFile(home.tokens)
+    async with serve(app.service, tokens, options_of(settings.server)) as address:
+        with published_access(home.server_access, tokens, address):
+            log.info("serving clients at %s", address)
+            yield
 
 
 def _serve_http(

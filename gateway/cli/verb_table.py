@@ -37,6 +37,7 @@ _ELSEWHERE = {
     "completion": "completion",
     "config": "verbs.config.verb",
     "mcp": "verbs.mcp.verb",
+    **{name: f"verbs.server.{name}" for name in ("attach", "token")},
 }
 # Verbs that share a module.
 _SHARED = {
@@ -46,9 +47,11 @@ _SHARED = {
     "reload": "verbs.runtime",
     "replay": "verbs.runtime",
     "restore": "verbs.backup",
+    "serve": "verbs.server.serve",
     "status": "verbs.runtime",
     "tools": "verbs.agents",
     "user": "verbs.people",
+    "web": "verbs.server.serve",
 }
 
 
@@ -152,6 +155,22 @@ VERBS = (
             "kore mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes",
             "kore mcp test files",
         ),
+    ),
+    Verb(
+        "serve",
+        "serve clients, browsers and other machines",
+        ("kore serve", "kore serve --listen-addr auto", "kore serve --listen-addr unix:/run/kore"),
+    ),
+    Verb("web", "open Kore in a browser", ("kore web", "kore web --no-browser")),
+    Verb(
+        "attach",
+        "chat with a Kore that runs elsewhere",
+        ("kore attach", "KORE_TOKEN=… kore attach https://kore.example.org"),
+    ),
+    Verb(
+        "token",
+        "manage who may speak to the server: add, list, revoke",
+        ("kore token add phone --scope chat --scope approve", "kore token list"),
     ),
     Verb("acp", "be the agent of an editor (Agent Client Protocol)", ("kore acp",)),
     Verb("tools", "list the tools the model can use", ("kore tools list",)),

@@ -29,6 +29,7 @@ from gateway.config.sections import (
     ProfilesSection,
     ScheduleSection,
     SecuritySection,
+    ServerSection,
     StoreSection,
     SubagentsSection,
     TelegramSection,
@@ -74,6 +75,7 @@ class Settings(BaseSettings):
     subagents: SubagentsSection = SubagentsSection()
     schedule: ScheduleSection = ScheduleSection()
     http: HttpSection = HttpSection()
+    server: ServerSection = ServerSection()
     access: AccessSection = AccessSection()
     agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
     logging: LoggingSection = LoggingSection()

@@ -17,6 +17,7 @@ from gateway.config.value_types import (
     BotUrl,
     ChatPlace,
     FileEnding,
+    FilePath,
     Flag,
     Folder,
     HeaderName,
@@ -273,6 +274,18 @@ class HttpSection(Section):
 
     host: Word = "127.0.0.1"
     port: Annotated[int, Strict(), Field(ge=0, le=65535)] = 8787
+
+
+class ServerSection(Section):
+    """Without `listen` a gateway opens no server. `hosts` are further names that it is reached by;
+    `insecure`: other machines may reach it without TLS."""
+
+    listen: Word | None = None
+    tls_cert: FilePath | None = None
+    tls_key: FilePath | None = None
+    client_ca: FilePath | None = None
+    hosts: tuple[Word, ...] = ()
+    insecure: Flag = False
 
 
 class AccessSection(Section):

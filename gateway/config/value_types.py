@@ -204,6 +204,12 @@ def _folder(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    if not text.startswith(("/", "~/")):
+        raise ValueError(t("a file by its full path, such as /etc/kore/cert.pem"))
+    return text
+
+
 def _host(text: str) -> str:
     # Only here: the settings are read in every process, and few name hosts.
     from agent.security.network.hosts import host_name
@@ -219,6 +225,8 @@ def _any_host(text: str) -> str:
 
 
 Folder = Annotated[str, AfterValidator(_folder)]
+
+FilePath = Annotated[str, AfterValidator(_file)]
 
 HostName = Annotated[str, AfterValidator(_host)]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, cast
 
 from agent.errors import KoreError
 from agent.i18n import current_locale, t
@@ -191,7 +191,8 @@ class LocalService(DataOwner):
                 watcher.put(self._approvals.request_event(question))
             await self._sender.retry_now(lane)
             async with self._feed.follow(lane, folder):
-                yield aiter(watcher)
+                # Of sessions only their followers are told.
+                yield cast("AsyncIterator[WatchEvent]", aiter(watcher))
 
     @asynccontextmanager
     async def follow_session(

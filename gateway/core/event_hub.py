@@ -28,7 +28,7 @@ from agent.events import (
 )
 from agent.turn.event_stream import DroppedEvents
 from gateway.core.errors import ConnectionLost
-from gateway.core.records import TurnStored, WatchEvent
+from gateway.core.records import SessionEvent, TurnStored, WatchEvent
 
 # A screen that is stopped reads nothing.
 _LEAVE_S = 1.0
@@ -54,7 +54,7 @@ class Subscription:
     put twice."""
 
     def __init__(self) -> None:
-        self._events: deque[WatchEvent] = deque()
+        self._events: deque[SessionEvent] = deque()
         self._chars = 0
         self._unread: Counter[type] = Counter()
         self._left_out = DroppedEvents()
@@ -68,7 +68,7 @@ class Subscription:
         """False once it was let go: what comes from then on does not reach it."""
         return not self._closed
 
-    def put(self, event: WatchEvent) -> None:
+    def put(self, event: SessionEvent) -> None:
         if self._closed:
             return
         last = self._events[-1] if self._events else None
@@ -117,13 +117,13 @@ class Subscription:
             if isinstance(self._events[index], _DELTAS):
                 self._drop(index)
 
-    def _append(self, event: WatchEvent) -> None:
+    def _append(self, event: SessionEvent) -> None:
         self._events.append(event)
         self._chars += _chars(event)
         if isinstance(event, _COUNTED):
             self._unread[type(event)] += 1
 
-    def _drop(self, index: int) -> WatchEvent:
+    def _drop(self, index: int) -> SessionEvent:
         event = self._events[index]
         del self._events[index]
         self._chars -= _chars(event)
@@ -131,7 +131,7 @@ class Subscription:
             self._unread[type(event)] -= 1
         return event
 
-    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+    async def __aiter__(self) -> AsyncIterator[SessionEvent]:
         """Raises, after what was still held, `ConnectionLost` for a screen that is let go, and what
         the whole lane has failed with."""
         while True:
@@ -259,7 +259,7 @@ class EventHub:
                 watcher.close()
 
 
-def _merge(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
+def _merge(last: SessionEvent | None, event: SessionEvent) -> SessionEvent | None:
     """Both in one, where that loses nothing."""
     match last, event:
         case State(), State():
@@ -277,7 +277,7 @@ def _merge(last: WatchEvent | None, event: WatchEvent) -> WatchEvent | None:
     return None
 
 
-def _chars(event: WatchEvent) -> int:
+def _chars(event: SessionEvent) -> int:
     """About what it holds; what a turn has said is held by the conversation anyway."""
     if isinstance(event, TextDelta):
         return len(event.text)

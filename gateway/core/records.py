@@ -31,7 +31,7 @@ class TurnStored:
     type: ClassVar[str] = "turn_end"
 
 
-WatchEvent = Event | Delivered | TurnStored
+WatchEvent = Event | Delivered
 
 
 @frozen
@@ -54,7 +54,7 @@ class HistoryReset:
     type: ClassVar[str] = "reset"
 
 
-SessionEvent = WatchEvent | MessageStored | HistoryReset
+SessionEvent = WatchEvent | MessageStored | TurnStored | HistoryReset
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]

@@ -57,6 +57,16 @@ class DataDir:
         return self.root / "kore.sock"
 
     @property
+    def tokens(self) -> Path:
+        """Who may speak to the server, by digests."""
+        return self.root / "tokens.json"
+
+    @property
+    def server_access(self) -> Path:
+        """How programs of this person reach the server that runs here."""
+        return self.root / "server.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / "kore.lock"
 

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from gateway.commands.table import COMMANDS
 from gateway.config.key_catalog import catalogue, whole_sections
 from gateway.config.sections import ModelEntry
 from tests.house.control_page import control_page
+from tests.house.openapi import openapi
 from tests.house.pages import (
     DOCS,
     README,
@@ -240,6 +242,11 @@ def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     block = next(one for one in blocks(page("architecture"), "text") if one.startswith("gateway:"))
     shown = [set(re.findall(r"\w+\b(?!:)", line)) for line in block.splitlines()]
     assert shown == [layer for layer in checked if layer]
+
+
+def test_the_description_of_the_protocol_is_that_of_the_table() -> None:
+    description = json.dumps(openapi(), indent=1) + "\n"
+    assert (DOCS / "openapi.json").read_text("utf-8") == description, "run `make schema`"
 
 
 def test_the_page_of_the_control_calls_is_the_one_of_the_table() -> None:

@@ -24,7 +24,7 @@ from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.messages import MessageOptions
-from gateway.core.records import Delivered, TurnStored, WatchEvent
+from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
@@ -175,8 +175,6 @@ class OneShotTurn:
                 self._result = result
             case Delivered():
                 return self._deliver(event)
-            case TurnStored():
-                pass
             case _:
                 if isinstance(event, events.Error):
                     self._error = event

@@ -21,7 +21,7 @@ from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.subagent_lines import SubagentLines
 from gateway.cli.console.output.text import call_line, event_line, seconds
-from gateway.core.records import Delivered, TurnStored, WatchEvent
+from gateway.core.records import Delivered, WatchEvent
 
 _TAIL_CHARS = 6000
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
@@ -184,8 +184,8 @@ class TurnView:
                 self._screen.print(renderables.tool_outcome(started, event, hint))
                 self._last = "beside"
 
-    def _show_event(self, event: events.Event | TurnStored) -> None:
-        line = None if isinstance(event, TurnStored) else event_line(event)
+    def _show_event(self, event: events.Event) -> None:
+        line = event_line(event)
         if line is None:
             return
         self._flush()

@@ -1,0 +1,1 @@
+"""Verbs about the server: run it, reach it, and who may."""

@@ -1,0 +1,106 @@
+"""`kore attach`: the console of a Kore that runs elsewhere."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from gateway.cli.context import data_dir_of
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from gateway.control.service import Service
+    from gateway.core.errors import ConnectionLost
+    from gateway.server.local_access import ServerAccess
+
+_TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
+# How long a server that went away is looked for, and how often.
+_AWAY_S = 600.0
+_LOOK_S = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "address",
+        nargs="?",
+        metavar="ADDR",
+        help="http(s)://HOST:PORT or unix:/PATH (default: the server that runs here)",
+    )
+    add("--ca", metavar="FILE", help="trust certificates of this CA only")
+    add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
+    add("--key", metavar="FILE", help="its private key")
+    add("-s", "--session", metavar="ID", help="continue this session")
+    add("-c", "--continue", action="store_true", dest="latest", help="continue the last session")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises `KoreError`."""
+    return asyncio.run(_attach(args))
+
+
+async def _attach(args: argparse.Namespace) -> int:
+    from gateway.cli.console.chat.conversation import converse
+    from gateway.cli.console.chat.repl import ReplOptions
+    from gateway.server.remote_service import ClientTls, opened_service
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(t("kore attach is a conversation and needs a terminal"))
+    home = data_dir_of(args)
+    home.ensure()
+    _access(args)  # what is wrong is told before a screen opens
+    tls = ClientTls(args.ca, args.cert, args.key)
+
+    @asynccontextmanager
+    async def connect_anew(lost: "ConnectionLost | None") -> "AsyncIterator[Service]":
+        from gateway.core.errors import ConnectionLost
+
+        until = time.monotonic() + (_AWAY_S if lost is not None else 0)
+        while True:
+            # A server that was started again has another address and token.
+            access = _access(args)
+            try:
+                async with opened_service(access.address, access.token, tls) as service:
+                    # What is raised in the block is not a failed try.
+                    until = 0.0
+                    yield service
+                    return
+            except ConnectionLost:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_LOOK_S)
+
+    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
+        return connect_anew(lost)
+
+    start = ReplOptions(args.session or None, not (args.session or args.latest))
+    await converse(connect, start, home.root)
+    return 0
+
+
+def _access(args: argparse.Namespace) -> "ServerAccess":
+    from gateway.server.local_access import ServerAccess, read_access
+
+    if args.address is None:
+        access = read_access(data_dir_of(args).server_access)
+        if access is None:
+            raise ConfigError(
+                t("no server runs here"), hint=t("start one with `kore serve`, or name an address")
+            )
+        return access
+    if "://" not in args.address and not args.address.startswith("unix:"):
+        args.address = f"http://{args.address}"
+    token = os.environ.get(_TOKEN_VARIABLE, "")
+    if not token and not args.address.startswith("unix:"):
+        raise ConfigError(
+            t("a token is needed to attach to {address}", address=args.address),
+            hint=t("set KORE_TOKEN; `kore token add NAME --scope admin` makes one there"),
+        )
+    return ServerAccess(args.address, token)

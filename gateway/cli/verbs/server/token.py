@@ -1,0 +1,65 @@
+"""`kore token`: who may speak to the server."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from agent.i18n import t
+from gateway.cli.context import data_dir_of
+from gateway.cli.output import moment, print_json, print_table, tell
+
+if TYPE_CHECKING:
+    from gateway.server.tokens import TokenFile
+
+_SCOPES = ("read", "chat", "approve", "admin")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    adding = actions.add_parser("add", help="make a token; it is shown once")
+    adding.add_argument("name", metavar="NAME", help="whom or what it is for")
+    adding.add_argument(
+        "--scope",
+        action="append",
+        choices=_SCOPES,
+        help="what it may do; may be given several times (default: chat)",
+    )
+    listing = actions.add_parser("list", help="list the tokens, without their secrets")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    revoking = actions.add_parser("revoke", help="revoke a token at once")
+    revoking.add_argument("name", metavar="NAME")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises `KoreError`."""
+    from gateway.server.tokens import TokenFile
+
+    home = data_dir_of(args)
+    tokens = TokenFile(home.tokens)
+    match args.action:
+        case "add":
+            home.ensure()
+            print(tokens.add(args.name, args.scope or ("chat",)))
+            tell(t("This is shown once. Clients send it as: Authorization: Bearer TOKEN"))
+        case "list":
+            _list(tokens, as_json=args.json)
+        case "revoke":
+            tokens.revoke(args.name)
+            tell(t("Revoked: {name}.", name=args.name))
+    return 0
+
+
+def _list(tokens: "TokenFile", *, as_json: bool) -> None:
+    rows = [
+        {"name": one.name, "scopes": sorted(one.scopes), "created_at": one.created_at}
+        for one in tokens.list()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("name", "scopes", "created"),
+        [
+            (one.name, ", ".join(sorted(one.scopes)), moment(one.created_at))
+            for one in tokens.list()
+        ],
+    )

@@ -1,0 +1,47 @@
+"""The aiohttp application: guard, calls, connections, login."""
+
+from collections.abc import Collection
+
+from aiohttp import web
+
+from agent.version import VERSION
+from gateway.control.protocol import PROTOCOL, REQUEST_LIMIT_BYTES
+from gateway.control.service import Service
+from gateway.server.call_routes import add_call_routes
+from gateway.server.guard import Guard
+from gateway.server.login import Login
+from gateway.server.tokens import TokenFile
+from gateway.server.websocket import Connections
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+def build_application(
+    service: Service, tokens: TokenFile, hosts: Collection[str] | None
+) -> web.Application:
+    """`hosts` are the names that the server is reached by, None on a Unix socket."""
+    guard = Guard(tokens, hosts)
+    app = web.Application(client_max_size=REQUEST_LIMIT_BYTES, middlewares=[guard.middleware()])
+    app.router.add_get("/v1/hello", _hello)
+    add_call_routes(app, service)
+    Connections(service, tokens).add_to(app)
+    Login(tokens, guard).add_to(app)
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+async def _hello(_: web.Request) -> web.Response:
+    return web.json_response({"protocol": PROTOCOL, "version": VERSION})
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    if "Content-Security-Policy" not in response.headers:
+        response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+    response.headers.setdefault("Cache-Control", "no-store")

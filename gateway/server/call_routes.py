@@ -1,0 +1,96 @@
+"""One call as one HTTP request: `POST /v1/calls/NAME` with its arguments as a JSON object."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from agent.errors import ConfigError, KoreError, PolicyDenied
+from agent.i18n import current_locale, language_of, set_locale, t
+from agent.serialization import dumps
+from gateway.control.calls import Call, find_call
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.server.call_scopes import as_owner, check_call
+from gateway.server.guard import access_of, refusal
+from gateway.server.tokens import AccessToken
+
+# How long the body of a request may take.
+_BODY_S = 30.0
+
+
+class UnknownCall(KoreError):
+    """There is no call of this name."""
+
+    code = "unknown-call"
+
+
+def add_call_routes(app: web.Application, service: Service) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        set_language(request)
+        try:
+            async with asyncio.timeout(_BODY_S):
+                arguments = json_object(await request.read())
+            call, values = prepared(access_of(request), request.match_info["name"], arguments)
+            if call.shape == "stream":
+                raise KoreError(t("{name} is a stream: use /v1/connect", name=call.name))
+            value = encoded(call, await getattr(service, call.name)(**values))
+        except TimeoutError:
+            return refusal(408, KoreError(t("the request took too long to arrive")))
+        except KoreError as exc:
+            return refusal(status_of(exc), exc)
+        return web.json_response({"value": value}, dumps=dumps)
+
+    app.router.add_post("/v1/calls/{name}", answer)
+
+
+def prepared(
+    access: AccessToken, name: str, arguments: Mapping[str, Any]
+) -> tuple[Call, dict[str, Any]]:
+    """The call and what to call it with. Raises `KoreError` for one that there is not, that this
+    token is not for, or whose arguments are wrong."""
+    call = find_call(name)
+    if call is None:
+        raise UnknownCall(t("there is no call {name!r}", name=name))
+    check_call(access, name, arguments)
+    return call, as_owner(name, call.decode_arguments(arguments))
+
+
+def encoded(call: Call, result: Any) -> Any:
+    """The JSON form of a value, or of all items of a list."""
+    if call.shape == "list":
+        return [call.encode_result(item) for item in result]
+    return call.encode_result(result)
+
+
+def json_object(data: bytes | str) -> dict[str, Any]:
+    """Raises `KoreError` for anything else."""
+    try:
+        value = json.loads(data or b"{}")
+    except (ValueError, RecursionError) as exc:
+        raise KoreError(t("found no JSON, expected an object")) from exc
+    if not isinstance(value, dict):
+        raise KoreError(t("found JSON that is no object, expected an object"))
+    return value
+
+
+def status_of(error: KoreError) -> int:
+    """The HTTP status that fits an error best."""
+    match error:
+        case PolicyDenied():
+            return 403
+        case UnknownCall():
+            return 404
+        case ConnectionLost():
+            return 503
+        case ConfigError():
+            return 500
+    return 400
+
+
+def set_language(request: web.Request) -> None:
+    """This task serves one request: its texts are for the caller."""
+    language = request.headers.get("Accept-Language", "").split(",")[0].split(";")[0].strip()
+    set_locale(language_of(language) or current_locale())

@@ -1,0 +1,82 @@
+"""What a token needs for a call, and what it may not say without being an admin's."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.errors import PolicyDenied
+from agent.i18n import t
+from gateway.control.service import Service
+from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.server.tokens import AccessToken, Scope
+
+# All that is not named here is for admins.
+_SCOPES: dict[str, Scope] = {
+    Service.watch.__name__: "read",
+    Service.follow_session.__name__: "read",
+    Service.list_approvals.__name__: "read",
+    Service.list_sessions.__name__: "read",
+    Service.bound_session.__name__: "read",
+    Service.last_session.__name__: "read",
+    Service.preview_session.__name__: "read",
+    Service.load_messages.__name__: "read",
+    Service.queue_mode.__name__: "read",
+    Service.conversation_status.__name__: "read",
+    Service.background_tasks.__name__: "read",
+    Service.search_messages.__name__: "read",
+    Service.export_session.__name__: "read",
+    Service.list_jobs.__name__: "read",
+    Service.status.__name__: "read",
+    Service.send_message.__name__: "chat",
+    Service.create_session.__name__: "chat",
+    Service.stop_session.__name__: "chat",
+    Service.fork_session.__name__: "chat",
+    Service.rename_session.__name__: "chat",
+    Service.set_session_status.__name__: "chat",
+    Service.answer_approval.__name__: "approve",
+}
+
+
+def scope_of(call: str) -> Scope:
+    return _SCOPES.get(call, "admin")
+
+
+def check_call(token: AccessToken, call: str, arguments: Mapping[str, Any]) -> None:
+    """Raises `PolicyDenied` for a call that this token is not for."""
+    scope = scope_of(call)
+    if not token.allows(scope):
+        raise PolicyDenied(t("{call} needs a token with the scope {scope}", call=call, scope=scope))
+    if call == Service.send_message.__name__ and not token.allows("admin"):
+        _check_message(token, arguments)
+
+
+def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
+    """What an admin's client says of who speaks is what it knows of its own machine: here it is the
+    owner. Raises `PolicyDenied` for words in the name of others."""
+    me = str(os.getuid())
+    if call == Service.submit.__name__:
+        message: InboundMessage = values["message"]
+        if message.channel != CONSOLE:
+            raise PolicyDenied(t("only a console's messages can be submitted"))
+        options = replace(message.options, full_access=None)
+        sender = replace(message.sender, id=me)
+        return {**values, "message": replace(message, sender=sender, options=options)}
+    if call == Service.answer_approval.__name__:
+        return {**values, "by": f"{CONSOLE}:{me}"}
+    return values
+
+
+def _check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
+    """Who may only speak cannot give leave by speaking: no command, no mode that asks less."""
+    if str(arguments.get("text", "")).lstrip().startswith("/"):
+        raise PolicyDenied(t("commands need a token with the scope admin"))
+    if arguments.get("mode") not in (None, "plan", "ask") and not token.allows("approve"):
+        raise PolicyDenied(
+            t(
+                "the mode {mode} needs a token with the scope approve",
+                mode=arguments.get("mode"),
+            )
+        )
+    if any(one.get("path") for one in arguments.get("media", ()) if isinstance(one, Mapping)):
+        raise PolicyDenied(t("files by their paths need a token with the scope admin"))

@@ -1,0 +1,209 @@
+"""The `Service` of a Kore elsewhere, over one WebSocket (`websocket.py` has the frames)."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+import aiohttp
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import current_locale, t
+from agent.records import frozen
+from agent.serialization import dumps
+from gateway.control.calls import Call, find_call
+from gateway.control.protocol import (
+    LINE_LIMIT_BYTES,
+    PROTOCOL,
+    decode_object,
+    error_from_json,
+)
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+
+_CONNECT_S = 10.0
+_HEARTBEAT_S = 15.0
+# An item is acknowledged with so many others, well below the server's window.
+_ACK_AFTER = 64
+
+
+@frozen
+class ClientTls:
+    """Files: `ca` that the server's certificate is of, and a certificate with its key to show."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Raises `ConfigError` for files that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as exc:
+            raise ConfigError(
+                t("the TLS files cannot be used: {reason}", reason=exc.strerror or exc)
+            ) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return context
+
+
+@asynccontextmanager
+async def opened_service(
+    address: str, token: str, tls: ClientTls | None = None
+) -> AsyncIterator[Service]:
+    """The service at `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`, until the block ends.
+
+    Raises `ConnectionLost` when nobody answers, `KoreError` for a token that does not count or
+    another version.
+    """
+    connector: aiohttp.BaseConnector
+    if address.startswith("unix:"):
+        connector = aiohttp.UnixConnector(address.removeprefix("unix:"))
+        address = "http://localhost"
+    else:
+        context = (tls or ClientTls()).context() if address.startswith("https:") else None
+        connector = aiohttp.TCPConnector(ssl=context if context is not None else True)
+    headers = {"Accept-Language": current_locale()}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+        socket = await _connected(session, address.rstrip("/"))
+        remote = RemoteService(socket)
+        reading = asyncio.create_task(remote.read(), name="frames of the server")
+        try:
+            yield cast("Service", remote)
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+            await socket.close()
+
+
+async def _connected(
+    session: aiohttp.ClientSession, address: str
+) -> aiohttp.ClientWebSocketResponse:
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            async with session.get(f"{address}/v1/hello") as response:
+                hello = await response.json() if response.status == 200 else {}
+            if hello.get("protocol") != PROTOCOL:
+                raise KoreError(
+                    t("the Kore at {address} is a different version", address=address),
+                    hint=t("update the older one of the two"),
+                )
+            return await session.ws_connect(
+                f"{address}/v1/connect", heartbeat=_HEARTBEAT_S, max_msg_size=LINE_LIMIT_BYTES
+            )
+    except aiohttp.WSServerHandshakeError as exc:
+        if exc.status in (401, 403):
+            raise KoreError(
+                t("{address} does not take this token", address=address),
+                hint=t("`kore token list` shows there which ones count"),
+            ) from None
+        raise ConnectionLost(t("{address} does not answer", address=address)) from exc
+    except aiohttp.ClientConnectorCertificateError as exc:
+        raise KoreError(
+            t("the certificate of {address} is not trusted", address=address),
+            hint=t("name its CA with --ca FILE"),
+        ) from exc
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as exc:
+        raise ConnectionLost(t("{address} does not answer", address=address)) from exc
+
+
+class RemoteService:
+    """It has no method of its own for a call: the table of calls says what travels."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = count(1)
+        self._frames: dict[int, asyncio.Queue[Mapping[str, Any] | None]] = {}
+        self._is_lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        """The method of a call, by the table of calls."""
+        call = find_call(name)
+        if call is None:
+            raise AttributeError(name)
+        return partial(self._watch if call.shape == "stream" else self._call, call)
+
+    async def read(self) -> None:
+        """Pass on what comes, until the connection ends."""
+        try:
+            async for message in self._socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    frame = decode_object(message.data)
+                    if (frames := self._frames.get(frame.get("id", 0))) is not None:
+                        frames.put_nowait(frame)
+        finally:
+            self._is_lost = True
+            for frames in self._frames.values():
+                frames.put_nowait(None)
+
+    async def _call(self, call: Call, *args: Any, **kwargs: Any) -> Any:
+        async with self._opened(call, *args, **kwargs) as (_, frames):
+            value = (await _next_frame(frames))["value"]
+        if call.shape == "list":
+            return [call.decode_result(item) for item in value]
+        return call.decode_result(value)
+
+    @asynccontextmanager
+    async def _watch(
+        self, call: Call, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[AsyncIterator[Any]]:
+        async with self._opened(call, *args, **kwargs) as (number, frames):
+            await _next_frame(frames)  # "ready": from here on nothing is missed
+            try:
+                yield self._items(call, number, frames)
+            finally:
+                await self._send({"id": number, "cancel": True})
+
+    async def _items(
+        self, call: Call, number: int, frames: "asyncio.Queue[Mapping[str, Any] | None]"
+    ) -> AsyncIterator[Any]:
+        unacknowledged = 0
+        while "item" in (frame := await _next_frame(frames)):
+            unacknowledged += 1
+            if unacknowledged == _ACK_AFTER:
+                await self._send({"id": number, "ack": unacknowledged})
+                unacknowledged = 0
+            try:
+                item = call.decode_result(frame["item"])
+            except KoreError:
+                continue  # an event that only a newer Kore knows
+            yield item
+
+    @asynccontextmanager
+    async def _opened(
+        self, call: Call, *args: Any, **kwargs: Any
+    ) -> "AsyncIterator[tuple[int, asyncio.Queue[Mapping[str, Any] | None]]]":
+        number = next(self._numbers)
+        frames = self._frames[number] = asyncio.Queue()
+        try:
+            if self._is_lost:
+                raise ConnectionLost(t("the connection to Kore is lost"))
+            arguments = call.encode_arguments(args, kwargs)
+            await self._send({"id": number, "call": call.name, "arguments": arguments})
+            yield number, frames
+        finally:
+            del self._frames[number]
+
+    async def _send(self, frame: Mapping[str, Any]) -> None:
+        try:
+            if not self._socket.closed:
+                await self._socket.send_str(dumps(frame))
+        except (ConnectionError, aiohttp.ClientError) as exc:
+            raise ConnectionLost(t("the connection to Kore is lost")) from exc
+
+
+async def _next_frame(frames: "asyncio.Queue[Mapping[str, Any] | None]") -> Mapping[str, Any]:
+    """Raises `ConnectionLost` at the end, and what the other side reports."""
+    frame = await frames.get()
+    if frame is None:
+        raise ConnectionLost(t("the connection to Kore is lost"))
+    if "error" in frame:
+        raise error_from_json(frame["error"])
+    return frame

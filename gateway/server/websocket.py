@@ -1,0 +1,209 @@
+"""Many calls over one connection: `/v1/connect`.
+
+A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", "cancel": true}`; it
+is sent `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
+`{"id", "item"}` for each event, and `{"id", "end": true}`. Of a stream no more than `WINDOW` items
+are under way beyond those that were acknowledged: one that is not read holds up no other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.serialization import dumps
+from gateway.control.calls import Call
+from gateway.control.protocol import REQUEST_LIMIT_BYTES, error_to_json
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.server.call_routes import encoded, json_object, prepared, set_language
+from gateway.server.guard import CALLS, CallLimiter, access_of
+from gateway.server.tokens import AccessToken, TokenFile
+
+log = logging.getLogger(__name__)
+
+WINDOW = 256
+MOST_CALLS = 64
+_HEARTBEAT_S = 30.0
+# How soon a revoked token ends what it has opened.
+_LOOK_S = 5.0
+
+
+class Connections:
+    """The open connections, which end with the server."""
+
+    def __init__(self, service: Service, tokens: TokenFile, most: int = 1_000) -> None:
+        self._service = service
+        self._tokens = tokens
+        self._most = most
+        self._open: dict[web.WebSocketResponse, AccessToken] = {}
+
+    def add_to(self, app: web.Application) -> None:
+        app.router.add_get("/v1/connect", self._connect)
+        app.on_shutdown.append(self._close_all)
+        app.cleanup_ctx.append(self._watch_tokens)
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        if len(self._open) >= self._most:
+            raise web.HTTPServiceUnavailable(text="too many connections\n")
+        set_language(request)
+        socket = web.WebSocketResponse(
+            heartbeat=_HEARTBEAT_S, max_msg_size=REQUEST_LIMIT_BYTES, compress=False
+        )
+        await socket.prepare(request)
+        self._open[socket] = access_of(request)
+        try:
+            await _Connection(socket, self._service, access_of(request)).run()
+        finally:
+            del self._open[socket]
+        return socket
+
+    async def _close_all(self, _: web.Application) -> None:
+        for socket in tuple(self._open):
+            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"Kore stops")
+
+    async def _watch_tokens(self, _: web.Application) -> Any:
+        task = asyncio.create_task(self._end_revoked(), name="revoked tokens")
+        yield
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def _end_revoked(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            counting = set(self._tokens.list()) if self._open else set()
+            for socket, token in tuple(self._open.items()):
+                if token.created_at and token not in counting:
+                    await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"token revoked")
+
+
+class _Stream:
+    """How many items may still be sent."""
+
+    def __init__(self) -> None:
+        self._left = WINDOW
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def acknowledge(self, count: int) -> None:
+        self._left = min(WINDOW, self._left + count)
+        if self._left > 0:
+            self._has_room.set()
+
+    async def take(self) -> None:
+        await self._has_room.wait()
+        self._left -= 1
+        if self._left <= 0:
+            self._has_room.clear()
+
+
+class _Connection:
+    """One client."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, service: Service, access: AccessToken
+    ) -> None:
+        self._socket = socket
+        self._service = service
+        self._access = access
+        self._limit = CallLimiter(CALLS)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._streams: dict[int, _Stream] = {}
+
+    async def run(self) -> None:
+        """Until one side leaves; what is under way for it then ends."""
+        try:
+            async for message in self._socket:
+                if message.type is not WSMsgType.TEXT:
+                    await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA)
+                    return
+                await self._take(message.data)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks.values())
+
+    async def _take(self, text: str) -> None:
+        try:
+            frame = json_object(text)
+            number = frame.get("id")
+            if type(number) is not int:
+                raise KoreError(t("a frame needs an id, which is an integer"))
+        except KoreError as exc:
+            await self._send({"id": None, "error": error_to_json(exc)})
+            return
+        if "ack" in frame:
+            if number in self._streams and type(frame["ack"]) is int and frame["ack"] > 0:
+                self._streams[number].acknowledge(frame["ack"])
+        elif "cancel" in frame:
+            if number in self._tasks:
+                self._tasks[number].cancel()
+        elif error := self._obstacle(number):
+            await self._send({"id": number, "error": error_to_json(error)})
+        else:
+            task = asyncio.create_task(self._serve(number, frame), name=f"call {number}")
+            self._tasks[number] = task
+            task.add_done_callback(partial(self._end, number))
+
+    def _obstacle(self, number: int) -> KoreError | None:
+        if number in self._tasks:
+            return KoreError(t("the id {number} is in use", number=number))
+        if len(self._tasks) >= MOST_CALLS:
+            return KoreError(t("at most {count} calls at a time", count=MOST_CALLS))
+        if not self._limit.take(self._access.name):
+            return KoreError(t("too many calls; wait a second"))
+        return None
+
+    async def _serve(self, number: int, frame: Mapping[str, Any]) -> None:
+        try:
+            arguments = frame.get("arguments", {})
+            if not isinstance(arguments, dict):
+                raise KoreError(t("arguments: found something else, expected an object"))
+            call, values = prepared(self._access, str(frame.get("call", "")), arguments)
+            if call.shape == "stream":
+                await self._stream(number, call, values)
+            else:
+                value = encoded(call, await getattr(self._service, call.name)(**values))
+                await self._send({"id": number, "value": value})
+        except asyncio.CancelledError:
+            await self._send({"id": number, "end": True})
+            raise
+        except KoreError as exc:
+            await self._send({"id": number, "error": error_to_json(exc)})
+        except ConnectionError:
+            pass  # the client has left
+
+    def _end(self, number: int, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(number, None)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            log.error("a call of a client failed", exc_info=bug)
+            error = KoreError(t("Kore failed to handle this call; its log says why"))
+            answer = self._send({"id": number, "error": error_to_json(error)})
+            # It ends with the connection, as a call does.
+            self._tasks[number] = asyncio.ensure_future(answer)
+            self._tasks[number].add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    async def _stream(self, number: int, call: Call, values: Mapping[str, Any]) -> None:
+        stream = self._streams[number] = _Stream()
+        try:
+            async with getattr(self._service, call.name)(**values) as events:
+                await self._send({"id": number, "ready": True})
+                async for event in events:
+                    await stream.take()
+                    await self._send({"id": number, "item": call.encode_result(event)})
+            raise ConnectionLost(t("Kore is no longer running"))
+        finally:
+            del self._streams[number]
+
+    async def _send(self, frame: Mapping[str, Any]) -> None:
+        # Who has left is told nothing any more.
+        if not self._socket.closed:
+            with suppress(ConnectionError):
+                await self._socket.send_str(dumps(frame))

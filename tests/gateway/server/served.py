@@ -1,0 +1,49 @@
+"""A real server on a loopback port, over real parts."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from gateway.server.listener import ListenAddress, ServerOptions, serve
+from gateway.server.tokens import SCOPES, Scope, TokenFile
+from tests.fakes.gated import Gated
+from tests.gateway.parts import Parts, running
+
+
+class Served:
+    """A server at `address`; `secrets` has a token for each scope, by its name."""
+
+    def __init__(self, parts: Parts, address: str, tokens: TokenFile) -> None:
+        self.parts = parts
+        self.address = address
+        self.tokens = tokens
+        self.secrets = {scope: tokens.add(scope, (scope,)) for scope in SCOPES}
+
+    def session(self, scope: Scope | None = "admin", **headers: str) -> aiohttp.ClientSession:
+        """A client with such a token, or with none."""
+        if scope is not None:
+            headers["Authorization"] = f"Bearer {self.secrets[scope]}"
+        return aiohttp.ClientSession(self.address, headers=headers)
+
+    async def call(self, name: str, scope: Scope = "admin", **arguments: Any) -> Any:
+        """The status, and the value or the error's code."""
+        async with (
+            self.session(scope) as session,
+            session.post(f"/v1/calls/{name}", json=arguments) as response,
+        ):
+            data: Mapping[str, Any] = await response.json()
+        return response.status, data["value"] if response.status == 200 else data["error"]["code"]
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, script: Any = None, hosts: Sequence[str] = ()
+) -> AsyncIterator[Served]:
+    provider = script or Gated(is_open=lambda text: text != "long")
+    tokens = TokenFile(folder / "tokens.json")
+    options = ServerOptions(ListenAddress(port=0), hosts=hosts)
+    async with running(folder, provider) as parts, serve(parts.service, tokens, options) as address:
+        yield Served(parts, address, tokens)

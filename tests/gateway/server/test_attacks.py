@@ -1,0 +1,183 @@
+"""What strangers try: on the same machine, on the network, and on web pages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from gateway.server import listener
+from gateway.server.guard import COOKIE
+from tests.gateway.server.served import Served, served
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path, hosts=["kore.example.org"]) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer kore_x"},
+        {"Authorization": "Basic {admin}"},
+        {"Authorization": "{admin}"},
+        {"X-Token": "{admin}"},
+        {"Cookie": f"{COOKIE}=kore_x"},
+        {"Cookie": COOKIE + "={admin}"},
+        {"Authorization": "Bearer {admin}", "Host": "attacker.example"},
+        {"Authorization": "Bearer {admin}", "Host": "127.0.0.1.attacker.example"},
+        {"Authorization": "Bearer {admin}", "Host": "127.0.0.1@attacker.example"},
+        {"Authorization": "Bearer {admin}", "Host": ""},
+        {"Authorization": "Bearer {admin}", "Origin": "http://attacker.example"},
+        {"Authorization": "Bearer {admin}", "Origin": "null"},
+        {"Authorization": "Bearer {admin}", "Origin": "https://{host}"},
+        {"Authorization": "Bearer {admin}", "Sec-Fetch-Site": "same-site"},
+        {"Cookie": COOKIE + "={admin}", "Origin": "http://attacker.example"},
+    ],
+)
+async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> None:
+    host = urlsplit(server.address).netloc
+    values = {"admin": server.secrets["admin"], "host": host}
+    sent = {name: value.format(**values) for name, value in headers.items()}
+    sent.setdefault("Content-Type", "application/json")
+    async with aiohttp.ClientSession(server.address) as session:
+        async with session.post("/v1/calls/status", data=b"{}", headers=sent) as response:
+            assert response.status in (400, 401, 403)
+            assert "value" not in await response.json(content_type=None)
+        refused = aiohttp.WSServerHandshakeError
+        with pytest.raises(refused):
+            await session.ws_connect("/v1/connect", headers=sent)
+
+
+async def test_a_form_of_our_own_page_is_no_call(server: Served) -> None:
+    """What a form can send without asking first has another type."""
+    headers = {
+        "Cookie": f"{COOKIE}={server.secrets['admin']}",
+        "Origin": server.address,
+        "Content-Type": "text/plain",
+    }
+    async with (
+        aiohttp.ClientSession(server.address, headers=headers) as session,
+        session.post("/v1/calls/status", data=b"{}") as response,
+    ):
+        assert response.status == 403
+
+
+async def test_a_token_in_the_address_is_none(server: Served) -> None:
+    secret = server.secrets["admin"]
+    async with aiohttp.ClientSession(server.address) as session:
+        for query in ("token", "access_token", "authorization"):
+            async with session.post(f"/v1/calls/status?{query}={secret}", json={}) as response:
+                assert response.status == 401
+
+
+async def test_a_page_of_our_own_may(server: Served) -> None:
+    headers = {"Cookie": f"{COOKIE}={server.secrets['admin']}", "Origin": server.address}
+    async with aiohttp.ClientSession(server.address, headers=headers) as session:
+        async with session.post("/v1/calls/status", json={}) as response:
+            assert response.status == 200
+        async with session.ws_connect("/v1/connect") as socket:
+            await socket.send_json({"id": 1, "call": "status"})
+            assert "value" in await socket.receive_json()
+
+
+async def test_another_name_of_the_server_may_be_set(server: Served) -> None:
+    async with (
+        server.session(Host="kore.example.org") as session,
+        session.post("/v1/calls/status", json={}) as response,
+    ):
+        assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/calls/..%2f..%2fetc%2fpasswd",
+        "/v1/calls/../calls/status",
+        "/v1/calls/__class__",
+        "/v1/calls/_call",
+        "/v1/calls/__init__",
+        "/etc/passwd",
+        "/..%2f..%2f..%2fetc/passwd",
+        "/v1/",
+    ],
+)
+async def test_no_path_leads_anywhere_else(server: Served, path: str) -> None:
+    url = URL(server.address + path, encoded=True)
+    async with server.session("read") as session, session.get(url) as response:
+        assert response.status in (403, 404, 405)
+        assert "root:" not in await response.text()
+    async with server.session("read") as session, session.post(url, json={}) as response:
+        assert response.status in (200, 403, 404, 405)
+        assert "root:" not in await response.text()
+
+
+async def test_who_guesses_tokens_has_to_wait(server: Served) -> None:
+    async with aiohttp.ClientSession(server.address) as session:
+        statuses = []
+        for n in range(15):
+            headers = {"Authorization": f"Bearer kore_{n}"}
+            async with session.post("/v1/calls/status", json={}, headers=headers) as response:
+                statuses.append(response.status)
+        async with session.post("/v1/login", json={"code": "x"}) as response:
+            statuses.append(response.status)
+    assert statuses[:10] == [401] * 10
+    assert set(statuses[11:]) == {429}
+
+
+async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
+    async with server.session() as session, session.post("/v1/login-codes", json={}) as response:
+        code = (await response.json())["value"]["code"]
+    jar = aiohttp.CookieJar(unsafe=True)
+    headers = {"Origin": server.address}
+    async with aiohttp.ClientSession(server.address, cookie_jar=jar, headers=headers) as browser:
+        async with browser.post("/v1/login", json={"code": code}) as response:
+            assert response.status == 200
+            cookie = response.headers["Set-Cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=Strict" in cookie
+        async with browser.post("/v1/calls/status", json={}) as response:
+            assert response.status == 200
+        async with browser.post("/v1/logout", json={}) as response:
+            assert response.status == 200
+        async with browser.post("/v1/calls/status", json={}) as response:
+            assert response.status == 401
+        async with browser.post("/v1/login", json={"code": code}) as response:
+            assert response.status == 401
+    for scope in ("read", "chat", "approve"):
+        async with (
+            server.session(scope) as session,
+            session.post("/v1/login-codes", json={}) as response,
+        ):
+            assert response.status == 403
+
+
+async def test_a_frame_that_is_too_large_ends_its_connection_only(server: Served) -> None:
+    async with server.session() as session:
+        async with session.ws_connect("/v1/connect") as socket:
+            with suppress(ConnectionError):
+                await socket.send_str('{"id": 1, "call": "' + "x" * 5_000_000 + '"}')
+            ends = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
+            assert (await socket.receive()).type in ends
+        assert (await server.call("status"))[0] == 200
+
+
+async def test_a_slow_head_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_IDLE_S", 0.5)
+    async with served(tmp_path) as server:
+        where = urlsplit(server.address)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        async with asyncio.timeout(20):
+            writer.write(b"GET /v1/hello HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            assert await reader.read() in (b"",)
+        writer.close()
+        assert (await server.call("status"))[0] == 200

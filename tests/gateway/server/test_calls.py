@@ -1,0 +1,85 @@
+"""Calls over HTTP: what a token may, and what is said to who may not."""
+
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.control.calls import call_names, find_call
+from gateway.core.messages import Sender
+from gateway.server.call_scopes import scope_of
+from gateway.server.tokens import Scope
+from tests.gateway.parts import console_message
+from tests.gateway.server.served import Served, served
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+async def test_a_conversation_by_calls(server: Served) -> None:
+    status, session = await server.call("send_message", "chat", session=None, text="hi")
+    assert status == 200
+    async with server.parts.service.follow_session(session) as events:
+        async for event in events:
+            if event.type == "turn_end":
+                break
+    _, messages = await server.call("load_messages", "read", session=session)
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+    _, sessions = await server.call("list_sessions", "read")
+    assert [one["id"] for one in sessions] == [session]
+
+
+@pytest.mark.parametrize("scope", ["read", "chat", "approve"])
+async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: Scope) -> None:
+    """A call that is let through is refused for its arguments, one that is not for its scope."""
+    for name in call_names():
+        status, code = await server.call(name, scope, no_such_argument=1)
+        if scope_of(name) in (scope, "read"):
+            assert (status, code) == (400, "error"), name
+        else:
+            assert (status, code) == (403, "denied"), name
+
+
+async def test_an_unknown_call_and_wrong_arguments_are_told(server: Served) -> None:
+    assert await server.call("no_such_call") == (404, "unknown-call")
+    assert (await server.call("search_messages", words=3))[0] == 400
+    assert (await server.call("watch", lane="x"))[0] == 400
+    async with server.session() as session:
+        for body in (b"[]", b"{", b"\xff", b"[" * 50_000):
+            async with session.post("/v1/calls/status", data=body) as response:
+                assert response.status == 400
+        async with session.post("/v1/calls/status", data=io.BytesIO(b"x" * 5_000_000)) as response:
+            assert response.status == 413
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"text": "/auto"},
+        {"text": "\n /mode auto"},
+        {"text": "hi", "mode": "auto"},
+        {"text": "hi", "mode": "accept-edits"},
+        {"text": "hi", "media": [{"kind": "photo", "path": "/etc/passwd"}]},
+    ],
+)
+async def test_who_may_only_speak_gives_no_leave(
+    server: Served, message: dict[str, object]
+) -> None:
+    answer = await server.call("send_message", "chat", session=None, **message)
+    assert answer == (403, "denied")
+
+
+async def test_an_admin_speaks_as_the_owner_and_as_nobody_else(server: Served) -> None:
+    submit = find_call("submit")
+    assert submit is not None
+    mine = console_message("hi", "attached", sender=Sender("4711"))
+    arguments = submit.encode_arguments((mine,), {})
+    assert (await server.call("submit", **arguments))[0] == 200
+    ((principal,),) = await server.parts.stored("inbox", "principal")
+    assert principal != "cli:4711"
+    arguments["message"]["channel"] = "telegram"
+    assert await server.call("submit", **arguments) == (403, "denied")

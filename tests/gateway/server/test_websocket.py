@@ -1,0 +1,133 @@
+"""Many calls over one connection, streams with a window, and who goes when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.events import ToolResulted
+from agent.types import assistant
+from gateway.server.websocket import MOST_CALLS, WINDOW
+from tests.gateway.parts import console_message, tool_call
+from tests.gateway.server.served import Served, served
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+async def answer(socket: aiohttp.ClientWebSocketResponse, number: int) -> Any:
+    """The next frame of this call."""
+    async with asyncio.timeout(30):
+        while (frame := await socket.receive_json())["id"] != number:
+            pass
+    return frame
+
+
+async def test_calls_and_streams_share_a_connection(server: Served) -> None:
+    async with server.session() as session, session.ws_connect("/v1/connect") as socket:
+        await socket.send_json({"id": 1, "call": "create_session"})
+        id_ = (await answer(socket, 1))["value"]
+        await socket.send_json({"id": 2, "call": "follow_session", "arguments": {"session": id_}})
+        assert await answer(socket, 2) == {"id": 2, "ready": True}
+        say = {"session": id_, "text": "hi"}
+        await socket.send_json({"id": 3, "call": "send_message", "arguments": say})
+        told: list[Any] = []
+        while not told or told[-1]["type"] != "turn_end":
+            told.append((await answer(socket, 2))["item"])
+        stored = [one for one in told if one["type"] == "message"]
+        assert [one["seq"] for one in stored] == [1, 2]
+        assert stored[1]["message"]["content"][0]["text"] == "re: hi"
+        await socket.send_json({"id": 2, "cancel": True})
+        while "end" not in await answer(socket, 2):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("garbage", "error"),
+        ("[]", "error"),
+        ("{}", "error"),
+        ('{"id": "x"}', "error"),
+        ('{"id": true, "call": "status"}', "error"),
+        ('{"id": 1}', "unknown-call"),
+        ('{"id": 1, "call": "nothing"}', "unknown-call"),
+        ('{"id": 1, "call": "status", "arguments": []}', "error"),
+        ('{"id": 1, "call": "status", "arguments": {"x": 1}}', "error"),
+        ('{"id": 1, "call": "backup", "arguments": {"target": "/tmp/x"}}', "denied"),
+    ],
+)
+async def test_bad_frames_are_told_and_end_nothing(server: Served, frame: str, code: str) -> None:
+    async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
+        await socket.send_str(frame)
+        assert (await socket.receive_json())["error"]["code"] == code
+        await socket.send_json({"id": 9, "call": "status"})
+        assert "value" in await answer(socket, 9)
+
+
+async def test_a_stream_that_is_not_acknowledged_holds_up_no_other(server: Served) -> None:
+    message = console_message("hi")
+    lane = message.session_key
+    async with server.session() as session, session.ws_connect("/v1/connect") as socket:
+        await socket.send_json({"id": 1, "call": "watch", "arguments": {"lane": lane}})
+        await answer(socket, 1)
+        for n in range(WINDOW + 50):
+            server.parts.events.publish(lane, ToolResulted(str(n), "exec", "x", False, 0.1))
+        await socket.send_json({"id": 2, "call": "status"})
+        seen = 0
+        async with asyncio.timeout(30):
+            while (frame := await socket.receive_json())["id"] != 2:
+                seen += "item" in frame
+        await socket.send_json({"id": 1, "ack": 50})
+        while seen < WINDOW + 50:
+            seen += "item" in await answer(socket, 1)
+        await socket.send_json({"id": 3, "call": "status"})
+        assert "value" in await answer(socket, 3)
+
+
+async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
+    async with server.session() as session, session.ws_connect("/v1/connect") as socket:
+        for n in range(MOST_CALLS + 1):
+            await socket.send_json({"id": n, "call": "watch", "arguments": {"lane": f"x{n}"}})
+        assert "error" in await answer(socket, MOST_CALLS)
+        await socket.send_json({"id": 0, "call": "status"})
+        assert "error" in await answer(socket, 0)
+
+
+async def test_a_revoked_token_ends_what_it_has_opened(server: Served) -> None:
+    async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
+        server.tokens.revoke("read")
+        async with asyncio.timeout(30):
+            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        async with session.post("/v1/calls/status", json={}) as response:
+            assert response.status == 401
+
+
+async def test_an_approval_is_asked_and_answered(tmp_path: Path) -> None:
+    call = tool_call("1", "exec", command="touch done.txt")
+    async with (
+        served(tmp_path, [assistant("", (call,)), "done"]) as server,
+        server.session() as session,
+        session.ws_connect("/v1/connect") as socket,
+    ):
+        say = {"session": None, "text": "go"}
+        await socket.send_json({"id": 1, "call": "send_message", "arguments": say})
+        id_ = (await answer(socket, 1))["value"]
+        follow = {"session": id_, "kinds": ["approval_asked", "turn_end"]}
+        await socket.send_json({"id": 2, "call": "follow_session", "arguments": follow})
+        await answer(socket, 2)
+        asked = None
+        while asked is None or asked["type"] != "approval_asked":
+            asked = (await answer(socket, 2))["item"]
+        reply = {"nonce": asked["nonce"], "answer": "once", "by": "somebody"}
+        await socket.send_json({"id": 3, "call": "answer_approval", "arguments": reply})
+        last = None
+        while last is None or last["type"] != "turn_end":
+            last = (await answer(socket, 2)).get("item")
+        assert (server.parts.workspace / "done.txt").exists()
