@@ -41,9 +41,12 @@ PARTS = (
     "reads",
     "map",
     "tree",
+    "clients",
 )
 # In bench/code.
 CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
+# In bench/faces.
+FACE_PARTS = ("clients",)
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"
@@ -65,13 +68,18 @@ def main() -> int:
     figures: list[Figure] = []
     for part in options.parts or PARTS:
         print(f"measuring {part} …", file=sys.stderr, flush=True)
-        folder = "code" if part in CODE_PARTS else "parts"
-        measured = asyncio.run(import_module(f"bench.{folder}.{part}").measure(command))
+        measured = asyncio.run(import_module(module_of(part)).measure(command))
         figures += [figure.at_pace(aiohttp_ms / AIOHTTP_MS) for figure in measured]
     print(table(figures), flush=True)
     _keep(facts, figures)
     missed = any(figure.reached is False for figure in figures)
     return 1 if options.strict and missed else 0
+
+
+def module_of(part: str) -> str:
+    """Where a part is."""
+    folder = "code" if part in CODE_PARTS else "faces" if part in FACE_PARTS else "parts"
+    return f"bench.{folder}.{part}"
 
 
 def _facts(command: list[str]) -> dict[str, str]:

@@ -84,8 +84,8 @@ HEAVY = (
 def test_the_library_offers_these_names_and_no_others() -> None:
     assert kore.__all__ == EXPORTS
     assert sorted(kore.__all__) == EXPORTS
-    # `kore.otel` is there once somebody has imported it.
-    public = {name for name in vars(kore) if not name.startswith("_")} - {"otel"}
+    # These are there once somebody has imported them.
+    public = {name for name in vars(kore) if not name.startswith("_")} - {"client", "otel"}
     assert public == {name for name in EXPORTS if not name.startswith("_")}
 
 

@@ -1,0 +1,1 @@
+"""Faces that Kore is reached by."""

@@ -1,0 +1,240 @@
+"""A client of a Kore that runs elsewhere: `kore serve` there, a token, and this.
+
+    async with Client("http://127.0.0.1:8790", token) as kore:
+        session = await kore.send(None, "What is new in this project?")
+        async for event in kore.follow(session):
+            if event["type"] == "message":
+                print(event["seq"], event["message"]["role"])
+            if event["type"] == "turn_end":
+                break
+
+Calls, arguments, results and events are JSON values: docs/protocol.md and docs/openapi.json.
+A connection that breaks is made again, and nothing is lost or told twice: `send` repeats itself
+under the same id, and `follow` asks for what comes after the last message that it has told.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+# Of the server's window of 256 items.
+_ACK_AFTER = 64
+_HEARTBEAT_S = 15.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+_FRAME_LIMIT_BYTES = 16 * 1024 * 1024
+# Errors that a moment's wait may mend: its owner changes, or this client was too slow.
+_PASSING = frozenset({"owner-lost", "handed-over"})
+
+Event = Mapping[str, Any]
+
+
+class CallFailed(Exception):
+    """Kore did not do a call; `code` is one of docs/errors.md."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        super().__init__(str(error.get("message", "")))
+        self.code = str(error.get("code", "error"))
+        self.hint = error.get("hint")
+
+
+class Disconnected(Exception):
+    """The connection broke, and could not be made again in time."""
+
+
+class Client:
+    """Speaks over one WebSocket, which is opened at the first call and whenever it broke."""
+
+    def __init__(self, address: str, token: str = "", *, patience_s: float = 120.0) -> None:
+        """`address` is `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH` (no token needed).
+        For `patience_s` seconds a server that went away is looked for."""
+        self._is_unix = address.startswith("unix:")
+        self._address = "http://localhost" if self._is_unix else address.rstrip("/")
+        self._path = address.removeprefix("unix:")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._patience_s = patience_s
+        self._ids = itertools.count(1)
+        self._frames: dict[int, asyncio.Queue[Event | None]] = {}
+        self._opening = asyncio.Lock()
+        self._http: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    def local(cls, home: Path | None = None) -> "Client":
+        """Of the server that runs on this machine, by the file that it keeps for its person.
+
+        Raises `OSError` or `ValueError` when there is none.
+        """
+        folder = home or Path(os.environ.get("KORE_HOME") or Path.home() / ".kore")
+        access = json.loads((folder / "server.json").read_bytes())
+        return cls(access["address"], access["token"])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def call(self, name: str, **arguments: Any) -> Any:
+        """The result of a call. Raises `CallFailed`, and `Disconnected` when the connection breaks
+        before the answer: whether it was done is unknown then."""
+        number, frames = await self._begin(name, arguments)
+        try:
+            return (await _next(frames))["value"]
+        finally:
+            self._frames.pop(number, None)
+
+    async def send(self, session: str | None, text: str, **more: Any) -> str:
+        """Say something; returns the session's id once it is on disk. It is taken once, also when
+        the connection breaks. Raises `CallFailed`, `Disconnected`."""
+        if session is None:
+            session = str(await self._until_done("create_session", {}))
+        arguments = {"session": session, "text": text, "event_id": uuid.uuid4().hex, **more}
+        return str(await self._until_done("send_message", arguments))
+
+    async def follow(self, session: str, after: int = 0, **more: Any) -> AsyncIterator[Event]:
+        """The events of a session from message number `after` on, each message once, as long as
+        they are asked for. Raises `CallFailed`, `Disconnected`."""
+        tries = _Tries(self._patience_s)
+        while True:
+            arguments = {"session": session, "after": after, **more}
+            try:
+                async for event in self._stream("follow_session", arguments):
+                    tries.succeed()
+                    if event["type"] == "message":
+                        after = event["seq"]
+                    elif event["type"] == "reset":
+                        after = 0
+                    yield event
+            except (Disconnected, CallFailed) as exc:
+                await tries.wait_after(exc)
+
+    async def _until_done(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """A call that may be made again."""
+        tries = _Tries(self._patience_s)
+        while True:
+            try:
+                return await self.call(name, **arguments)
+            except (Disconnected, CallFailed) as exc:
+                await tries.wait_after(exc)
+
+    async def _stream(self, name: str, arguments: Mapping[str, Any]) -> AsyncIterator[Event]:
+        number, frames = await self._begin(name, arguments)
+        try:
+            unacknowledged = 0
+            while "end" not in (frame := await _next(frames)):
+                if "item" not in frame:
+                    continue
+                yield frame["item"]
+                unacknowledged += 1
+                if unacknowledged == _ACK_AFTER:
+                    await self._write({"id": number, "ack": unacknowledged})
+                    unacknowledged = 0
+        finally:
+            if self._frames.pop(number, None) is not None:
+                with suppress(Disconnected):
+                    await self._write({"id": number, "cancel": True})
+
+    async def _begin(
+        self, name: str, arguments: Mapping[str, Any]
+    ) -> "tuple[int, asyncio.Queue[Event | None]]":
+        async with self._opening:
+            if self._socket is None or self._socket.closed:
+                await self._close()
+                await self._open()
+        number = next(self._ids)
+        frames: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._frames[number] = frames
+        await self._write({"id": number, "call": name, "arguments": dict(arguments)})
+        if self._reading is None or self._reading.done():
+            self._frames.pop(number, None)
+            raise Disconnected("the connection broke")
+        return number, frames
+
+    async def _open(self) -> None:
+        connector = aiohttp.UnixConnector(self._path) if self._is_unix else None
+        self._http = aiohttp.ClientSession(connector=connector, headers=self._headers)
+        try:
+            self._socket = await self._http.ws_connect(
+                f"{self._address}/v1/connect",
+                heartbeat=_HEARTBEAT_S,
+                max_msg_size=_FRAME_LIMIT_BYTES,
+            )
+        except aiohttp.WSServerHandshakeError as exc:
+            words = {401: "this token does not count", 403: "this server may not be asked so"}
+            if exc.status in words:
+                raise CallFailed({"code": "denied", "message": words[exc.status]}) from exc
+            raise Disconnected(f"{self._address} does not answer") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise Disconnected(f"{self._address} does not answer") from exc
+        self._reading = asyncio.create_task(self._read(self._socket), name="kore client")
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        try:
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    frame = json.loads(message.data)
+                    if (frames := self._frames.get(frame.get("id"))) is not None:
+                        frames.put_nowait(frame)
+        finally:
+            for frames in self._frames.values():
+                frames.put_nowait(None)
+            self._frames.clear()
+
+    async def _write(self, frame: Mapping[str, Any]) -> None:
+        try:
+            if self._socket is not None:
+                await self._socket.send_str(json.dumps(frame))
+        except (ConnectionError, aiohttp.ClientError) as exc:
+            raise Disconnected("the connection broke") from exc
+
+    async def _close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+        if self._socket is not None:
+            await self._socket.close()
+        if self._http is not None:
+            await self._http.close()
+        self._http = self._socket = self._reading = None
+
+
+class _Tries:
+    """How often something is tried again, and for how long at most."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self.succeed()
+
+    def succeed(self) -> None:
+        self._wait_s, self._until = _FIRST_WAIT_S, None
+
+    _until: float | None
+
+    async def wait_after(self, exc: Disconnected | CallFailed) -> None:
+        """Raises what no wait mends."""
+        now = asyncio.get_running_loop().time()
+        self._until = self._until or now + self._patience_s
+        is_passing = isinstance(exc, Disconnected) or exc.code in _PASSING
+        if not is_passing or now > self._until:
+            raise exc
+        await asyncio.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+
+
+async def _next(frames: "asyncio.Queue[Event | None]") -> Event:
+    """Raises `Disconnected` at the end, and `CallFailed` for what the server reports."""
+    frame = await frames.get()
+    if frame is None:
+        raise Disconnected("the connection broke")
+    if "error" in frame:
+        raise CallFailed(frame["error"])
+    return frame

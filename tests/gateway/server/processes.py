@@ -1,0 +1,61 @@
+"""`kore serve` and `kore gateway` as processes of their own, beside a stand-in model."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tests.fakes.model import ModelServer
+
+KEY = "sk-server-key"
+
+
+class Machine:
+    """A home with a configuration, in which processes of Kore run."""
+
+    def __init__(self, folder: Path, model: ModelServer) -> None:
+        self.home, self.model = folder / "home", model
+        self.home.mkdir()
+        entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
+        config = {"model_list": [{**entry, "api_key": KEY}], "http": {"port": 0}}
+        (self.home / "config.json").write_text(json.dumps(config))
+
+    @asynccontextmanager
+    async def run(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`kore WORDS`, killed at the end of the block."""
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", *words),
+            env=environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGKILL)
+            await process.communicate()
+
+    @asynccontextmanager
+    async def serving(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`kore serve WORDS`, from the moment that it serves."""
+        async with self.run("serve", *words) as process:
+            assert process.stderr is not None
+            async with asyncio.timeout(60):
+                line = await process.stderr.readline()
+            assert b"serves at" in line, line + await process.stderr.read()
+            yield process
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

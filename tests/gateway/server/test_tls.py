@@ -1,0 +1,131 @@
+"""Addresses that others can reach: TLS 1.3, and certificates of clients if they are asked for."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from agent.errors import ConfigError, KoreError
+from gateway.core.errors import ConnectionLost
+from gateway.server.listener import ListenAddress, ServerOptions, TlsFiles, serve
+from gateway.server.remote_service import ClientTls, opened_service
+from gateway.server.tokens import TokenFile
+from tests.gateway.parts import running
+
+OPENSSL = shutil.which("openssl")
+needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+
+
+def run(*words: str | Path) -> None:
+    subprocess.run([OPENSSL or "openssl", *words], check=True, capture_output=True)
+
+
+class Certificates:
+    """A CA of our own, and certificates that it has signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        subject = ("-subj", "/CN=test CA")
+        files = ("-keyout", self.key("ca"), "-out", self.file("ca"))
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+        run("req", "-x509", *curve, *subject, *files)
+        for name in ("server", "client"):
+            request = folder / f"{name}.csr"
+            run("req", *curve, "-subj", f"/CN={name}", "-keyout", self.key(name), "-out", request)
+            extensions = folder / "extensions"
+            extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+            ca = ("-CA", self.file("ca"), "-CAkey", self.key("ca"), "-CAcreateserial")
+            signed = ("-days", "2", "-extfile", extensions, "-out", self.file(name))
+            run("x509", "-req", "-in", request, *ca, *signed)
+
+    def file(self, name: str) -> Path:
+        return self.folder / f"{name}.pem"
+
+    def key(self, name: str) -> Path:
+        return self.folder / f"{name}.key"
+
+
+@asynccontextmanager
+async def served(folder: Path, tls: TlsFiles) -> AsyncIterator[tuple[str, str]]:
+    tokens = TokenFile(folder / "tokens.json")
+    options = ServerOptions(ListenAddress(port=0), tls)
+    async with running(folder, []) as parts, serve(parts.service, tokens, options) as address:
+        yield address, tokens.add("remote", ("admin",))
+
+
+@needs_openssl
+async def test_a_client_that_knows_the_ca_is_served_and_others_are_not(tmp_path: Path) -> None:
+    own = Certificates(tmp_path / "tls")
+    files = TlsFiles(own.file("server"), own.key("server"))
+    async with served(tmp_path, files) as (address, token):
+        assert address.startswith("https://")
+        async with opened_service(address, token, ClientTls(str(own.file("ca")))) as service:
+            assert (await service.status())["pid"]
+        with pytest.raises(KoreError, match="is not trusted"):
+            async with opened_service(address, token):
+                pass
+        old = ClientTls(str(own.file("ca"))).context()
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_2
+        reader_error = await _handshake_error(address, old)
+        assert isinstance(reader_error, OSError)
+
+
+async def _handshake_error(address: str, context: ssl.SSLContext) -> Exception | None:
+
+    try:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", urlsplit(address).port, ssl=context, server_hostname="localhost"
+        )
+    except (OSError, ssl.SSLError) as exc:
+        return exc
+    writer.close()
+    return None
+
+
+@needs_openssl
+async def test_a_client_must_show_a_certificate_where_that_is_asked(tmp_path: Path) -> None:
+    own = Certificates(tmp_path / "tls")
+    files = TlsFiles(own.file("server"), own.key("server"), own.file("ca"))
+    async with served(tmp_path, files) as (address, token):
+        shown = ClientTls(str(own.file("ca")), str(own.file("client")), str(own.key("client")))
+        async with opened_service(address, token, shown) as service:
+            assert (await service.status())["pid"]
+        with pytest.raises(ConnectionLost):
+            async with opened_service(address, token, ClientTls(str(own.file("ca")))):
+                pass
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:8790", "[::]:8790", "192.0.2.1:1", "example.org:1"])
+def test_others_reach_an_address_only_with_tls(text: str) -> None:
+    address = ListenAddress.parse(text)
+    with pytest.raises(ConfigError, match="needs TLS"):
+        ServerOptions(address).check()
+    ServerOptions(address, insecure=True).check()
+    ServerOptions(address, TlsFiles(Path("/a"), Path("/b"))).check()
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:0", "localhost:1", "[::1]:8790", "127.9.9.9:1", "auto"]
+)
+def test_this_machine_reaches_a_loopback_address_without(text: str) -> None:
+    ServerOptions(ListenAddress.parse(text)).check()
+
+
+@pytest.mark.parametrize("text", ["", "8790", ":8790", "127.0.0.1", "a:70000", "unix:x", "a:-1"])
+def test_an_address_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        ListenAddress.parse(text)
+
+
+def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("no certificate")
+    for name in ("cert.pem", "missing.pem"):
+        with pytest.raises(ConfigError, match="TLS certificate"):
+            TlsFiles(tmp_path / name, tmp_path / "cert.pem").context()
