@@ -416,6 +416,7 @@ def build_container(
             settings=settings,
         )
     service = LocalService(
+        agent=agent,
         database=database,
         bus=bus,
         renderer=renderer,

@@ -9,6 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, cast
 
+from agent.agent import Agent
 from agent.errors import KoreError
 from agent.i18n import current_locale, t
 from agent.security.policy.base import Answer, PermissionMode, Scope
@@ -19,6 +20,7 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
@@ -35,6 +37,7 @@ from gateway.core.messages import (
 from gateway.core.records import (
     ConsoleLease,
     JobChange,
+    MessageOutcome,
     NewJob,
     QueueMode,
     SearchHit,
@@ -60,7 +63,7 @@ from gateway.store.repositories.access import grants
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
-from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
 
 
@@ -129,12 +132,13 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(DataOwner):
+class LocalService(ModelService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
+        agent: Agent[Any],
         database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
@@ -153,7 +157,8 @@ class LocalService(DataOwner):
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
-        super().__init__(user_data=user_data, handover=handover, reloader=reloader)
+        ModelService.__init__(self, agent)
+        DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus
         self._renderer = renderer
@@ -215,7 +220,9 @@ class LocalService(DataOwner):
         event_id: str = "",
         mode: PermissionMode | None = None,
         media: tuple[Media, ...] = (),
+        agent: str | None = None,
     ) -> str:
+        agent_option = await self._agent_option(agent)
         session = session or await self.create_session()
         session = await self._database.transact(lookup.find, session)
         route = route_of_session(session)
@@ -228,12 +235,18 @@ class LocalService(DataOwner):
             event_id=event_id or os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options=MessageOptions(mode=mode),
+            options=MessageOptions(mode=mode, agent=agent_option),
             media=media,
             language=current_locale(),
         )
         await self.submit(message)
         return session
+
+    async def message_outcome(self, event_id: str) -> MessageOutcome:
+        route = route_of_session("")
+        return await self._database.transact(
+            answers.find_outcome, route.channel, route.account, event_id
+        )
 
     async def create_session(self) -> str:
         principal = f"{CONSOLE}:{os.getuid()}"

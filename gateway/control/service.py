@@ -22,6 +22,7 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.core.records import (
     ConsoleLease,
     JobChange,
+    MessageOutcome,
     NewJob,
     QueueMode,
     SearchHit,
@@ -62,10 +63,19 @@ class MessageCalls(Protocol):
         event_id: str = "",
         mode: PermissionMode | None = None,
         media: tuple[Media, ...] = (),
+        agent: str | None = None,
     ) -> str:
         """Say something in a session (None: a new one), and return the session's id once the
         message is on disk. A message with an `event_id` that was sent before is not taken twice;
-        for a new session that needs `create_session` first."""
+        for a new session that needs `create_session` first. `agent` names who is to answer."""
+        ...
+
+    async def message_outcome(self, event_id: str) -> MessageOutcome:
+        """What became of the message that was sent with this `event_id`."""
+        ...
+
+    async def store_picture(self, data: str) -> Media:
+        """Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`."""
         ...
 
     async def create_session(self) -> str:
@@ -264,6 +274,19 @@ class JobCalls(Protocol):
         ...
 
 
+class ModelCalls(Protocol):
+    """Who can answer."""
+
+    async def list_agents(self) -> Sequence[Mapping[str, Any]]:
+        """List the agents of the workspace: `name`, `description`."""
+        ...
+
+    async def list_models(self) -> Sequence[Mapping[str, Any]]:
+        """List the configured models and the profiles: `name`, `model` (vendor/model, None when
+        it cannot be used), `profile` (whether the name is a profile's)."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -274,6 +297,7 @@ class Service(
     PairingCalls,
     GrantCalls,
     JobCalls,
+    ModelCalls,
     Protocol,
 ):
     """All calls."""

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from agent.events import Event
 from agent.records import frozen
-from agent.types import Message
+from agent.types import Message, Usage
 from gateway.core.messages import OutboundKind
 
 
@@ -52,6 +52,22 @@ class HistoryReset:
     """Messages were taken back: what follows is the conversation from its beginning."""
 
     type: ClassVar[str] = "reset"
+
+
+OutcomeState = Literal["unknown", "waiting", "running", "done", "dropped"]
+
+
+@frozen
+class MessageOutcome:
+    """What became of a message: nobody knows it, it waits for its turn, its turn runs, the turn is
+    done, or it will not be answered (`reason`). `text` and `usage` are those of a turn that is
+    done; of a chat command there is no text."""
+
+    state: OutcomeState
+    reason: str = ""
+    text: str = ""
+    session: str = ""
+    usage: Usage = Usage()
 
 
 SessionEvent = WatchEvent | MessageStored | TurnStored | HistoryReset

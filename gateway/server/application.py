@@ -10,6 +10,7 @@ from gateway.control.service import Service
 from gateway.server.call_routes import add_call_routes
 from gateway.server.guard import Guard
 from gateway.server.login import Login
+from gateway.server.openai_api.routes import add_openai_routes
 from gateway.server.tokens import TokenFile
 from gateway.server.websocket import Connections
 
@@ -29,6 +30,7 @@ def build_application(
     app = web.Application(client_max_size=REQUEST_LIMIT_BYTES, middlewares=[guard.middleware()])
     app.router.add_get("/v1/hello", _hello)
     add_call_routes(app, service)
+    add_openai_routes(app, service)
     Connections(service, tokens).add_to(app)
     Login(tokens, guard).add_to(app)
     app.on_response_prepare.append(_add_headers)

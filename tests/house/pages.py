@@ -57,7 +57,9 @@ def links(text: str) -> list[str]:
 
 def source_paths(text: str) -> list[str]:
     """The files and folders of this repository that a page names."""
-    return [name.rstrip(".") for name in _SOURCE_PATH.findall(text)]
+    names = [name.rstrip(".") for name in _SOURCE_PATH.findall(text)]
+    # Names of models: `kore/build` is an agent (docs/openai-api.md).
+    return [name for name in names if not re.fullmatch(r"kore/\w+", name)]
 
 
 def anchors(text: str) -> set[str]:

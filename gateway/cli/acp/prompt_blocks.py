@@ -1,8 +1,5 @@
 """What an editor sends with a prompt: words, pictures, links and files."""
 
-import base64
-import binascii
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +15,12 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from agent.errors import KoreError
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files import file_io
 from agent.security.taint.origin import TrustedOrigins
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from gateway.core.messages import Media
-
-_ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+from gateway.media.pictures import store_base64
 
 
 @frozen
@@ -86,14 +81,6 @@ def _path_of(uri: str) -> str | None:
 
 def _picture(data: str, folder: Path) -> Media:
     try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise refusal("a picture is no base64") from None
-    kind = sniff_image_type(content[:16])
-    if kind not in _ENDINGS or len(content) > LIMIT_BYTES:
-        raise refusal(f"expected a PNG, JPEG, GIF or WebP of at most {LIMIT_BYTES:,} bytes")
-    digest = hashlib.sha256(content).hexdigest()
-    path = folder / f"{digest}.{_ENDINGS[kind]}"
-    if not path.exists():
-        file_io.write_atomic(path, content, 0o600)
-    return Media("photo", str(path), path.name, kind, len(content), digest=digest)
+        return store_base64(data, folder)
+    except KoreError as exc:
+        raise refusal(str(exc)) from None

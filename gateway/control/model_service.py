@@ -1,0 +1,60 @@
+"""The calls about agents and models, for the process that owns the data."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agent.agent import Agent
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.providers.registry import PROFILES
+from agent.security.files.paths import INBOX_FOLDER
+from gateway.core.messages import Media
+from gateway.media.pictures import store_base64
+
+
+class ModelService:
+    """Implements `gateway.control.service.ModelCalls`."""
+
+    def __init__(self, agent: Agent[Any]) -> None:
+        self._agent = agent
+
+    async def list_agents(self) -> Sequence[Mapping[str, Any]]:
+        agents = await asyncio.to_thread(self._agent.subagents.load, self._agent.workspace.folder)
+        return [
+            {"name": name, "description": t(" ".join(one.description.split()))}
+            for name, one in agents.items()
+        ]
+
+    async def list_models(self) -> Sequence[Mapping[str, Any]]:
+        models = self._agent.models
+        names = [one.name for one in models.known]
+        profiles = [one for one in PROFILES if one not in names]
+        return [
+            {"name": name, "model": self._model_of(name), "profile": name in profiles}
+            for name in (*names, *profiles)
+        ]
+
+    async def store_picture(self, data: str) -> Media:
+        folder = self._agent.workspace.folder / INBOX_FOLDER / "api"
+        return await asyncio.to_thread(store_base64, data, folder)
+
+    async def _agent_option(self, name: str | None) -> Mapping[str, Any] | None:
+        """An agent as a message's option. Raises `ConfigError` for an unknown one."""
+        if name is None:
+            return None
+        agent = await asyncio.to_thread(
+            self._agent.subagents.find, name, self._agent.workspace.folder
+        )
+        if agent is None:
+            raise ConfigError(
+                t("unknown agent {name!r}", name=name[:80]), hint=t("`kore agents list` shows them")
+            )
+        return asdict(agent)
+
+    def _model_of(self, name: str) -> str | None:
+        try:
+            return self._agent.models.check(name).model
+        except ConfigError:
+            return None

@@ -1,0 +1,35 @@
+"""Pictures that a client sends with a message, each kept under its digest."""
+
+import base64
+import binascii
+import hashlib
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.security.files import file_io
+from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from gateway.core.messages import Media
+
+_ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+def store_base64(data: str, folder: Path) -> Media:
+    """Raises `KoreError` for what is no picture."""
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise KoreError(t("a picture is no base64")) from None
+    kind = sniff_image_type(content[:16])
+    if kind not in _ENDINGS or len(content) > LIMIT_BYTES:
+        raise KoreError(
+            t(
+                "expected a PNG, JPEG, GIF or WebP of at most {LIMIT_BYTES:,} bytes",
+                LIMIT_BYTES=LIMIT_BYTES,
+            )
+        )
+    digest = hashlib.sha256(content).hexdigest()
+    path = folder / f"{digest}.{_ENDINGS[kind]}"
+    if not path.exists():
+        file_io.write_atomic(path, content, 0o600)
+    return Media("photo", str(path), path.name, kind, len(content), digest=digest)

@@ -1,0 +1,221 @@
+"""One message to Kore's agent, followed to its answer.
+
+What is on disk decides: `message_outcome` says whether the message was taken, runs or is answered.
+The events only bring the words earlier.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import TypeVar
+
+from agent import events
+from agent.i18n import t
+from agent.records import frozen
+from agent.types import Result
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.core.messages import CONSOLE, Media
+from gateway.core.records import Delivered, MessageOutcome, SessionEvent, TurnStored
+from gateway.server.openai_api.errors import ApiError
+from gateway.server.openai_api.request_sessions import MessagePlace
+
+T = TypeVar("T")
+
+# Without news for so long, the disk is asked, and a client that waits is told that we live.
+TICK_S = 5.0
+# How often a lost owner of the data is looked for, with a pause between.
+_TRIES = 30
+_PAUSE_S = 1.0
+_TITLE_CHARS = 80
+
+
+@frozen
+class AgentOrder:
+    """What is said, where, and to whom."""
+
+    place: MessagePlace
+    text: str
+    media: tuple[Media, ...] = ()
+    agent: str | None = None
+
+
+@frozen
+class TurnEnd:
+    """How it ended. `words` are Kore's own, `denied` the calls that this token may not allow."""
+
+    outcome: MessageOutcome
+    result: Result | None
+    error: events.Error | None
+    words: str
+    denied: tuple[str, ...]
+
+
+class AgentAnswer:
+    """`may_approve`: questions wait for somebody to answer them; else they are denied."""
+
+    def __init__(self, service: Service, order: AgentOrder, *, may_approve: bool) -> None:
+        self._service = service
+        self._order = order
+        self._may_approve = may_approve
+        self._runs = False
+        self._is_told = False
+        self._result: Result | None = None
+        self._error: events.Error | None = None
+        self._words: list[str] = []
+        self._denied: dict[str, None] = {}
+
+    async def follow(self) -> AsyncGenerator[SessionEvent | TurnEnd | None, None]:
+        """The events of the turn that answers, then a `TurnEnd`; None when nothing happens. When
+        the data has a new owner, it goes on there. Raises `KoreError`."""
+        tries = 0
+        while True:
+            try:
+                async with aclosing(self._follow()) as following:
+                    async for event in following:
+                        tries = 0
+                        yield event
+                        if isinstance(event, TurnEnd):
+                            return
+                raise ConnectionLost(t("Kore is no longer running"))
+            except ConnectionLost:
+                tries += 1
+                if tries > _TRIES:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+                yield None
+
+    async def stop(self) -> None:
+        """Nobody waits for the answer any more."""
+        if self._runs:
+            await self._service.stop_session(self._order.place.session)
+
+    async def _follow(self) -> AsyncGenerator[SessionEvent | TurnEnd | None, None]:
+        place, service = self._order.place, self._service
+        seq = (await service.preview_session(place.session, 0, 0)).info.messages
+        async with service.follow_session(place.session, seq) as watched:
+            before = await service.message_outcome(place.event_id)
+            if before.state == "unknown":
+                await self._send()
+            # Of a turn that runs already the words before this are not told again: its answer
+            # comes as a whole.
+            self._is_told = before.state in ("unknown", "waiting")
+            self._runs = before.state == "running"
+            if before.state in ("done", "dropped"):
+                yield self._end(before)
+                return
+            async with aclosing(ticked(watched, TICK_S)) as news:
+                async for event in news:
+                    if event is None or isinstance(event, events.SessionStart):
+                        await self._look(event)
+                    if self._runs and self._is_told and event is not None:
+                        yield event
+                    if isinstance(event, events.ApprovalAsked) and self._runs:
+                        await self._answer(event)
+                    self._note(event)
+                    if event is None or isinstance(event, TurnStored | Delivered):
+                        outcome = await service.message_outcome(place.event_id)
+                        if outcome.state in ("done", "dropped"):
+                            yield self._end(outcome)
+                            return
+                        yield None
+
+    async def _send(self) -> None:
+        order = self._order
+        await self._service.send_message(
+            order.place.session,
+            order.text,
+            order.place.event_id,
+            media=order.media,
+            agent=order.agent or None,
+        )
+
+    async def _look(self, event: SessionEvent | None) -> None:
+        """Whether it is our message that is worked on now."""
+        if not self._runs:
+            outcome = await self._service.message_outcome(self._order.place.event_id)
+            self._runs = outcome.state != "waiting" and event is not None
+
+    async def _answer(self, question: events.ApprovalAsked) -> None:
+        if self._may_approve:
+            return
+        if await self._service.answer_approval(question.nonce, "deny", f"{CONSOLE}:{os.getuid()}"):
+            self._denied[_title(question)] = None
+
+    def _note(self, event: SessionEvent | None) -> None:
+        match event:
+            case Delivered(text, _, event_id) if event_id == self._order.place.event_id:
+                self._words.append(text)
+            case events.Done(result) if self._runs:
+                self._result = result
+            case events.Error() if self._runs:
+                self._error = event
+
+    def _end(self, outcome: MessageOutcome) -> TurnEnd:
+        words = "\n\n".join(self._words)
+        return TurnEnd(outcome, self._result, self._error, words, tuple(self._denied))
+
+
+def check_end(end: TurnEnd) -> None:
+    """Raises `ApiError` for a turn without an answer."""
+    if end.outcome.state == "dropped":
+        raise ApiError(
+            409, t("the message was dropped: {reason}", reason=end.outcome.reason), "dropped"
+        )
+    if end.error is not None:
+        words = f"{end.error.message} ({end.error.hint})" if end.error.hint else end.error.message
+        raise ApiError(502, words, end.error.code)
+    if not (end.outcome.text or end.words or end.result):
+        raise ApiError(502, t("the turn ended without an answer"), "no_answer")
+
+
+def last_words(end: TurnEnd, token: str) -> str:
+    """What is said below the answer: what was not done."""
+    if not end.denied:
+        return ""
+    titles = ", ".join(f"`{title}`" for title in end.denied)
+    return t(
+        "⏸ Not done, because the token {token} may not approve it: {titles}",
+        token=token,
+        titles=titles,
+    )
+
+
+def answer_text(end: TurnEnd, token: str) -> str:
+    """The whole answer."""
+    text = end.outcome.text or end.words
+    return "\n\n".join(one for one in (text, last_words(end, token)) if one)
+
+
+async def ticked(items: AsyncIterator[T], every_s: float) -> AsyncGenerator[T | None, None]:
+    """The items; None when none has come for so long."""
+    coming: asyncio.Future[T] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(items))
+            done, _ = await asyncio.wait({coming}, timeout=every_s)
+            if not done:
+                yield None
+                continue
+            try:
+                item = coming.result()
+            except StopAsyncIteration:
+                return
+            finally:
+                coming = None
+            yield item
+    finally:
+        if coming is not None:
+            coming.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration):
+                await coming
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+def _title(question: events.ApprovalAsked) -> str:
+    words = question.arguments.get("command") or question.arguments.get("path") or ""
+    return f"{question.tool} {words}".strip().replace("`", "'")[:_TITLE_CHARS]

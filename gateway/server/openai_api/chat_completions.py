@@ -1,0 +1,106 @@
+"""`POST /v1/chat/completions`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from agent.errors import PolicyDenied
+from agent.i18n import t
+from agent.serialization import dumps
+from gateway.control.service import Service
+from gateway.server.call_scopes import check_call
+from gateway.server.guard import access_of
+from gateway.server.openai_api.agent_answer import AgentAnswer, AgentOrder, answer_text
+from gateway.server.openai_api.agent_chat import end_of, streamed_answer, whole_answer
+from gateway.server.openai_api.chat_answer import ChatAnswer
+from gateway.server.openai_api.chat_messages import read_messages
+from gateway.server.openai_api.conversation import ClientConversation
+from gateway.server.openai_api.errors import ApiError
+from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
+from gateway.server.openai_api.model_names import ModelTarget, find_target
+from gateway.server.openai_api.request_sessions import (
+    SESSION_HEADER,
+    MessagePlace,
+    RequestSessions,
+)
+from gateway.server.openai_api.server_sent_events import ServerSentEvents
+
+
+class ChatCompletions:
+    """Answers by Kore's agent."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._sessions = RequestSessions(service)
+
+    async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
+        """Raises `KoreError`."""
+        check_may_speak(request)
+        target = await find_target(self._service, body)
+        conversation = await read_messages(body)
+        if body.get("n") not in (None, 1):
+            raise ApiError(400, t("only one answer can be given"), param="n")
+        if target.agent is None:
+            raise ApiError(400, t("there is no model {name!r}", name=target.name), param="model")
+        return await self._by_agent(request, body, target, conversation)
+
+    async def _by_agent(
+        self,
+        request: web.Request,
+        body: Mapping[str, Any],
+        target: ModelTarget,
+        conversation: ClientConversation,
+    ) -> web.StreamResponse:
+        if list_field(body, "tools"):
+            raise ApiError(
+                400,
+                t("Kore's agent has tools of its own; tools can be given to a model by its name"),
+                param="tools",
+            )
+        place = await self._sessions.find(request, conversation, text_field(body, "user"))
+        turn = await agent_turn(self._service, request, target, conversation, place)
+        answer, token = ChatAnswer(target.name), access_of(request).name
+        headers = {SESSION_HEADER: place.session}
+        if not flag_field(body, "stream"):
+            end = await end_of(turn)
+            self._sessions.remember(request, conversation, answer_text(end, token), place)
+            data = whole_answer(end, answer, token)
+            return web.json_response(data, headers=headers, dumps=dumps)
+        usage = flag_field(object_field(body, "stream_options"), "include_usage")
+        stream = ServerSentEvents(request, headers)
+        try:
+            async with stream:
+                text = await streamed_answer(turn, answer, stream, token, usage=usage)
+                if text is not None:
+                    self._sessions.remember(request, conversation, text, place)
+        except ConnectionError:
+            if not place.is_kept:
+                await turn.stop()
+        return stream.response
+
+
+async def agent_turn(
+    service: Service,
+    request: web.Request,
+    target: ModelTarget,
+    conversation: ClientConversation,
+    place: MessagePlace,
+) -> AgentAnswer:
+    """Raises `KoreError` for what this token may not say."""
+    access = access_of(request)
+    text = conversation.words(is_new=place.is_new)
+    check_call(access, Service.send_message.__name__, {"text": text})
+    if not text.strip() and not conversation.pictures():
+        raise ApiError(400, t("the message is empty"), param="messages")
+    media = tuple([await service.store_picture(one) for one in conversation.pictures()])
+    order = AgentOrder(place, text, media, target.agent)
+    return AgentAnswer(service, order, may_approve=access.allows("approve"))
+
+
+def check_may_speak(request: web.Request) -> None:
+    """Raises `PolicyDenied`."""
+    if not access_of(request).allows("chat"):
+        raise PolicyDenied(
+            t("{call} needs a token with the scope {scope}", call=request.path, scope="chat")
+        )

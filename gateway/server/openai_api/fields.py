@@ -1,0 +1,43 @@
+"""Fields of a request, each of the type that it should be."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.server.openai_api.errors import bad_field
+
+
+def text_field(body: Mapping[str, Any], name: str) -> str | None:
+    """Raises `ApiError` for anything but a string."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_field(name, "a string")
+    return value
+
+
+def flag_field(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value not in (None, True, False):
+        raise bad_field(name, "true or false")
+    return bool(value)
+
+
+def object_field(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise bad_field(name, "an object")
+    return value or {}
+
+
+def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    if value is not None and not isinstance(value, list):
+        raise bad_field(name, "a list")
+    return value or []
+
+
+def objects_field(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects."""
+    values = list_field(body, name)
+    if not all(isinstance(one, dict) for one in values):
+        raise bad_field(name, "a list of objects")
+    return values

@@ -1,0 +1,50 @@
+"""What the field `model` can name: Kore's agents, configured models, profiles."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.i18n import t
+from agent.records import frozen
+from gateway.control.service import Service
+from gateway.server.openai_api.errors import ApiError, bad_field
+
+KORE = "kore"
+_PREFIX = f"{KORE}/"
+
+
+@frozen
+class ModelTarget:
+    """Who answers: Kore's `agent` ("": the one that answers in chats), or else a bare `model`."""
+
+    name: str
+    agent: str | None = None
+    model: str | None = None
+
+
+async def model_entries(service: Service) -> list[dict[str, Any]]:
+    """What `/v1/models` lists, Kore first."""
+    agents = [str(one["name"]) for one in await service.list_agents()]
+    models = [str(one["name"]) for one in await service.list_models() if one["model"]]
+    names = [KORE, *(f"{_PREFIX}{name}" for name in agents)]
+    entries = [_entry(name, KORE) for name in names]
+    return entries + [_entry(name, "models") for name in models if name not in names]
+
+
+async def find_target(service: Service, body: Mapping[str, Any]) -> ModelTarget:
+    """Raises `ApiError` for a name that there is not."""
+    name = body.get("model")
+    if not isinstance(name, str) or not name:
+        raise bad_field("model", "the name of a model")
+    if name == KORE:
+        return ModelTarget(name, agent="")
+    if name.startswith(_PREFIX):
+        agent = name.removeprefix(_PREFIX)
+        if any(one["name"] == agent for one in await service.list_agents()):
+            return ModelTarget(name, agent=agent)
+    elif any(name in (one["name"], one["model"]) for one in await service.list_models()):
+        return ModelTarget(name, model=name)
+    raise ApiError(404, t("there is no model {name!r}", name=name[:80]), "model_not_found", "model")
+
+
+def _entry(name: str, owner: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": owner}

@@ -1,0 +1,73 @@
+"""The routes of the OpenAI-compatible API."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.serialization import dumps
+from gateway.control.service import Service
+from gateway.server.call_routes import json_object, set_language
+from gateway.server.openai_api.chat_completions import ChatCompletions
+from gateway.server.openai_api.errors import ApiError, error_response
+from gateway.server.openai_api.model_names import model_entries
+
+# How long the body of a request may take.
+_BODY_S = 30.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+BodyHandler = Callable[[web.Request, Mapping[str, Any]], Awaitable[web.StreamResponse]]
+
+
+def add_openai_routes(app: web.Application, service: Service) -> None:
+    """The application's middleware has looked at Host, Origin and token."""
+
+    async def list_models(_: web.Request) -> web.Response:
+        data = await model_entries(service)
+        return web.json_response({"object": "list", "data": data}, dumps=dumps)
+
+    async def show_model(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        for entry in await model_entries(service):
+            if entry["id"] == name:
+                return web.json_response(entry, dumps=dumps)
+        raise ApiError(404, t("there is no model {name!r}", name=name[:80]), "model_not_found")
+
+    app.router.add_get("/v1/models", _with_api_errors(list_models))
+    app.router.add_get("/v1/models/{name:.+}", _with_api_errors(show_model))
+    chat = ChatCompletions(service)
+    app.router.add_post("/v1/chat/completions", _with_api_errors(_with_body(chat.answer)))
+
+
+def _with_api_errors(handler: Handler) -> Handler:
+    """An error is told as OpenAI does."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        set_language(request)
+        try:
+            return await handler(request)
+        except KoreError as exc:
+            return error_response(exc)
+
+    return handle
+
+
+def _with_body(handler: BodyHandler) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.content_type != "application/json":
+            raise ApiError(415, t("expected Content-Type: application/json"))
+        try:
+            async with asyncio.timeout(_BODY_S):
+                data = await request.read()
+        except TimeoutError:
+            raise ApiError(408, t("the request took too long to arrive")) from None
+        try:
+            body = json_object(data)
+        except KoreError as exc:
+            raise ApiError(400, str(exc)) from exc
+        return await handler(request, body)
+
+    return handle

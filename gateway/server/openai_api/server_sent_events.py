@@ -1,0 +1,45 @@
+"""Server-sent events, as both APIs send them."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from agent.serialization import dumps
+
+_HEADERS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+
+
+class ServerSentEvents:
+    """`async with ServerSentEvents(request) as stream`: ends with `data: [DONE]`. Raises
+    `ConnectionError` once the client has left."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers={**_HEADERS, **headers})
+
+    async def __aenter__(self) -> Self:
+        await self.response.prepare(self._request)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._write("data: [DONE]\n\n")
+            await self.response.write_eof()
+
+    async def send(self, data: Mapping[str, Any], event: str = "") -> None:
+        head = f"event: {event}\n" if event else ""
+        await self._write(f"{head}data: {dumps(data)}\n\n")
+
+    async def keep_alive(self) -> None:
+        """A comment, which clients read over; and a client that has left is noticed."""
+        await self._write(": \n\n")
+
+    async def _write(self, text: str) -> None:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has left")
+        await self.response.write(text.encode())

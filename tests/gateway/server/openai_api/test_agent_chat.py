@@ -1,0 +1,195 @@
+"""Chat completions by Kore's agent, with OpenAI's own client."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from agent.providers.scripted import ScriptedProvider
+from agent.types import ImageFile, ToolCall, assistant
+from gateway.server.tokens import Scope
+from tests.gateway.server.served import Served, served
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+@asynccontextmanager
+async def client_of(server: Served, scope: Scope = "chat") -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.address}/v1", api_key=server.secrets[scope], max_retries=0
+    ) as client:
+        yield client
+
+
+def says(text: str) -> Any:
+    return [{"role": "user", "content": text}]
+
+
+async def stored_roles(server: Served, session: str) -> list[str]:
+    _, messages = await server.call("load_messages", session=session)
+    return [message["role"] for message in messages]
+
+
+async def test_models_are_agents_and_profiles(server: Served) -> None:
+    async with client_of(server, "read") as client:
+        names = [model.id async for model in client.models.list()]
+        assert names[:1] == ["kore"]
+        assert {"kore/build", "kore/plan"} <= set(names)
+        assert (await client.models.retrieve("kore/build")).owned_by == "kore"
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("kore/nobody")
+
+
+async def test_an_answer(server: Served) -> None:
+    async with client_of(server) as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="kore", messages=says("hi")
+        )
+        answer = raw.parse()
+    assert answer.choices[0].message.content == "re: hi"
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage is not None
+    assert await stored_roles(server, raw.headers["X-Kore-Session"]) == ["user", "assistant"]
+
+
+async def test_a_streamed_answer_with_usage(server: Served) -> None:
+    async with client_of(server) as client:
+        stream = await client.chat.completions.create(
+            model="kore/plan",
+            messages=says("hi"),
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+    words = [one.choices[0].delta.content for one in chunks if one.choices]
+    assert "".join(word or "" for word in words) == "re: hi"
+    assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
+    assert chunks[-1].usage is not None
+    assert not chunks[-1].choices
+
+
+async def test_a_session_by_header_by_user_and_by_what_was_said(server: Served) -> None:
+    async with client_of(server) as client:
+        create = client.chat.completions.with_raw_response.create
+
+        async def session_of(**options: Any) -> str:
+            response = await create(model="kore", **options)
+            assert response.parse().choices[0].message.content
+            return str(response.headers["X-Kore-Session"])
+
+        first = await session_of(messages=says("one"))
+        by_header = {"X-Kore-Session": first}
+        assert await session_of(messages=says("two"), extra_headers=by_header) == first
+        ann = await session_of(messages=says("one"), user="ann")
+        assert await session_of(messages=says("two"), user="ann") == ann
+        assert await session_of(messages=says("one"), user="bob") not in (first, ann)
+        said: list[Any] = [*says("three")]
+        third = await session_of(messages=said)
+        said += [{"role": "assistant", "content": "re: three"}, *says("four")]
+        assert await session_of(messages=said) == third
+        # Told once more, it is another conversation, which is told to the agent as it was.
+        fork = await session_of(messages=said)
+    assert fork not in (first, ann, third)
+    _, messages = await server.call("load_messages", session=fork)
+    assert "assistant: re: three" in messages[0]["content"][0]["text"]
+    assert len(await stored_roles(server, third)) == 4
+
+
+async def test_the_same_key_runs_one_turn(server: Served) -> None:
+    async with client_of(server) as client:
+        answers = [
+            await client.chat.completions.with_raw_response.create(
+                model="kore",
+                messages=says("hi"),
+                extra_headers={"Idempotency-Key": "k1"},
+            )
+            for _ in range(2)
+        ]
+        sessions = {answer.headers["X-Kore-Session"] for answer in answers}
+        texts = [answer.parse().choices[0].message.content for answer in answers]
+    assert texts == ["re: hi", "re: hi"]
+    (session,) = sessions
+    assert await stored_roles(server, session) == ["user", "assistant"]
+
+
+async def test_a_client_that_tries_again_by_itself_runs_one_turn(server: Served) -> None:
+    async with client_of(server) as client:
+        create = client.chat.completions.with_raw_response.create
+        first = await create(model="kore", messages=says("hi"))
+        again = await create(
+            model="kore", messages=says("hi"), extra_headers={"x-stainless-retry-count": "1"}
+        )
+        other = await create(model="kore", messages=says("hi"))
+    assert first.headers["X-Kore-Session"] == again.headers["X-Kore-Session"]
+    assert first.headers["X-Kore-Session"] != other.headers["X-Kore-Session"]
+
+
+async def test_a_picture_reaches_the_agent(server: Served) -> None:
+    content = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+    ]
+    async with client_of(server) as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="kore",
+            messages=[{"role": "user", "content": content}],  # type: ignore[list-item,misc]
+        )
+    messages = await server.parts.service.load_messages(raw.headers["X-Kore-Session"])
+    assert any(isinstance(part, ImageFile) for part in messages[0].content)
+
+
+async def test_questions_are_denied_for_a_token_that_may_not_approve(tmp_path: Path) -> None:
+    write = ToolCall("1", "exec", {"command": "touch x"}, '{"command": "touch x"}')
+    script = [assistant("", (write,)), "done"]
+    async with served(tmp_path, ScriptedProvider(script)) as server, client_of(server) as client:
+        answer = await client.chat.completions.create(model="kore", messages=says("do"))
+    text = answer.choices[0].message.content or ""
+    assert text.startswith("done")
+    assert "`exec touch x`" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"model": "no-such", "messages": says("x")}, 404),
+        ({"model": "kore", "messages": []}, 400),
+        ({"model": "kore", "messages": [{"role": "robot", "content": "x"}]}, 400),
+        ({"model": "kore", "messages": [{"role": "user", "content": 3}]}, 400),
+        ({"model": "kore", "messages": says("/auto")}, 403),
+        ({"model": "kore", "messages": says("x"), "n": 2}, 400),
+        ({"model": 3, "messages": says("x")}, 400),
+    ],
+)
+async def test_what_cannot_be_answered(server: Served, body: Any, status: int) -> None:
+    async with (
+        server.session("chat") as session,
+        session.post("/v1/chat/completions", json=body) as response,
+    ):
+        error = (await response.json())["error"]
+    assert response.status == status
+    assert {"message", "type", "param", "code"} <= error.keys()
+
+
+async def test_a_session_that_there_is_not(server: Served) -> None:
+    async with client_of(server) as client:
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(
+                model="kore", messages=says("hi"), extra_headers={"X-Kore-Session": "nowhere"}
+            )
+
+
+async def test_who_may_only_read_is_not_answered(server: Served) -> None:
+    async with client_of(server, "read") as client:
+        with pytest.raises(openai.PermissionDeniedError):
+            await client.chat.completions.create(model="kore", messages=says("hi"))
+    assert (await server.call("list_sessions"))[1] == []
