@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema catalogue bench crash fuzz image-test clean
+.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema vendor catalogue bench crash fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
@@ -26,6 +26,7 @@ help:
 	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
+	@echo "make vendor       fetch the browser modules of the web page anew (needs npm)"
 	@echo "make schema       update docs/events.schema.json, control-socket.md and openapi.json from the code"
 	@echo "make catalogue    sort the languages' catalogues and list what they lack"
 	@echo "make docs         build the documentation as a site, into build/site"
@@ -97,6 +98,9 @@ schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
 	@$(BIN)/python -m tests.house.openapi > docs/openapi.json
+
+vendor: $(VENV)/.dev
+	@$(BIN)/python -m tests.house.vendored
 
 catalogue: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.catalogue

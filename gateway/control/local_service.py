@@ -254,7 +254,10 @@ class LocalService(ModelService, DataOwner):
 
     async def stop_session(self, session: str) -> bool:
         session = await self._database.transact(lookup.find, session)
-        stopped = [await self._bus.stop(lane) for lane in self._events.lanes_at_work(session)]
+        # A turn that waits for an answer runs nowhere, and ends with its lane's stop too.
+        lanes = await self._database.transact(sessions.lanes_of, session)
+        at_work = self._events.lanes_at_work(session)
+        stopped = [await self._bus.stop(lane) for lane in dict.fromkeys([*at_work, *lanes])]
         return any(stopped)
 
     async def answer_approval(

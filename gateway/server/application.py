@@ -12,6 +12,7 @@ from gateway.server.guard import Guard
 from gateway.server.login import Login
 from gateway.server.openai_api.routes import add_openai_routes
 from gateway.server.tokens import TokenFile
+from gateway.server.web.pages import add_web_routes
 from gateway.server.websocket import Connections
 
 _HEADERS = {
@@ -33,6 +34,7 @@ def build_application(
     add_openai_routes(app, service)
     Connections(service, tokens).add_to(app)
     Login(tokens, guard).add_to(app)
+    add_web_routes(app)
     app.on_response_prepare.append(_add_headers)
     return app
 

@@ -3,7 +3,7 @@ between them what happens live."""
 
 from collections.abc import AsyncIterator, Collection
 
-from agent.events import IterationStart, ToolStart
+from agent.events import ApprovalAsked, IterationStart, ToolStart
 from agent.types import Message
 from gateway.core.event_hub import Subscription
 from gateway.core.messages import CONSOLE, Route
@@ -20,7 +20,7 @@ from gateway.store.repositories.conversations import sessions
 # So many are read at a time.
 _PAGE = 200
 # When these come, messages have reached the disk.
-_AFTER_STORING = (IterationStart, ToolStart, TurnStored, Delivered)
+_AFTER_STORING = (IterationStart, ApprovalAsked, ToolStart, TurnStored, Delivered)
 _ACCOUNT, _PREFIX = "local", "session-"
 
 

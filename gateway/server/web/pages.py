@@ -1,0 +1,91 @@
+"""The files of the page. They tell nothing, so that they need no token.
+
+Which files there are is read once: a name in an address is looked up and never becomes a path.
+"""
+
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from aiohttp import web
+
+from agent.records import frozen
+
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".LICENSE": "text/plain; charset=utf-8",
+    ".json": "application/json",
+}
+# Nothing from elsewhere, no inline script, no frame, no form that leaves the page.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types kore dompurify",
+    )
+)
+
+
+@frozen
+class PageFile:
+    """A file as it is sent. `tag` is its digest."""
+
+    kind: str
+    data: bytes
+    packed: bytes
+    tag: str
+
+
+def add_web_routes(app: web.Application) -> None:
+    app.router.add_get("/", _index)
+    app.router.add_get("/web/{name:.+}", _file)
+
+
+async def _index(request: web.Request) -> web.Response:
+    return _answer(request, "index.html")
+
+
+async def _file(request: web.Request) -> web.Response:
+    return _answer(request, request.match_info["name"])
+
+
+def _answer(request: web.Request, name: str) -> web.Response:
+    file = files().get(name)
+    if file is None:
+        raise web.HTTPNotFound(text="there is no such file\n")
+    # Asked for anew at each visit, and sent only when it has changed.
+    headers = {"ETag": f'"{file.tag}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    headers["Content-Security-Policy"] = POLICY
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return web.Response(status=304, headers=headers)
+    headers["Content-Type"] = file.kind
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return web.Response(body=file.packed, headers=headers)
+    return web.Response(body=file.data, headers=headers)
+
+
+@cache
+def files() -> dict[str, PageFile]:
+    """By their names below `/web/`."""
+    by_name = {}
+    for path in _FOLDER.rglob("*"):
+        if path.is_file() and path.suffix in _TYPES:
+            data = path.read_bytes()
+            tag = hashlib.sha256(data).hexdigest()[:20]
+            name = path.relative_to(_FOLDER).as_posix()
+            by_name[name] = PageFile(_TYPES[path.suffix], data, gzip.compress(data, 9), tag)
+    return by_name

@@ -1,0 +1,139 @@
+// The page: login, sessions at the side, one conversation.
+
+import { Chat } from "./chat-view.mjs"
+import { Connection, isLoggedIn, login, logout } from "./connection.mjs"
+import { html, render, useEffect, useMemo, useState } from "./html.mjs"
+import { Sidebar } from "./sidebar-view.mjs"
+import { LANGUAGE, t } from "./texts.mjs"
+
+const REFRESH_MS = 15_000
+const SAID_MS = 8_000
+
+function App() {
+  const [isIn, setIn] = useState(null)
+  useEffect(() => void enter().then(setIn), [])
+  if (isIn === null) return html`<p class="dim center">${t("Connecting …")}</p>`
+  if (!isIn) return html`<${Login} onIn=${() => setIn(true)} />`
+  return html`<${Workbench} onOut=${() => setIn(false)} />`
+}
+
+// By the code in the address, which is taken out of it, or by the cookie.
+async function enter() {
+  const code = /^#login=([\w-]+)$/.exec(location.hash)?.[1]
+  if (code) {
+    history.replaceState(null, "", location.pathname)
+    try {
+      await login({ code })
+      return true
+    } catch {
+      // Perhaps this browser came in before.
+    }
+  }
+  return (await isLoggedIn()) !== false
+}
+
+function Login({ onIn }) {
+  const [token, setToken] = useState("")
+  const [error, setError] = useState("")
+  useEffect(() => {
+    // A link that is opened here changes no more than the fragment.
+    const onLink = () => location.reload()
+    addEventListener("hashchange", onLink)
+    return () => removeEventListener("hashchange", onLink)
+  }, [])
+  const submit = async (event) => {
+    event.preventDefault()
+    try {
+      await login({ token })
+      onIn()
+    } catch (refused) {
+      setError(refused.message || t("This link or token does not count, or no longer."))
+    }
+  }
+  return html`<main class="login">
+    <form onSubmit=${submit}>
+      <h1><img src="/web/icon.svg" alt="" width="40" height="40" /> Kore</h1>
+      <p>${t("Run `kore web` for a link that lets this browser in, or enter a token (`kore token add NAME --scope admin`).")}</p>
+      <label>${t("Token")} <input type="password" autocomplete="current-password" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>
+      <button class="send" disabled=${!token}>${t("Log in")}</button>
+      ${error && html`<p role="alert" class="bad">${error}</p>`}
+    </form>
+  </main>`
+}
+
+function Workbench({ onOut }) {
+  const [state, setState] = useState("")
+  const [said, setSaid] = useState(null)
+  const [session, setSession] = useState(sessionOfAddress)
+  const [sessions, setSessions] = useState([])
+  const [facts, setFacts] = useState({})
+  const [isMenuOpen, setMenuOpen] = useState(false)
+  const connection = useMemo(() => new Connection(setState), [])
+  useEffect(() => () => connection.close(), [])
+  useEffect(() => state === "denied" && onOut(), [state])
+  const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message })
+  useEffect(() => {
+    if (!said) return
+    const timer = setTimeout(() => setSaid(null), SAID_MS)
+    return () => clearTimeout(timer)
+  }, [said])
+  const refresh = () => connection.call("list_sessions", { limit: 100 }).then(setSessions, () => {})
+  useEffect(() => {
+    if (state !== "open") return
+    refresh()
+    connection.call("status").then(setFacts, () => {})
+    const timer = setInterval(refresh, REFRESH_MS)
+    return () => clearInterval(timer)
+  }, [state])
+  const open = (id) => {
+    refresh()
+    setSession(id)
+    setMenuOpen(false)
+    history.pushState(null, "", id ? `#${id}` : location.pathname)
+  }
+  useEffect(() => {
+    const onBack = () => setSession(sessionOfAddress())
+    addEventListener("popstate", onBack)
+    return () => removeEventListener("popstate", onBack)
+  }, [])
+  const current = sessions.find((one) => one.id === session)
+  const title = current?.name ?? t("New session")
+  useEffect(() => void (document.title = `${title} · Kore`), [title])
+  const leave = () => logout().then(onOut)
+  return html`<div class=${`workbench ${isMenuOpen ? "menu-open" : ""}`}>
+    <a class="skip" href="#feed" onClick=${(event) => skip(event)}>${t("Skip to the conversation")}</a>
+    <header>
+      <button class="menu" aria-label=${t("Sessions")} aria-expanded=${isMenuOpen} onClick=${() => setMenuOpen(!isMenuOpen)}>☰</button>
+      <h1>${title}</h1>
+      <span class="dim model">${facts.model ?? ""}</span>
+      <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>
+      <button onClick=${leave}>${t("Log out")}</button>
+    </header>
+    <${Sidebar} connection=${connection} sessions=${sessions} current=${session} open=${open} refresh=${refresh} say=${say} />
+    <main>
+      ${state === "closed" && html`<p class="offline" role="status">${t("No connection; trying again …")}</p>`}
+      <${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} say=${say} />
+    </main>
+    ${said && html`<p class="toast" role="alert">${said.text}</p>`}
+  </div>`
+}
+
+const sessionOfAddress = () => (/^#\d{8}_\d{6}(_\d+)?$/.test(location.hash) ? location.hash.slice(1) : null)
+
+function skip(event) {
+  event.preventDefault()
+  document.getElementById("feed")?.focus()
+}
+
+const THEMES = ["", "light", "dark"]
+
+function nextTheme() {
+  const root = document.documentElement
+  const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "") + 1) % THEMES.length]
+  root.dataset.theme = next
+  localStorage.setItem("theme", next)
+}
+
+document.documentElement.dataset.theme = localStorage.getItem("theme") ?? ""
+document.documentElement.lang = LANGUAGE
+render(html`<${App} />`, document.getElementById("app"))

@@ -1,0 +1,103 @@
+// Markdown of strangers as elements: parsed by marked, and let through only by DOMPurify.
+
+import { marked } from "../vendor/marked.mjs"
+import DOMPurify from "../vendor/purify.mjs"
+import { t } from "./texts.mjs"
+
+const TAGS = [
+  ...["a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr"],
+  ...["i", "li", "ol", "p", "pre", "s", "strong", "sub", "sup", "table", "tbody", "td", "th"],
+  ...["thead", "tr", "ul"],
+]
+const OPTIONS = {
+  ALLOWED_TAGS: TAGS,
+  ALLOWED_ATTR: ["href", "start", "class"],
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+}
+const LANGUAGES = new Set(
+  "bash c cpp css diff go java javascript json markdown python rust sql typescript xml yaml".split(" "),
+)
+const ALIASES = {
+  ...{ "c++": "cpp", console: "bash", h: "c", html: "xml", js: "javascript", jsx: "javascript" },
+  ...{ md: "markdown", py: "python", rs: "rust", sh: "bash", shell: "bash", svg: "xml" },
+  ...{ ts: "typescript", tsx: "typescript", yml: "yaml", patch: "diff", zsh: "bash" },
+}
+const HIGHLIGHT_CHARS = 50_000
+
+// HTML in a text is shown as text: only markdown makes elements.
+marked.use({
+  gfm: true,
+  breaks: false,
+  renderer: {
+    html: ({ text }) => escape(text),
+    // A picture from elsewhere would tell its server that this was read.
+    image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
+  },
+})
+
+// A fragment with the elements of a text.
+export function rendered(text) {
+  const html = marked.parse(visible(text), { async: false })
+  const fragment = DOMPurify.sanitize(html, OPTIONS)
+  for (const link of fragment.querySelectorAll("a")) {
+    link.target = "_blank"
+    link.rel = "noopener noreferrer nofollow"
+  }
+  for (const element of fragment.querySelectorAll("[class]")) {
+    if (!/^language-[\w+#.-]+$/.test(element.className)) element.removeAttribute("class")
+  }
+  for (const pre of fragment.querySelectorAll("pre")) dress(pre)
+  return fragment
+}
+
+// Characters that hide or turn text round are shown.
+export const visible = (text) =>
+  text.replace(/[\u0000-\u0008\u000b-\u001f\u007f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) =>
+    c === "\r" ? "" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  )
+
+function dress(pre) {
+  const box = document.createElement("div")
+  box.className = "code"
+  pre.replaceWith(box)
+  const copy = document.createElement("button")
+  copy.type = "button"
+  copy.className = "copy"
+  copy.textContent = t("Copy")
+  box.append(pre, copy)
+  pre.tabIndex = 0
+  const code = pre.querySelector("code") ?? pre
+  const name = /language-([\w+#.-]+)/.exec(code.className)?.[1]?.toLowerCase()
+  const language = ALIASES[name] ?? name
+  if (LANGUAGES.has(language) && code.textContent.length < HIGHLIGHT_CHARS) highlight(code, language)
+}
+
+// Loaded with the first code of a language.
+async function highlight(code, language) {
+  const [{ default: highlighter }, { default: grammar }] = await Promise.all([
+    import("../vendor/highlight.mjs"),
+    import(`../vendor/languages/${language}.mjs`),
+  ])
+  if (!highlighter.getLanguage(language)) highlighter.registerLanguage(language, grammar)
+  const html = highlighter.highlight(code.textContent, { language, ignoreIllegals: true }).value
+  const fragment = DOMPurify.sanitize(html, {
+    ALLOWED_TAGS: ["span"],
+    ALLOWED_ATTR: ["class"],
+    RETURN_DOM_FRAGMENT: true,
+  })
+  code.replaceChildren(fragment)
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button.copy")
+  if (!button) return
+  await navigator.clipboard.writeText(button.parentElement.querySelector("pre").textContent)
+  button.textContent = t("Copied")
+  setTimeout(() => (button.textContent = t("Copy")), 1500)
+})
+
+const escape = (text) =>
+  text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`)

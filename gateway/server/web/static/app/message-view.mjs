@@ -1,0 +1,147 @@
+// One message, and the reply that streams.
+
+import { resultOf, textOf } from "./conversation.mjs"
+import { html, useLayoutEffect, useMemo, useRef } from "./html.mjs"
+import { rendered, visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+const RESULT_CHARS = 20_000
+
+export function Markdown({ text }) {
+  const box = useRef()
+  useLayoutEffect(() => box.current.replaceChildren(rendered(text)), [text])
+  return html`<div class="markdown" ref=${box}></div>`
+}
+
+export function Item({ item, talk }) {
+  if (item.kind === "user") return html`<${UserMessage} item=${item} />`
+  if (item.kind === "assistant") return html`<${Reply} item=${item} talk=${talk} />`
+  const text = item.kind === "kore" ? html`<${Markdown} text=${item.text} />` : visible(item.text)
+  return html`<div class=${`said ${item.kind}`}>${text}</div>`
+}
+
+function UserMessage({ item }) {
+  const pictures = item.message.content.filter((part) => part.type === "image")
+  const files = item.message.content.filter((part) => part.type === "image_file")
+  return html`<article class="user" aria-label=${t("You")}>
+    <div class="bubble">${visible(textOf(item.message))}</div>
+    ${pictures.map((part) => html`<${Picture} part=${part} />`)}
+    ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
+  </article>`
+}
+
+const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
+
+function Picture({ part }) {
+  if (!KINDS.has(part.media_type)) return null
+  return html`<img alt=${t("picture")} src=${`data:${part.media_type};base64,${part.data}`} />`
+}
+
+function Reply({ item, talk }) {
+  const thoughts = item.message.content.filter((part) => part.type === "thinking" && part.text)
+  const text = textOf(item.message)
+  const calls = item.message.tool_calls ?? []
+  return html`<article class="kore" aria-label="Kore">
+    ${thoughts.map((part) => html`<${Thoughts} text=${part.text} />`)}
+    ${text.trim() && html`<${Markdown} text=${text} />`}
+    ${calls.map((call) => {
+      const live = talk.live.get(call.id)
+      const result = resultOf(talk, item.seq, call)
+      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />`
+    })}
+  </article>`
+}
+
+const Thoughts = ({ text }) =>
+  html`<details class="thoughts"><summary>${t("thoughts")}</summary><pre>${visible(text)}</pre></details>`
+
+// A call with its arguments and result, folded; while it runs, with what it prints.
+export function Call({ call, live, result }) {
+  const subject = String(Object.values(call.arguments ?? {})[0] ?? "").replace(/\s+/g, " ")
+  const diff = live?.result?.diff
+  const isBad = result?.is_error ?? live?.result?.is_error
+  const isOver = result || live?.result
+  const shown = result ? textOf(result) : (live?.result?.content ?? live?.output ?? "")
+  const state = isBad ? "bad" : isOver ? "over" : "running"
+  return html`<details class=${`call ${state}`} open=${Boolean(diff)}>
+    <summary>
+      <span class="state" aria-hidden="true">${isBad ? "✗" : isOver ? "✓" : "●"}</span>
+      <b>${visible(call.name)}</b> <span class="subject">${visible(subject.slice(0, 160))}</span>
+      ${isBad && html`<span class="badge">${t("failed")}</span>`}
+    </summary>
+    <pre tabindex="0">${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
+    ${diff ? html`<${Diff} text=${diff} />` : shown && html`<${Output} text=${shown} />`}
+  </details>`
+}
+
+function Output({ text }) {
+  const cut = text.length > RESULT_CHARS ? `\n… (${text.length - RESULT_CHARS})` : ""
+  if (looksLikeDiff(text)) return html`<${Diff} text=${text.slice(0, RESULT_CHARS) + cut} />`
+  return html`<pre tabindex="0">${visible(text.slice(0, RESULT_CHARS)) + cut}</pre>`
+}
+
+const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.includes("\n@@ ")
+
+// The two sides beside each other where there is room, below each other on a phone.
+export function Diff({ text }) {
+  const rows = useMemo(() => sideBySide(text), [text])
+  return html`<div class="diff" role="table" aria-label="diff" tabindex="0">
+    ${rows.map(
+      ([kind, left, right]) => html`<div class=${kind} role="row">
+        <span role="cell" class=${left === null ? "none" : "old"}>${left === null ? "" : visible(left)}</span>
+        <span role="cell" class=${right === null ? "none" : "new"}>${right === null ? "" : visible(right)}</span>
+      </div>`,
+    )}
+  </div>`
+}
+
+function sideBySide(text) {
+  const rows = []
+  let old = []
+  let added = []
+  const flush = () => {
+    for (let n = 0; n < Math.max(old.length, added.length); n++) {
+      rows.push(["change", old[n] ?? null, added[n] ?? null])
+    }
+    ;[old, added] = [[], []]
+  }
+  for (const line of text.split("\n")) {
+    if (/^(---|\+\+\+|@@|diff |index )/.test(line)) {
+      flush()
+      rows.push(["head", line, null])
+    } else if (line.startsWith("-")) {
+      if (added.length) flush()
+      old.push(line.slice(1))
+    } else if (line.startsWith("+")) added.push(line.slice(1))
+    else {
+      flush()
+      rows.push(["same", line.slice(1), line.slice(1)])
+    }
+  }
+  flush()
+  return rows
+}
+
+// What is whole of a text that streams is drawn once; only its last block is drawn again.
+export function Draft({ draft }) {
+  const [whole, rest] = useMemo(() => splitAtLastBlock(draft.text), [draft.text])
+  return html`<article class="kore draft" aria-label="Kore" aria-busy="true">
+    ${draft.thinking && html`<${Thoughts} text=${draft.thinking} />`}
+    ${whole && html`<${Markdown} text=${whole} />`}
+    ${rest && html`<${Markdown} text=${rest} />`}
+    ${!draft.text && html`<p class="dim wait">${t("Kore is thinking")}<i></i></p>`}
+  </article>`
+}
+
+function splitAtLastBlock(text) {
+  let at = -1
+  let isFenced = false
+  let from = 0
+  for (const line of text.split("\n")) {
+    if (/^\s*(```|~~~)/.test(line)) isFenced = !isFenced
+    // A list or a table goes on after an empty line.
+    else if (!isFenced && line === "" && /^[^\s\-*+\d|>]/.test(text.slice(from + 1, from + 2))) at = from
+    from += line.length + 1
+  }
+  return at <= 0 ? ["", text] : [text.slice(0, at), text.slice(at)]
+}

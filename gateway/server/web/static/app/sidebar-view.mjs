@@ -1,0 +1,85 @@
+// The sessions: searched, begun anew, renamed, copied, closed.
+
+import { html, useEffect, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+export function Sidebar({ connection, sessions, current, open, refresh, say }) {
+  const [words, setWords] = useState("")
+  const hits = useSearch(connection, words)
+  const act = async (name, args) => {
+    try {
+      const result = await connection.call(name, args)
+      refresh()
+      return result
+    } catch (error) {
+      say(error)
+    }
+  }
+  const rename = (one) => {
+    const name = prompt(t("New name"), one.name)
+    if (name !== null) act("rename_session", { session: one.id, name })
+  }
+  const fork = async (one) => {
+    const id = await act("fork_session", { session: one.id })
+    if (id) open(id)
+  }
+  const close = async (one) => {
+    await act("set_session_status", { session: one.id, status: "closed" })
+    if (one.id === current) open(null)
+  }
+  return html`<nav class="sidebar" aria-label=${t("Sessions")}>
+    <button class="new" onClick=${() => open(null)}>+ ${t("New session")}</button>
+    <input type="search" placeholder=${t("Search")} aria-label=${t("Search")} value=${words} onInput=${(event) => setWords(event.target.value)} />
+    <ul>
+      ${hits
+        ? hits.map(
+            (hit) => html`<li key=${`${hit.session}/${hit.n}`}>
+              <button class="session" onClick=${() => open(hit.session)}>
+                <b>${visible(hit.name)}</b><span class="dim snippet">${visible(hit.snippet)}</span>
+              </button>
+            </li>`,
+          )
+        : sessions.map(
+            (one) => html`<li key=${one.id} class=${one.id === current ? "current" : ""}>
+              <button class="session" aria-current=${one.id === current ? "page" : null} onClick=${() => open(one.id)}>
+                <b>${visible(one.name)}</b>
+                <span class="dim">${day(one.last_active_at)} ${one.status !== "idle" ? `· ${t(one.status)}` : ""}</span>
+              </button>
+              <span class="row-actions">
+                <button title=${t("Rename")} aria-label=${`${t("Rename")}: ${one.name}`} onClick=${() => rename(one)}>✎</button>
+                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>⑂</button>
+                <button title=${t("Close")} aria-label=${`${t("Close")}: ${one.name}`} onClick=${() => close(one)}>×</button>
+              </span>
+            </li>`,
+          )}
+      ${!sessions.length && !hits && html`<li class="dim none">${t("No sessions")}</li>`}
+    </ul>
+  </nav>`
+}
+
+const day = (seconds) => {
+  const at = new Date(seconds * 1000)
+  const isToday = at.toDateString() === new Date().toDateString()
+  return isToday
+    ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : at.toLocaleDateString([], { month: "short", day: "numeric" })
+}
+
+// null without words; found a moment after they were typed.
+function useSearch(connection, words) {
+  const [hits, setHits] = useState(null)
+  useEffect(() => {
+    if (!words.trim()) return setHits(null)
+    let isWanted = true
+    const timer = setTimeout(async () => {
+      const found = await connection.call("search_messages", { words }).catch(() => [])
+      if (isWanted) setHits(found)
+    }, 200)
+    return () => {
+      isWanted = false
+      clearTimeout(timer)
+    }
+  }, [words])
+  return hits
+}

@@ -1,0 +1,214 @@
+"""The page in a real browser, over a real server and the stand-in model."""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.types import assistant
+from gateway.server.web.pages import files
+from tests.fakes.model import ModelServer
+from tests.gateway.core.test_transcript_page import ATTACKS
+from tests.gateway.parts import tool_call
+from tests.gateway.server.processes import KEY, Machine, free_port
+from tests.gateway.server.served import Served, served
+from tests.house.vendored import FOLDER, PACKAGES
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+@asynccontextmanager
+async def browser_page(**options: Any) -> AsyncIterator[Any]:
+    """A page that fails the test when anything on it fails."""
+    async with api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        context = await browser.new_context(**options)
+        page = await context.new_page()
+        page.set_default_timeout(20_000)
+        failures: list[str] = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("dialog", lambda dialog: failures.append(f"dialog: {dialog.message}"))
+        page.failures = failures
+        try:
+            yield page
+            assert failures == []
+        finally:
+            await browser.close()
+
+
+async def log_in(page: Any, server: Served) -> None:
+    async with server.session() as session, session.post("/v1/login-codes", json={}) as response:
+        code = (await response.json())["value"]["code"]
+    await page.goto(f"{server.address}/#login={code}")
+    await page.wait_for_selector(".composer textarea")
+    assert code not in page.url
+
+
+async def say(page: Any, text: str) -> None:
+    await page.fill(".composer textarea", text)
+    await page.press(".composer textarea", "Enter")
+
+
+async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "hello **you**")
+        await page.wait_for_selector(".kore .markdown strong")
+        assert await page.inner_text(".kore .markdown") == "re: hello you"
+        assert await page.inner_text(".user .bubble") == "hello **you**"
+        # Its session is at the side, and stands in the address over a reload.
+        await page.wait_for_selector(".sidebar li.current")
+        await page.reload()
+        await page.wait_for_selector(".kore .markdown strong")
+        assert await page.locator("article").count() == 2
+
+
+async def test_without_a_token_nothing_is_shown(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await page.goto(server.address)
+        await page.wait_for_selector(".login")
+        await page.fill(".login input", "kore_wrong")
+        await page.press(".login input", "Enter")
+        await page.wait_for_selector(".login [role=alert]")
+        await page.fill(".login input", server.secrets["admin"])
+        await page.press(".login input", "Enter")
+        await page.wait_for_selector(".composer textarea")
+        await page.click("text=Log out")
+        await page.wait_for_selector(".login")
+
+
+async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
+    call = tool_call("1", "exec", command="touch done.txt")
+    script = [assistant("", (call,)), "It is done."]
+    async with served(tmp_path, script) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "go")
+        await page.wait_for_selector(".approval")
+        assert "touch done.txt" in await page.inner_text(".approval pre")
+        # What is typed as the question appears does not answer it.
+        await page.wait_for_timeout(600)
+        await page.keyboard.press("y")
+        await page.wait_for_selector("text=It is done.")
+        assert (server.parts.workspace / "done.txt").exists()
+        assert await page.locator(".approval").count() == 0
+        assert "✓" in await page.inner_text(".call summary")
+
+
+async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
+    printing = "\n".join(one for one in ATTACKS if "\x00" not in one)
+    call = tool_call(
+        "1", "exec", command=f"cat > '<b>.txt' <<'END'\n{printing}\nEND\ncat '<b>.txt'"
+    )
+    script = [assistant("\n\n".join(ATTACKS), (call,)), "\n\n".join(reversed(ATTACKS))]
+    async with served(tmp_path, script) as server, browser_page() as page:
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        await log_in(page, server)
+        await say(page, "\n".join(ATTACKS))
+        await page.wait_for_selector(".approval .answer.main")
+        await page.wait_for_timeout(600)
+        await page.click(".approval .answer.main")
+        await page.wait_for_selector(".workbench:not(:has(.stop))")
+        ((session,),) = await server.parts.stored("session", "id")
+        for name in ATTACKS[:6]:
+            await server.parts.service.rename_session(session, name)
+            await page.reload()
+            await page.wait_for_selector(".sidebar li.current")
+        await page.wait_for_selector("article.kore")
+        own = await page.evaluate(
+            "[...document.querySelectorAll('script,iframe,object,embed,base,style,svg,form')]"
+            ".filter(e => !e.closest('.composer') && !e.matches('.composer')).map(e => e.outerHTML)"
+        )
+        assert [one for one in own if "/web/app/main.mjs" not in one] == []
+        links = await page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.href)")
+        assert all(link.startswith(("http:", "https:", "mailto:")) for link in links)
+        handlers = await page.evaluate(
+            "[...document.querySelectorAll('*')].flatMap(e => e.getAttributeNames())"
+            ".filter(name => name.startsWith('on'))"
+        )
+        assert handlers == []
+        assert [url for url in requests if not url.startswith(server.address)] == []
+
+
+async def test_a_killed_server_comes_back_under_the_page(tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model, browser_page() as page:
+        machine, port = Machine(tmp_path, model), free_port()
+        words = ("--listen-addr", f"127.0.0.1:{port}")
+        async with machine.serving(*words) as process:
+            access = json.loads((machine.home / "server.json").read_text())
+            await page.goto(access["address"])
+            await page.fill(".login input", access["token"])
+            await page.press(".login input", "Enter")
+            await page.wait_for_selector(".composer textarea")
+            await say(page, "one")
+            await page.wait_for_selector("article.kore:has-text('one')")
+            # The token of the file ends with its server; a browser's own does not.
+            link = await asyncio.create_subprocess_exec(
+                *("python", "-m", "gateway", "web", "--no-browser"),
+                env={"PATH": _path(), "HOME": str(machine.home), "KORE_HOME": str(machine.home)},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            out, _ = await link.communicate()
+            await page.goto("about:blank")
+            await page.goto(out.decode().strip())
+            await page.wait_for_selector(".sidebar button.session")
+            await page.click(".sidebar button.session")
+            await page.wait_for_selector("article.kore:has-text('one')")
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        await page.wait_for_selector(".offline")
+        async with machine.serving(*words):
+            await page.wait_for_selector(".workbench:not(:has(.offline))")
+            await say(page, "two")
+            await page.wait_for_selector("article.kore:has-text('two')")
+            said = await page.locator("article").all_inner_texts()
+        assert len(said) == 4
+
+
+def _path() -> str:
+    return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+async def test_a_phone_and_the_dark(tmp_path: Path) -> None:
+    options = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "locale": "zh-CN"}
+    async with served(tmp_path) as server, browser_page(**options) as page:
+        await log_in(page, server)
+        await say(page, "你好")
+        await page.wait_for_selector(".kore .markdown")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert await page.inner_text(".send") == "发送"
+        assert not await page.is_visible(".sidebar")
+        await page.click("header .menu")
+        assert await page.is_visible(".sidebar")
+        await page.click(".sidebar button.session")
+        assert not await page.is_visible(".sidebar")
+
+
+def test_the_first_screen_is_small() -> None:
+    first = [file for name, file in files().items() if "vendor/languages" not in name]
+    assert sum(len(file.packed) for file in first) < 150_000
+
+
+def test_what_others_wrote_is_what_was_fetched() -> None:
+    facts = json.loads((FOLDER / "vendored.json").read_text("utf-8"))
+    assert facts["packages"] == sorted(PACKAGES)
+    digests = {
+        path.relative_to(FOLDER).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in FOLDER.rglob("*")
+        if path.is_file() and path.name != "vendored.json"
+    }
+    assert digests == facts["sha256"]
