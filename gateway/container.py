@@ -60,6 +60,7 @@ from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
 from gateway.turns.usage.limits import warn_unenforceable
 from gateway.turns.usage.meter import StoreUsageMeter
+from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
@@ -417,6 +418,7 @@ def build_container(
         )
     service = LocalService(
         agent=agent,
+        model_calls=ModelCaller(agent, database, usage),
         database=database,
         bus=bus,
         renderer=renderer,

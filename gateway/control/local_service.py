@@ -65,6 +65,7 @@ from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
+from gateway.turns.usage.model_caller import ModelCaller
 
 
 class ConfigReload(Protocol):
@@ -139,6 +140,7 @@ class LocalService(ModelService, DataOwner):
         self,
         *,
         agent: Agent[Any],
+        model_calls: ModelCaller,
         database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
@@ -157,7 +159,7 @@ class LocalService(ModelService, DataOwner):
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
-        ModelService.__init__(self, agent)
+        ModelService.__init__(self, agent, model_calls)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus

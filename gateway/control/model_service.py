@@ -1,7 +1,8 @@
 """The calls about agents and models, for the process that owns the data."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -11,14 +12,17 @@ from agent.i18n import t
 from agent.providers.registry import PROFILES
 from agent.security.files.paths import INBOX_FOLDER
 from gateway.core.messages import Media
+from gateway.core.records import ModelCall
 from gateway.media.pictures import store_base64
+from gateway.turns.usage.model_caller import ModelCaller
 
 
 class ModelService:
     """Implements `gateway.control.service.ModelCalls`."""
 
-    def __init__(self, agent: Agent[Any]) -> None:
+    def __init__(self, agent: Agent[Any], model_calls: ModelCaller) -> None:
         self._agent = agent
+        self._model_calls = model_calls
 
     async def list_agents(self) -> Sequence[Mapping[str, Any]]:
         agents = await asyncio.to_thread(self._agent.subagents.load, self._agent.workspace.folder)
@@ -35,6 +39,11 @@ class ModelService:
             {"name": name, "model": self._model_of(name), "profile": name in profiles}
             for name in (*names, *profiles)
         ]
+
+    @asynccontextmanager
+    async def call_model(self, call: ModelCall) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
+        async with aclosing(self._model_calls.stream(call)) as events:
+            yield events
 
     async def store_picture(self, data: str) -> Media:
         folder = self._agent.workspace.folder / INBOX_FOLDER / "api"

@@ -23,6 +23,7 @@ from gateway.core.records import (
     ConsoleLease,
     JobChange,
     MessageOutcome,
+    ModelCall,
     NewJob,
     QueueMode,
     SearchHit,
@@ -284,6 +285,14 @@ class ModelCalls(Protocol):
     async def list_models(self) -> Sequence[Mapping[str, Any]]:
         """List the configured models and the profiles: `name`, `model` (vendor/model, None when
         it cannot be used), `profile` (whether the name is a profile's)."""
+        ...
+
+    def call_model(
+        self, call: ModelCall
+    ) -> AbstractAsyncContextManager[AsyncIterator[Mapping[str, Any]]]:
+        """Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`,
+        `tool_call_delta`, `retry`, `notice`), and in the end `reply` with `message`, `usage` and
+        `finish_reason`. What it costs counts for the limits."""
         ...
 
 

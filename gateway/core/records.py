@@ -1,6 +1,8 @@
 """What is known of conversations: the records that rooms hand to each other."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, ClassVar, Literal
 
 from agent.events import Event
 from agent.records import frozen
@@ -68,6 +70,29 @@ class MessageOutcome:
     text: str = ""
     session: str = ""
     usage: Usage = Usage()
+
+
+@frozen
+class ModelTool:
+    """A tool of a program that calls a model; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@frozen
+class ModelCall:
+    """One call of a model by its name or a profile's, without Kore's agent. `options` are those of
+    `agent.providers.model_settings.ModelSettings`."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ModelTool, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 SessionEvent = WatchEvent | MessageStored | TurnStored | HistoryReset

@@ -33,6 +33,7 @@ _SCOPES: dict[str, Scope] = {
     Service.message_outcome.__name__: "read",
     Service.store_picture.__name__: "chat",
     Service.send_message.__name__: "chat",
+    Service.call_model.__name__: "chat",
     Service.create_session.__name__: "chat",
     Service.stop_session.__name__: "chat",
     Service.fork_session.__name__: "chat",

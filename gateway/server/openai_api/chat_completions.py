@@ -1,6 +1,7 @@
 """`POST /v1/chat/completions`."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -18,7 +19,9 @@ from gateway.server.openai_api.chat_messages import read_messages
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
+from gateway.server.openai_api.model_chat import call_of, stream_completion, whole_completion
 from gateway.server.openai_api.model_names import ModelTarget, find_target
+from gateway.server.openai_api.model_reply import whole_reply
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     MessagePlace,
@@ -28,7 +31,7 @@ from gateway.server.openai_api.server_sent_events import ServerSentEvents
 
 
 class ChatCompletions:
-    """Answers by Kore's agent."""
+    """Answers by Kore's agent, or by a model."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -42,7 +45,7 @@ class ChatCompletions:
         if body.get("n") not in (None, 1):
             raise ApiError(400, t("only one answer can be given"), param="n")
         if target.agent is None:
-            raise ApiError(400, t("there is no model {name!r}", name=target.name), param="model")
+            return await self._by_model(request, body, target, conversation)
         return await self._by_agent(request, body, target, conversation)
 
     async def _by_agent(
@@ -77,6 +80,24 @@ class ChatCompletions:
         except ConnectionError:
             if not place.is_kept:
                 await turn.stop()
+        return stream.response
+
+    async def _by_model(
+        self,
+        request: web.Request,
+        body: Mapping[str, Any],
+        target: ModelTarget,
+        conversation: ClientConversation,
+    ) -> web.StreamResponse:
+        call, answer = call_of(target.name, body, conversation), ChatAnswer(target.name)
+        if not flag_field(body, "stream"):
+            reply = await whole_reply(self._service, call)
+            return web.json_response(whole_completion(reply, answer), dumps=dumps)
+        usage = flag_field(object_field(body, "stream_options"), "include_usage")
+        stream = ServerSentEvents(request, {})
+        with suppress(ConnectionError):  # the client has left, and the call ends
+            async with stream:
+                await stream_completion(self._service, call, answer, stream, usage=usage)
         return stream.response
 
 

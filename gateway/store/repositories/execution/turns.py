@@ -198,6 +198,16 @@ def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float)
     outbox.put(tx, turn, [replace(letter, delivery_id=f"t{turn}")], now)
 
 
+def add_model_call(tx: Transaction, lane: str, now: float) -> int:
+    """A turn that is one call of a model for a program: what it costs is counted for it."""
+    (turn,) = tx.one(
+        "INSERT INTO turn (lane, state, created_at, ended_at) VALUES (?, 'done', ?, ?)"
+        " RETURNING id",
+        (lane, now, now),
+    )
+    return int(turn)
+
+
 def give_up(
     tx: Transaction, turn: int, letters: Sequence[OutgoingReply], reason: str, now: float
 ) -> None:

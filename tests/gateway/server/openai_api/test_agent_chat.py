@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from agent.providers.scripted import ScriptedProvider
 from agent.types import ImageFile, ToolCall, assistant
-from gateway.server.tokens import Scope
+from tests.gateway.server.openai_api.clients import client_of, says
 from tests.gateway.server.served import Served, served
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -21,18 +20,6 @@ PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 async def server(tmp_path: Path) -> AsyncIterator[Served]:
     async with served(tmp_path) as server:
         yield server
-
-
-@asynccontextmanager
-async def client_of(server: Served, scope: Scope = "chat") -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(
-        base_url=f"{server.address}/v1", api_key=server.secrets[scope], max_retries=0
-    ) as client:
-        yield client
-
-
-def says(text: str) -> Any:
-    return [{"role": "user", "content": text}]
 
 
 async def stored_roles(server: Served, session: str) -> list[str]:

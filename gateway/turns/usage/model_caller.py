@@ -1,0 +1,104 @@
+"""Calls of a model for a program, without Kore's agent: metered, limited, and never stored."""
+
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from agent import events
+from agent.agent import Agent
+from agent.context.call_meter import CallMeter
+from agent.context.token_budget import estimate, estimate_text
+from agent.errors import KoreError
+from agent.history_validation import repair
+from agent.i18n import t
+from agent.providers.base import ModelRequest, ToolSpec, is_plain_name
+from agent.providers.pool import OpenModel
+from agent.serialization import dumps, event_to_json, message_to_json
+from agent.usage import Tariff, UsageTotals
+from gateway.core.messages import CONSOLE, Route
+from gateway.core.records import ModelCall
+from gateway.store.port import Store
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.usage import Payer
+from gateway.turns.usage.meter import StoreUsageMeter, TurnMeter
+
+_ROUTE = Route(CONSOLE, "local", "model-calls")
+
+
+class ModelCaller:
+    """Each is a turn of its own in the table of costs."""
+
+    def __init__(self, agent: Agent[Any], database: Store, usage: StoreUsageMeter) -> None:
+        self._agent = agent
+        self._database = database
+        self._usage = usage
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Its events as JSON, `reply` as the last. Raises `KoreError`."""
+        for tool in call.tools:
+            if not is_plain_name(tool.name):
+                raise KoreError(t("{name!r} cannot be the name of a tool", name=tool.name[:80]))
+        opened = self._agent.models.open(call.model)
+        request = _request(call, opened)
+        meter = await self._meter(opened)
+        await meter.check_call(_tokens(request), request.max_tokens or 0)
+        try:
+            async with aclosing(_stream(opened, request)) as stream:
+                async for event in stream:
+                    if isinstance(event, events.Reply):
+                        await meter.record_reply(event)
+                        yield _reply(event, meter.totals)
+                        return
+                    meter.count_event(event)
+                    if isinstance(event, events.Retry):
+                        await meter.check_retry(event.rank)
+                    yield event_to_json(event)
+        finally:
+            await meter.count_partial()
+
+    async def _meter(self, opened: OpenModel) -> CallMeter:
+        turn = await self._database.transact(turns.add_model_call, _ROUTE.lane, time.time())
+        chat = Route(CONSOLE, "local", "").lane.rstrip(":")
+        principal = f"{CONSOLE}:{os.getuid()}"
+        payer = Payer(turn, f"model-call-{turn}", _ROUTE.lane, chat, principal, turn)
+        meter = TurnMeter(self._usage, payer, None, None, UsageTotals())
+        return CallMeter(opened.tariff or Tariff(opened.model), opened.fallback_tariffs, meter)
+
+
+async def _stream(
+    opened: OpenModel, request: ModelRequest
+) -> AsyncGenerator[events.ModelEvent, None]:
+    async for event in opened.provider.stream(request):
+        yield event
+
+
+def _request(call: ModelCall, opened: OpenModel) -> ModelRequest:
+    temperature = opened.temperature if call.temperature is None else call.temperature
+    tools = tuple(ToolSpec(one.name, one.description, one.parameters) for one in call.tools)
+    return ModelRequest(
+        opened.model,
+        call.system,
+        repair(call.messages),
+        tools,
+        temperature,
+        call.max_tokens or opened.max_tokens,
+        call.options,
+    )
+
+
+def _tokens(request: ModelRequest) -> int:
+    tools = sum(estimate_text(one.description + dumps(one.parameters)) for one in request.tools)
+    return estimate_text(request.system) + tools + sum(map(estimate, request.messages))
+
+
+def _reply(reply: events.Reply, totals: UsageTotals) -> dict[str, Any]:
+    return {
+        "type": reply.type,
+        "message": message_to_json(reply.message),
+        "usage": asdict(totals.usage),
+        "cost_usd": totals.cost_usd,
+        "finish_reason": reply.finish_reason,
+    }

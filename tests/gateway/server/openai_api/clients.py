@@ -1,0 +1,36 @@
+"""OpenAI's own client for a served Kore, and models that answer behind it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+
+from agent.providers.pool import ModelPool
+from agent.providers.registry import ModelConfig
+from gateway.server.tokens import Scope
+from tests.fakes.model import ModelServer
+from tests.gateway.server.served import Served, served
+
+
+@asynccontextmanager
+async def client_of(server: Served, scope: Scope = "chat") -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.address}/v1", api_key=server.secrets[scope], max_retries=0
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served_with_model(folder: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
+    """Kore in front of a stand-in for a model server, by the name `stand-in`."""
+    async with ModelServer() as model:
+        config = ModelConfig("stand-in", "openai/fake", api_base=model.base_url, api_key="sk-x")
+        pool = ModelPool("stand-in", (config,))
+        async with served(folder, pool) as server:
+            yield server, model
+
+
+def says(text: str) -> Any:
+    return [{"role": "user", "content": text}]

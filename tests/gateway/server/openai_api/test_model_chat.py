@@ -1,0 +1,129 @@
+"""Chat completions by a model's name, without Kore's agent."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.server.openai_api.clients import client_of, says, served_with_model
+from tests.gateway.server.served import Served
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "of a place",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+    },
+}
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
+    async with served_with_model(tmp_path) as both:
+        yield both
+
+
+async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -> None:
+    server, model = both
+    model.script(ReplyScript("one"), ReplyScript("two"))
+    async with client_of(server) as client:
+        names = [one.id async for one in client.models.list()]
+        assert {"kore", "stand-in", "default"} <= set(names)
+        answers = [
+            await client.chat.completions.create(
+                model=name,
+                messages=[{"role": "system", "content": "be brief"}, *says("hi")],
+                temperature=0.5,
+                max_tokens=7,
+            )
+            for name in ("stand-in", "default")
+        ]
+    assert [one.choices[0].message.content for one in answers] == ["one", "two"]
+    assert answers[0].usage is not None
+    assert answers[0].usage.prompt_tokens > 0
+    body = model.requests[0].body
+    assert body["messages"][0] == {"role": "system", "content": "be brief"}
+    assert body["temperature"] == 0.5
+    assert "tools" not in body
+    assert (await server.call("list_sessions"))[1] == []
+    # It costs what it costs: the status counts it.
+    assert (await server.call("status"))[1]["spent_today"]["calls"] == 2
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: bool) -> None:
+    server, model = both
+    model.script(
+        ReplyScript(tool_calls=(Call("weather", {"place": "Rome"}),)), ReplyScript("sunny")
+    )
+    asked: dict[str, Any] = {"model": "stand-in", "tools": [WEATHER], "tool_choice": "auto"}
+    async with client_of(server) as client:
+        if is_stream:
+            async with client.chat.completions.stream(messages=says("?"), **asked) as stream:
+                first = await stream.get_final_completion()
+        else:
+            first = await client.chat.completions.create(messages=says("?"), **asked)
+        assert first.choices[0].finish_reason == "tool_calls"
+        (call,) = first.choices[0].message.tool_calls or ()
+        assert call.type == "function"
+        assert (call.function.name, call.function.arguments.replace(" ", "")) == (
+            "weather",
+            '{"place":"Rome"}',
+        )
+        result: Any = {"role": "tool", "tool_call_id": call.id, "content": "25 degrees"}
+        said: Any = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": call.function.arguments},
+                }
+            ],
+        }
+        second = await client.chat.completions.create(messages=[*says("?"), said, result], **asked)
+    assert second.choices[0].message.content == "sunny"
+    sent = model.requests[1].body
+    assert sent["messages"][-1] == {
+        "role": "tool",
+        "tool_call_id": call.id,
+        "content": "25 degrees",
+    }
+    assert sent["tool_choice"] == "auto"
+
+
+async def test_a_stream(both: tuple[Served, ModelServer]) -> None:
+    server, model = both
+    model.script(ReplyScript("a few words"))
+    async with client_of(server) as client:
+        stream = await client.chat.completions.create(
+            model="stand-in",
+            messages=says("hi"),
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+    words = [one.choices[0].delta.content or "" for one in chunks if one.choices]
+    assert "".join(words) == "a few words"
+    assert chunks[-1].usage is not None
+
+
+async def test_what_a_model_refuses_is_an_error(both: tuple[Served, ModelServer]) -> None:
+    server, _ = both
+    async with client_of(server) as client:
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(
+                model="stand-in", messages=says("x"), temperature=9
+            )
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(
+                model="stand-in",
+                messages=says("x"),
+                tools=[{"type": "custom"}],  # type: ignore[list-item,typeddict-item]
+            )
