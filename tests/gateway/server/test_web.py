@@ -1,6 +1,7 @@
 """The page in a real browser, over a real server and the stand-in model."""
 
 import asyncio
+import base64
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.types import assistant
+from agent.types import ImageFile, assistant
 from gateway.server.web.pages import files
 from tests.fakes.model import ModelServer
 from tests.gateway.core.test_transcript_page import ATTACKS
@@ -23,6 +24,10 @@ from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import Served, served
 from tests.house.vendored import FOLDER, PACKAGES
 
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
+    "gg=="
+)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -212,3 +217,36 @@ def test_what_others_wrote_is_what_was_fetched() -> None:
         if path.is_file() and path.name != "vendored.json"
     }
     assert digests == facts["sha256"]
+
+
+async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.click("text=Status")
+        await page.wait_for_selector(".facts >> text=Spent today")
+        await page.click(".panels >> text=Schedule")
+        await page.fill(".panel input >> nth=0", "tomorrow 9:00")
+        await page.fill(".panel input >> nth=1", "call <b>the dentist</b>")
+        await page.click(".panel .send")
+        await page.wait_for_selector(".cards >> text=call <b>the dentist</b>")
+        await page.click("text=Pause")
+        await page.click("text=Remove")
+        await page.wait_for_selector("text=Nothing is scheduled.")
+        for name in ("People", "Permissions"):
+            await page.click(f".panels >> text={name}")
+            await page.wait_for_selector(f".panel h2 >> text={name}")
+        await page.go_back()
+        await page.wait_for_selector(".panel h2 >> text=People")
+
+
+async def test_a_picture_goes_along(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        picture = {"name": "a.png", "mimeType": "image/png", "buffer": PNG}
+        await page.set_input_files(".attach input", [picture])
+        await page.wait_for_selector(".files >> text=a.png")
+        await say(page, "what is this?")
+        await page.wait_for_selector("article.kore")
+        ((session,),) = await server.parts.stored("session", "id")
+        (message, *_) = await server.parts.service.load_messages(session)
+        assert [part.digest for part in message.content if isinstance(part, ImageFile)]

@@ -5,6 +5,7 @@ import { newId } from "./connection.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
+import { isPicture, kept } from "./pictures.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
@@ -19,10 +20,11 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
   const talk = useConversation(connection, session, onTurn, say)
   const [count, setCount] = useState(PAGE)
   useEffect(() => setCount(PAGE), [session])
-  const send = async (text, mode) => {
+  const send = async (text, mode, files) => {
     try {
+      const media = await Promise.all(files.map((file) => kept(connection, file)))
       const id = session ?? (await connection.until("create_session"))
-      const said = { session: id, text, event_id: newId(), mode }
+      const said = { session: id, text, event_id: newId(), mode, media }
       await connection.until("send_message", said)
       if (id !== session) onSession(id)
     } catch (error) {
@@ -113,6 +115,7 @@ function Feed({ version, session, children }) {
 function Composer({ session, isRunning, send, stop, usage }) {
   const [text, setText] = useState("")
   const [mode, setMode] = useState("ask")
+  const [files, setFiles] = useState([])
   const box = useRef()
   useEffect(() => box.current.focus(), [session])
   useLayoutEffect(() => {
@@ -122,19 +125,36 @@ function Composer({ session, isRunning, send, stop, usage }) {
   const submit = async (event) => {
     event?.preventDefault()
     const said = text.trim()
-    if (!said) return
+    if (!said && !files.length) return
     setText("")
-    if (!(await send(said, mode))) setText((now) => now || said)
+    setFiles([])
+    if (await send(said, mode, files)) return
+    setText((now) => now || said)
+    setFiles(files)
+  }
+  const add = (list) => setFiles((now) => [...now, ...[...list].filter(isPicture)])
+  const onPaste = (event) => add(event.clipboardData.files)
+  const onDrop = (event) => {
+    event.preventDefault()
+    add(event.dataTransfer.files)
   }
   const onKey = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event)
     if (event.key === "Escape" && isRunning) stop()
   }
   const cost = usage?.session_cost_usd ?? usage?.cost_usd
-  return html`<form class="composer" onSubmit=${submit}>
+  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste} onDrop=${onDrop} onDragOver=${(event) => event.preventDefault()}>
     <div class="column">
       <textarea rows="1" ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      ${files.length > 0 &&
+      html`<ul class="files">
+        ${files.map((file) => html`<li>${file.name} <button type="button" aria-label=${`${t("Remove")}: ${file.name}`} onClick=${() => setFiles(files.filter((one) => one !== file))}>×</button></li>`)}
+      </ul>`}
       <div class="tools">
+        <label class="attach" title=${t("Add a picture")}>
+          <span aria-hidden="true">⊕</span><span class="unseen">${t("Add a picture")}</span>
+          <input type="file" accept="image/*" multiple class="unseen" onChange=${(event) => (add(event.target.files), (event.target.value = ""))} />
+        </label>
         <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
           ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
         </select>
@@ -143,7 +163,7 @@ function Composer({ session, isRunning, send, stop, usage }) {
           ${cost != null && ` · $${cost.toFixed(4)}`}
         </span>
         ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
-        <button class="send" disabled=${!text.trim()}>${t("Send")}</button>
+        <button class="send" disabled=${!text.trim() && !files.length}>${t("Send")}</button>
       </div>
     </div>
   </form>`

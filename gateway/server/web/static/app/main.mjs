@@ -3,6 +3,7 @@
 import { Chat } from "./chat-view.mjs"
 import { Connection, isLoggedIn, login, logout } from "./connection.mjs"
 import { html, render, useEffect, useMemo, useState } from "./html.mjs"
+import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t } from "./texts.mjs"
 
@@ -64,14 +65,14 @@ function Login({ onIn }) {
 function Workbench({ onOut }) {
   const [state, setState] = useState("")
   const [said, setSaid] = useState(null)
-  const [session, setSession] = useState(sessionOfAddress)
+  const [place, setPlace] = useState(placeOfAddress)
   const [sessions, setSessions] = useState([])
   const [facts, setFacts] = useState({})
   const [isMenuOpen, setMenuOpen] = useState(false)
   const connection = useMemo(() => new Connection(setState), [])
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
-  const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message })
+  const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message, isGood: error.isGood })
   useEffect(() => {
     if (!said) return
     const timer = setTimeout(() => setSaid(null), SAID_MS)
@@ -87,17 +88,18 @@ function Workbench({ onOut }) {
   }, [state])
   const open = (id) => {
     refresh()
-    setSession(id)
+    setPlace(id)
     setMenuOpen(false)
     history.pushState(null, "", id ? `#${id}` : location.pathname)
   }
   useEffect(() => {
-    const onBack = () => setSession(sessionOfAddress())
+    const onBack = () => setPlace(placeOfAddress())
     addEventListener("popstate", onBack)
     return () => removeEventListener("popstate", onBack)
   }, [])
+  const session = isPanel(place) ? null : place
   const current = sessions.find((one) => one.id === session)
-  const title = current?.name ?? t("New session")
+  const title = isPanel(place) ? t(PANELS[place]) : (current?.name ?? t("New session"))
   useEffect(() => void (document.title = `${title} · Kore`), [title])
   const leave = () => logout().then(onOut)
   return html`<div class=${`workbench ${isMenuOpen ? "menu-open" : ""}`}>
@@ -109,16 +111,22 @@ function Workbench({ onOut }) {
       <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>
       <button onClick=${leave}>${t("Log out")}</button>
     </header>
-    <${Sidebar} connection=${connection} sessions=${sessions} current=${session} open=${open} refresh=${refresh} say=${say} />
+    <${Sidebar} connection=${connection} sessions=${sessions} current=${place} open=${open} refresh=${refresh} say=${say} />
     <main>
       ${state === "closed" && html`<p class="offline" role="status">${t("No connection; trying again …")}</p>`}
-      <${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} say=${say} />
+      ${isPanel(place)
+        ? html`<${Panel} key=${place} name=${place} connection=${connection} say=${say} />`
+        : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} say=${say} />`}
     </main>
-    ${said && html`<p class="toast" role="alert">${said.text}</p>`}
+    ${said && html`<p class=${`toast ${said.isGood ? "good" : ""}`} role="alert">${said.text}</p>`}
   </div>`
 }
 
-const sessionOfAddress = () => (/^#\d{8}_\d{6}(_\d+)?$/.test(location.hash) ? location.hash.slice(1) : null)
+// What the address names: a session, a panel, or nothing.
+const placeOfAddress = () =>
+  /^#(\d{8}_\d{6}(_\d+)?|[a-z]+)$/.test(location.hash) ? location.hash.slice(1) : null
+
+const isPanel = (place) => place !== null && Object.hasOwn(PANELS, place)
 
 function skip(event) {
   event.preventDefault()

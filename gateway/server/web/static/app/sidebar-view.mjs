@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
+import { PANELS } from "./panels-view.mjs"
 import { t } from "./texts.mjs"
 
 export function Sidebar({ connection, sessions, current, open, refresh, say }) {
@@ -55,6 +56,11 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
           )}
       ${!sessions.length && !hits && html`<li class="dim none">${t("No sessions")}</li>`}
     </ul>
+    <div class="panels">
+      ${Object.entries(PANELS).map(
+        ([name, label]) => html`<button class=${name === current ? "current" : ""} aria-current=${name === current ? "page" : null} onClick=${() => open(name)}>${t(label)}</button>`,
+      )}
+    </div>
   </nav>`
 }
 

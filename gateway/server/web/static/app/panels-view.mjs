@@ -1,0 +1,138 @@
+// What is beside conversations: status, schedule, people, permissions.
+
+import { html, useEffect, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+export const PANELS = { status: "Status", schedule: "Schedule", people: "People", permissions: "Permissions" }
+
+export function Panel({ name, connection, say }) {
+  const View = { status: Status, schedule: Schedule, people: People, permissions: Permissions }[name]
+  return html`<section class="panel" aria-label=${t(PANELS[name])}>
+    <div class="column"><h2>${t(PANELS[name])}</h2><${View} connection=${connection} say=${say} /></div>
+  </section>`
+}
+
+// The value of a call, and a function that does another one and asks for the value again.
+function useCall(connection, say, name, args = {}) {
+  const [value, setValue] = useState(null)
+  const refresh = () => connection.call(name, args).then(setValue, say)
+  useEffect(() => void refresh(), [])
+  const act = async (other, others) => {
+    try {
+      const sentence = await connection.call(other, others)
+      if (typeof sentence === "string") say({ message: sentence, isGood: true })
+    } catch (error) {
+      say(error)
+    }
+    refresh()
+  }
+  return [value, act]
+}
+
+function Status({ connection, say }) {
+  const [facts] = useCall(connection, say, "status")
+  if (!facts) return html`<${Wait} />`
+  const spent = facts.spent_today
+  const rows = [
+    [t("Version"), facts.version],
+    [t("Model"), facts.model],
+    [t("Sandbox"), facts.sandbox],
+    [t("Running since"), duration(facts.uptime_s)],
+    [t("Memory"), `${facts.memory_mb} MB`],
+    [t("At work"), facts.lanes_busy],
+    [t("Messages waiting"), facts.messages_waiting],
+    [t("Open questions"), facts.questions_open],
+    [t("Spent today"), `$${spent.cost_usd.toFixed(4)} · ${(spent.input_tokens + spent.output_tokens).toLocaleString()} ${t("tokens")} · ${spent.calls} ${t("calls")}`],
+    ...Object.entries(facts.channels).map(([name, way]) => [name, way.state]),
+  ]
+  return html`<table class="facts"><tbody>
+    ${rows.map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${visible(String(value ?? "–"))}</td></tr>`)}
+  </tbody></table>`
+}
+
+function Schedule({ connection, say }) {
+  const [jobs, act] = useCall(connection, say, "list_jobs")
+  const [when, setWhen] = useState("")
+  const [text, setText] = useState("")
+  const [isTask, setTask] = useState(false)
+  const add = async (event) => {
+    event.preventDefault()
+    const key = [...crypto.getRandomValues(new Uint8Array(8))].join("-")
+    await act("add_job", { job: { key, when, text, is_task: isTask } })
+    setText("")
+  }
+  if (!jobs) return html`<${Wait} />`
+  const change = (job, kind, label) =>
+    html`<button aria-label=${`${t(label)}: ${job.title}`} onClick=${() => act("change_job", { number: job.id, change: kind })}>${t(label)}</button>`
+  return html`<form class="row" onSubmit=${add}>
+      <input required aria-label=${t("When")} placeholder=${t("tomorrow 9:00, every weekday at 8 …")} value=${when} onInput=${(event) => setWhen(event.target.value)} />
+      <input required class="wide" aria-label=${t("What")} placeholder=${t("What")} value=${text} onInput=${(event) => setText(event.target.value)} />
+      <label><input type="checkbox" checked=${isTask} onChange=${(event) => setTask(event.target.checked)} /> ${t("a task for the agent")}</label>
+      <button class="send">${t("Add")}</button>
+    </form>
+    ${jobs.length === 0 && html`<p class="dim">${t("Nothing is scheduled.")}</p>`}
+    <ul class="cards">
+      ${jobs.map(
+        (job) => html`<li key=${job.id}>
+          <b>${job.id}. ${visible(job.title)}</b>
+          <p class="dim">${visible(job.rule_in_words ?? "")} ${job.next_at ? `· ${moment(job.next_at)}` : ""} · ${t(job.state)}</p>
+          ${job.last && html`<p class="dim">${visible(String(job.last))}</p>`}
+          <p class="actions">
+            ${change(job, "run", "Run now")}
+            ${job.state === "paused" ? change(job, "resume", "Continue") : change(job, "pause", "Pause")}
+            ${change(job, "remove", "Remove")}
+          </p>
+        </li>`,
+      )}
+    </ul>`
+}
+
+function People({ connection, say }) {
+  const [people, act] = useCall(connection, say, "list_people")
+  const [code, setCode] = useState("")
+  if (!people) return html`<${Wait} />`
+  const approve = (event) => {
+    event.preventDefault()
+    act("approve_pairing", { code: code.trim() })
+    setCode("")
+  }
+  const row = (one, state) => html`<li key=${`${state}/${one.id}`}>
+    <b>${visible(one.name || one.id)}</b> <span class="dim">${visible(one.id)} · ${t(state)}</span>
+    <p class="actions"><button aria-label=${`${t("Remove")}: ${one.name}`} onClick=${() => act("revoke_pairing", { who: one.id })}>${t("Remove")}</button></p>
+  </li>`
+  return html`<form class="row" onSubmit=${approve}>
+      <input required aria-label=${t("Code of a person who asks")} placeholder=${t("Code of a person who asks")} value=${code} onInput=${(event) => setCode(event.target.value)} />
+      <button class="send">${t("Let in")}</button>
+    </form>
+    <ul class="cards">
+      ${people.asking.map((one) => row(one, "asks"))}
+      ${people.paired.map((one) => row(one, one.owner ? "owner" : "may write"))}
+    </ul>
+    ${!people.asking.length && !people.paired.length && html`<p class="dim">${t("Nobody has asked.")}</p>`}`
+}
+
+function Permissions({ connection, say }) {
+  const [grants, act] = useCall(connection, say, "list_grants")
+  if (!grants) return html`<${Wait} />`
+  return html`${grants.length === 0 && html`<p class="dim">${t("Nothing is allowed for good.")}</p>`}
+    <ul class="cards">
+      ${grants.map(
+        (one) => html`<li key=${one.id}>
+          <b>${visible(one.title)}</b>
+          <p class="dim">${visible(one.folder ?? "")} · ${one.session ? t("Allow for this session") : t("Always")} · ${moment(one.granted_at)}</p>
+          <p class="actions"><button aria-label=${`${t("Revoke")}: ${one.title}`} onClick=${() => act("revoke_grants", { grant: one.id })}>${t("Revoke")}</button></p>
+        </li>`,
+      )}
+    </ul>`
+}
+
+const Wait = () => html`<p class="dim">${t("Connecting …")}</p>`
+
+const moment = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
+
+function duration(seconds) {
+  const minutes = Math.floor(seconds / 60)
+  const hours = Math.floor(minutes / 60)
+  return hours >= 48 ? `${Math.floor(hours / 24)} d` : hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`
+}
