@@ -33,9 +33,9 @@ from gateway.server.openai_api.server_sent_events import ServerSentEvents
 class ChatCompletions:
     """Answers by Kore's agent, or by a model."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, sessions: RequestSessions) -> None:
         self._service = service
-        self._sessions = RequestSessions(service)
+        self._sessions = sessions
 
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
         """Raises `KoreError`."""

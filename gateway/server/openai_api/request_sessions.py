@@ -55,9 +55,14 @@ class RequestSessions:
         self._by_body: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     async def find(
-        self, request: web.Request, conversation: ClientConversation, user: str | None
+        self,
+        request: web.Request,
+        conversation: ClientConversation,
+        user: str | None,
+        session: str | None = None,
     ) -> MessagePlace:
-        """Raises `KoreError`."""
+        """`session` is the one that the request goes on with, where it says so. Raises
+        `KoreError`."""
         token = access_of(request).name
         key = request.headers.get(_KEY_HEADER, "")
         if len(key) > _KEY_CHARS:
@@ -67,6 +72,8 @@ class RequestSessions:
             outcome = await self._service.message_outcome(event_id)
             if outcome.state != "unknown" and outcome.session:
                 return MessagePlace(outcome.session, event_id, is_new=False, is_kept=bool(key))
+            if session is not None:
+                return MessagePlace(session, event_id, is_new=False, is_kept=bool(key))
             session, is_new = await self._session(request, conversation, user, event_id)
         return MessagePlace(session, event_id, is_new, bool(key))
 

@@ -1,5 +1,6 @@
 """Server-sent events, as both APIs send them."""
 
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +10,8 @@ from aiohttp import web
 from agent.serialization import dumps
 
 _HEADERS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+# A proxy may end a connection on which nothing comes for a minute.
+_SILENCE_S = 5.0
 
 
 class ServerSentEvents:
@@ -17,6 +20,7 @@ class ServerSentEvents:
 
     def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
         self._request = request
+        self._written_at = 0.0
         self.response = web.StreamResponse(headers={**_HEADERS, **headers})
 
     async def __aenter__(self) -> Self:
@@ -35,11 +39,18 @@ class ServerSentEvents:
         await self._write(f"{head}data: {dumps(data)}\n\n")
 
     async def keep_alive(self) -> None:
-        """A comment, which clients read over; and a client that has left is noticed."""
-        await self._write(": \n\n")
+        """A comment after a while without news, which clients read over; and a client that has
+        left is noticed."""
+        self._check()
+        if time.monotonic() - self._written_at >= _SILENCE_S:
+            await self._write(": \n\n")
 
     async def _write(self, text: str) -> None:
+        self._check()
+        self._written_at = time.monotonic()
+        await self.response.write(text.encode())
+
+    def _check(self) -> None:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has left")
-        await self.response.write(text.encode())

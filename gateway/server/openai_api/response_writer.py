@@ -1,0 +1,185 @@
+"""A response of `/v1/responses` while it comes to be: its JSON, and the events that tell of it.
+
+The shape is that of Open Responses: https://www.openresponses.org/specification
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from agent.types import ToolCall, Usage
+
+# Fields that a request may set, with what stands in the response otherwise.
+_DEFAULTS: Mapping[str, Any] = {
+    "instructions": None,
+    "previous_response_id": None,
+    "tool_choice": "auto",
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "text": {"format": {"type": "text"}},
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "reasoning": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": True,
+    "background": False,
+    "service_tier": "default",
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+    "user": None,
+}
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class ResponseWriter:
+    """`response_id` is its id; items get theirs from it. What is to be sent is taken with `take`,
+    after each step."""
+
+    def __init__(self, body: Mapping[str, Any], model: str, response_id: str) -> None:
+        self.id = response_id
+        self.output: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._number = 0
+        self._message: int | None = None
+        self._pieces: list[str] = []
+        self._calls: dict[str, int] = {}
+        self._fields = {
+            "id": response_id,
+            "object": "response",
+            "created_at": int(time.time()),
+            "completed_at": None,
+            "status": "in_progress",
+            "incomplete_details": None,
+            "error": None,
+            "model": model,
+            "usage": None,
+            **{name: body.get(name, value) for name, value in _DEFAULTS.items()},
+            "tools": [_tool(one) for one in body.get("tools") or ()],
+        }
+        for name, value in _DEFAULTS.items():
+            if self._fields[name] is None:
+                self._fields[name] = value
+
+    def snapshot(self) -> dict[str, Any]:
+        """The response as it is now."""
+        return {**self._fields, "output": list(self.output)}
+
+    def take(self) -> list[dict[str, Any]]:
+        """The events since the last time."""
+        taken, self._events = self._events, []
+        return taken
+
+    def begin(self) -> None:
+        self._tell("response.created", response=self.snapshot())
+        self._tell("response.in_progress", response=self.snapshot())
+
+    def add_text(self, text: str) -> None:
+        """More words of the message that is open, or the first ones of a new one."""
+        if self._message is None:
+            item = {"type": "message", "status": "in_progress", "role": "assistant", "content": []}
+            self._message = self.add_item(item, "msg")
+            part = _text_part("")
+            self._tell_of_part("response.content_part.added", part=part)
+        self._pieces.append(text)
+        self._tell_of_part("response.output_text.delta", delta=text, logprobs=[])
+
+    def end_message(self) -> None:
+        """The next words begin another one."""
+        if self._message is None:
+            return
+        part = _text_part("".join(self._pieces))
+        self._pieces.clear()
+        self._tell_of_part("response.output_text.done", text=part["text"], logprobs=[])
+        self._tell_of_part("response.content_part.done", part=part)
+        self.end_item(self._message, {"content": [part]})
+        self._message = None
+
+    def add_call(self, call_id: str, name: str, piece: str) -> None:
+        """More of the arguments of a function call."""
+        self.end_message()
+        if call_id not in self._calls:
+            item = {
+                "type": "function_call",
+                "status": "in_progress",
+                "call_id": call_id,
+                "name": name,
+                "arguments": "",
+            }
+            self._calls[call_id] = self.add_item(item, "fc")
+        index = self._calls[call_id]
+        self._tell_of(index, "response.function_call_arguments.delta", delta=piece)
+
+    def end_call(self, call: ToolCall) -> None:
+        index = self._calls[call.id]
+        self._tell_of(
+            index, "response.function_call_arguments.done", name=call.name, arguments=call.raw
+        )
+        self.end_item(index, {"arguments": call.raw})
+
+    def add_item(self, item: Mapping[str, Any], prefix: str) -> int:
+        """A new item; returns its place in the output."""
+        index = len(self.output)
+        suffix = self.id.partition("_")[2]
+        self.output.append({"id": f"{prefix}_{suffix}_{index}", **item})
+        self._tell("response.output_item.added", output_index=index, item=self.output[index])
+        return index
+
+    def end_item(self, index: int, changes: Mapping[str, Any]) -> None:
+        self.output[index] = {**self.output[index], "status": "completed", **changes}
+        self._tell("response.output_item.done", output_index=index, item=self.output[index])
+
+    def complete(self, usage: Usage, finish: str = "stop") -> None:
+        """The end, also of a reply that was cut short."""
+        self.end_message()
+        reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
+        reason = reasons.get(finish)
+        self._fields["usage"] = _usage_json(usage)
+        self._fields["completed_at"] = int(time.time())
+        if reason is None:
+            self._end("completed")
+        else:
+            self._fields["incomplete_details"] = {"reason": reason}
+            self._end("incomplete")
+
+    def fail(self, code: str, message: str) -> None:
+        self._fields["error"] = {"code": code, "message": message}
+        self._end("failed")
+
+    def _end(self, status: Status) -> None:
+        self._fields["status"] = status
+        self._tell(f"response.{status}", response=self.snapshot())
+
+    def _tell_of_part(self, kind: str, **values: Any) -> None:
+        assert self._message is not None
+        self._tell_of(self._message, kind, content_index=0, **values)
+
+    def _tell_of(self, index: int, kind: str, **values: Any) -> None:
+        self._tell(kind, item_id=self.output[index]["id"], output_index=index, **values)
+
+    def _tell(self, kind: str, **values: Any) -> None:
+        self._events.append({"type": kind, "sequence_number": self._number, **values})
+        self._number += 1
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage_json(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.input + usage.output,
+    }
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """As the response repeats it, with nothing left out."""
+    return {"description": None, "parameters": None, "strict": None, **tool}

@@ -1,0 +1,177 @@
+"""`POST /v1/responses`."""
+
+import os
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from aiohttp import web
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.serialization import dumps
+from agent.types import Message, assistant
+from gateway.control.service import Service
+from gateway.core.messages import CONSOLE, Route
+from gateway.server.guard import access_of
+from gateway.server.openai_api.agent_answer import AgentAnswer, TurnEnd, answer_text
+from gateway.server.openai_api.agent_response import write_turn
+from gateway.server.openai_api.chat_completions import agent_turn, check_may_speak
+from gateway.server.openai_api.conversation import ClientConversation
+from gateway.server.openai_api.errors import ApiError, api_error_of
+from gateway.server.openai_api.fields import flag_field, list_field, text_field
+from gateway.server.openai_api.model_names import ModelTarget, find_target
+from gateway.server.openai_api.model_reply import ModelAnswer
+from gateway.server.openai_api.model_response import response_call, write_reply
+from gateway.server.openai_api.request_sessions import (
+    SESSION_HEADER,
+    MessagePlace,
+    RequestSessions,
+)
+from gateway.server.openai_api.response_input import read_input
+from gateway.server.openai_api.response_writer import ResponseWriter
+from gateway.server.openai_api.server_sent_events import ServerSentEvents
+
+# Conversations with bare models that a client may go on with.
+_REMEMBERED = 200
+
+Steps = AsyncGenerator[TurnEnd | ModelAnswer | None, None]
+
+
+class Responses:
+    """Answers by Kore's agent, or by a model. A response of the agent is bound to its session; what
+    a model was told is held in memory for a while."""
+
+    def __init__(self, service: Service, sessions: RequestSessions) -> None:
+        self._service = service
+        self._sessions = sessions
+        self._conversations: OrderedDict[tuple[str, str], tuple[Message, ...]] = OrderedDict()
+
+    async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
+        """Raises `KoreError`."""
+        check_may_speak(request)
+        target = await find_target(self._service, body)
+        if flag_field(body, "background"):
+            raise ApiError(400, t("a response cannot run in the background"), param="background")
+        if target.agent is None:
+            return await self._by_model(request, body, target)
+        return await self._by_agent(request, body, target)
+
+    async def _by_agent(
+        self, request: web.Request, body: Mapping[str, Any], target: ModelTarget
+    ) -> web.StreamResponse:
+        if list_field(body, "tools"):
+            raise ApiError(
+                400,
+                t("Kore's agent has tools of its own; tools can be given to a model by its name"),
+                param="tools",
+            )
+        token = access_of(request).name
+        conversation = await read_input(body)
+        previous = text_field(body, "previous_response_id")
+        session = await self._session_of(previous) if previous else None
+        user = text_field(body, "user")
+        place = await self._sessions.find(request, conversation, user, session)
+        turn = await agent_turn(self._service, request, target, conversation, place)
+        writer = ResponseWriter(body, target.name, f"resp_{place.event_id.removeprefix('api-')}")
+        await self._service.bind_session(_lane(writer.id), place.session)
+        steps = write_turn(turn, writer, token)
+        headers = {SESSION_HEADER: place.session}
+        response, end = await _respond(request, body, writer, steps, headers)
+        if isinstance(end, TurnEnd):
+            self._sessions.remember(request, conversation, answer_text(end, token), place)
+        elif end is None:
+            await _leave(turn, place)
+        return response
+
+    async def _by_model(
+        self, request: web.Request, body: Mapping[str, Any], target: ModelTarget
+    ) -> web.StreamResponse:
+        token = access_of(request).name
+        previous = text_field(body, "previous_response_id")
+        before = self._conversations.get((token, previous)) if previous else ()
+        if before is None:
+            raise _no_previous(str(previous))
+        conversation = await read_input(body, before)
+        writer = ResponseWriter(body, target.name, f"resp_{os.urandom(16).hex()}")
+        call = response_call(target.name, body, conversation)
+        steps = write_reply(self._service, call, writer)
+        response, end = await _respond(request, body, writer, steps, {})
+        if isinstance(end, ModelAnswer) and body.get("store") is not False:
+            self._remember(token, writer.id, conversation, end)
+        return response
+
+    def _remember(
+        self, token: str, response_id: str, conversation: ClientConversation, end: ModelAnswer
+    ) -> None:
+        reply = assistant(end.text, end.calls)
+        self._conversations[token, response_id] = (*conversation.messages, reply)
+        if len(self._conversations) > _REMEMBERED:
+            self._conversations.popitem(last=False)
+
+    async def _session_of(self, response_id: str) -> str:
+        session = await self._service.bound_session(_lane(response_id))
+        if session is None:
+            raise _no_previous(response_id)
+        return session
+
+
+async def _respond(
+    request: web.Request,
+    body: Mapping[str, Any],
+    writer: ResponseWriter,
+    steps: Steps,
+    headers: Mapping[str, str],
+) -> tuple[web.StreamResponse, TurnEnd | ModelAnswer | KoreError | None]:
+    """The response, and how it ended; None when the client has left."""
+    end: TurnEnd | ModelAnswer | KoreError | None = None
+    async with aclosing(steps):
+        if not flag_field(body, "stream"):
+            async for step in steps:
+                end = step
+            return web.json_response(writer.snapshot(), headers=headers, dumps=dumps), end
+        stream = ServerSentEvents(request, headers)
+        try:
+            async with stream:
+                writer.begin()
+                await _send(stream, writer)
+                try:
+                    async for step in steps:
+                        end = step
+                        await _send(stream, writer)
+                except KoreError as exc:
+                    end = exc
+                    error = api_error_of(exc)
+                    writer.fail(error.code, str(error))
+                    await _send(stream, writer)
+        except ConnectionError:
+            return stream.response, None
+        return stream.response, end
+
+
+async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
+    news = writer.take()
+    for event in news:
+        await stream.send(event, event["type"])
+    if not news:
+        await stream.keep_alive()
+
+
+async def _leave(turn: AgentAnswer, place: MessagePlace) -> None:
+    """Nobody waits for the answer, unless they may come back."""
+    if not place.is_kept:
+        await turn.stop()
+
+
+def _lane(response_id: str) -> str:
+    return Route(CONSOLE, "local", f"api-{response_id}").lane
+
+
+def _no_previous(response_id: str) -> ApiError:
+    return ApiError(
+        404,
+        t("there is no response {name!r}", name=response_id[:80]),
+        "previous_response_not_found",
+        "previous_response_id",
+    )
