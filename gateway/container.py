@@ -64,6 +64,7 @@ from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
+    from gateway.ops.workbench import Workbench
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -393,6 +394,14 @@ def build_container(
             flush_audit=audit_relay.flush,
         )
 
+    def workbench() -> "Workbench":
+        """Called for the screens of a browser."""
+        from gateway.ops.workbench import Workbench
+
+        return Workbench(
+            database=database, home=resources.home, settings=settings, redactor=redactor
+        )
+
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
     reload_targets = ReloadTargets(
         agent=agent,
@@ -436,6 +445,7 @@ def build_container(
         feed=ProjectFeed(agent, events),
         status=status,
         user_data=user_data,
+        workbench=workbench,
         handover=handover,
         reloader=reloader,
     )

@@ -23,6 +23,7 @@ from gateway.bus.ingest import AuditNotes
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.workbench_service import WorkbenchData, WorkbenchService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import (
@@ -133,7 +134,7 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, DataOwner):
+class LocalService(ModelService, WorkbenchService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -156,10 +157,12 @@ class LocalService(ModelService, DataOwner):
         feed: ProjectFeed,
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
+        workbench: Callable[[], WorkbenchData],
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
         ModelService.__init__(self, agent, model_calls)
+        WorkbenchService.__init__(self, workbench)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus

@@ -296,6 +296,36 @@ class ModelCalls(Protocol):
         ...
 
 
+class WorkbenchCalls(Protocol):
+    """What a person looks up beside conversations."""
+
+    async def list_costs(self, days: int = 30) -> Sequence[Mapping[str, Any]]:
+        """List what each of the last days cost, today last: `day`, `cost_usd`, `input_tokens`,
+        `output_tokens`, `calls`."""
+        ...
+
+    async def describe_config(self) -> Mapping[str, Any]:
+        """Return the settings that this process started with, secrets masked."""
+        ...
+
+    async def read_log(self, lines: int = 200, level: str = "info") -> Sequence[Mapping[str, Any]]:
+        """Return the newest lines of the log from this level on, oldest first."""
+        ...
+
+    async def list_audit(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """List the newest entries of the audit log, newest first."""
+        ...
+
+    async def read_note(self, name: str) -> Mapping[str, Any]:
+        """Return one of the workspace's files (such as USER.md, memory/MEMORY.md): `text`,
+        `digest`."""
+        ...
+
+    async def write_note(self, name: str, text: str, digest: str) -> Mapping[str, Any]:
+        """Replace one of these files, if it still has this `digest`; returns it as `read_note`."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -307,6 +337,7 @@ class Service(
     GrantCalls,
     JobCalls,
     ModelCalls,
+    WorkbenchCalls,
     Protocol,
 ):
     """All calls."""

@@ -135,6 +135,11 @@ def of_all(tx: Transaction, since: float) -> UsageTotals:
     return _sum(tx, "at >= ?", since)
 
 
+def of_spans(tx: Transaction, spans: Sequence[tuple[float, float]]) -> list[UsageTotals]:
+    """What was spent in each span of time, its end not included."""
+    return [_sum(tx, "at >= ? AND at < ?", begin, end) for begin, end in spans]
+
+
 def is_first(
     tx: Transaction,
     place: tuple[str, str, str],

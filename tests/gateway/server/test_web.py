@@ -49,7 +49,7 @@ async def browser_page(**options: Any) -> AsyncIterator[Any]:
         page.failures = failures
         try:
             yield page
-            assert failures == []
+            assert failures == [], failures
         finally:
             await browser.close()
 
@@ -222,6 +222,8 @@ def test_what_others_wrote_is_what_was_fetched() -> None:
 async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
+        await say(page, "hello")
+        await page.wait_for_selector("article.kore")
         await page.click("text=Status")
         await page.wait_for_selector(".facts >> text=Spent today")
         await page.click(".panels >> text=Schedule")
@@ -232,11 +234,19 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
         await page.click("text=Pause")
         await page.click("text=Remove")
         await page.wait_for_selector("text=Nothing is scheduled.")
-        for name in ("People", "Permissions"):
+        for name in ("People", "Permissions", "Costs", "Logs", "Audit log", "Configuration"):
             await page.click(f".panels >> text={name}")
             await page.wait_for_selector(f".panel h2 >> text={name}")
+        await page.wait_for_selector("th >> text=agent.model")
         await page.go_back()
-        await page.wait_for_selector(".panel h2 >> text=People")
+        await page.wait_for_selector(".panel h2 >> text=Audit log")
+        await page.click(".panels >> text=Memory")
+        await page.select_option(".note select", "USER.md")
+        await page.wait_for_selector(".note textarea:enabled")
+        await page.fill(".note textarea", "I drink tea.")
+        await page.click("text=Save")
+        await page.wait_for_selector("text=Saved.")
+        assert (server.parts.workspace / "USER.md").read_text() == "I drink tea."
 
 
 async def test_a_picture_goes_along(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ function Workbench({ onOut }) {
   useEffect(() => void (document.title = `${title} · Kore`), [title])
   const leave = () => logout().then(onOut)
   return html`<div class=${`workbench ${isMenuOpen ? "menu-open" : ""}`}>
-    <a class="skip" href="#feed" onClick=${(event) => skip(event)}>${t("Skip to the conversation")}</a>
+    ${!isPanel(place) && html`<a class="skip" href="#feed" onClick=${skip}>${t("Skip to the conversation")}</a>`}
     <header>
       <button class="menu" aria-label=${t("Sessions")} aria-expanded=${isMenuOpen} onClick=${() => setMenuOpen(!isMenuOpen)}>☰</button>
       <h1>${title}</h1>

@@ -1,33 +1,21 @@
 // What is beside conversations: status, schedule, people, permissions.
 
-import { html, useEffect, useState } from "./html.mjs"
+import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
+import { dollars, useCall, Wait } from "./use-call.mjs"
+import { Audit, Config, Costs, Logs, Notes } from "./records-view.mjs"
 import { t } from "./texts.mjs"
 
-export const PANELS = { status: "Status", schedule: "Schedule", people: "People", permissions: "Permissions" }
+export const PANELS = {
+  ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory" },
+  ...{ people: "People", permissions: "Permissions", config: "Configuration", logs: "Logs", audit: "Audit log" },
+}
 
 export function Panel({ name, connection, say }) {
-  const View = { status: Status, schedule: Schedule, people: People, permissions: Permissions }[name]
+  const View = VIEWS[name]
   return html`<section class="panel" aria-label=${t(PANELS[name])}>
     <div class="column"><h2>${t(PANELS[name])}</h2><${View} connection=${connection} say=${say} /></div>
   </section>`
-}
-
-// The value of a call, and a function that does another one and asks for the value again.
-function useCall(connection, say, name, args = {}) {
-  const [value, setValue] = useState(null)
-  const refresh = () => connection.call(name, args).then(setValue, say)
-  useEffect(() => void refresh(), [])
-  const act = async (other, others) => {
-    try {
-      const sentence = await connection.call(other, others)
-      if (typeof sentence === "string") say({ message: sentence, isGood: true })
-    } catch (error) {
-      say(error)
-    }
-    refresh()
-  }
-  return [value, act]
 }
 
 function Status({ connection, say }) {
@@ -39,11 +27,11 @@ function Status({ connection, say }) {
     [t("Model"), facts.model],
     [t("Sandbox"), facts.sandbox],
     [t("Running since"), duration(facts.uptime_s)],
-    [t("Memory"), `${facts.memory_mb} MB`],
+    ["RAM", `${facts.memory_mb} MB`],
     [t("At work"), facts.lanes_busy],
     [t("Messages waiting"), facts.messages_waiting],
     [t("Open questions"), facts.questions_open],
-    [t("Spent today"), `$${spent.cost_usd.toFixed(4)} · ${(spent.input_tokens + spent.output_tokens).toLocaleString()} ${t("tokens")} · ${spent.calls} ${t("calls")}`],
+    [t("Spent today"), `${dollars(spent.cost_usd)} · ${(spent.input_tokens + spent.output_tokens).toLocaleString()} ${t("tokens")} · ${spent.calls} ${t("calls")}`],
     ...Object.entries(facts.channels).map(([name, way]) => [name, way.state]),
   ]
   return html`<table class="facts"><tbody>
@@ -127,12 +115,15 @@ function Permissions({ connection, say }) {
     </ul>`
 }
 
-const Wait = () => html`<p class="dim">${t("Connecting …")}</p>`
-
 const moment = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
 
 function duration(seconds) {
   const minutes = Math.floor(seconds / 60)
   const hours = Math.floor(minutes / 60)
   return hours >= 48 ? `${Math.floor(hours / 24)} d` : hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`
+}
+
+const VIEWS = {
+  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People },
+  ...{ permissions: Permissions, config: Config, logs: Logs, audit: Audit },
 }

@@ -1,0 +1,119 @@
+// What Kore has written down: costs, notes, settings, logs, the audit log.
+
+import { html, useEffect, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+import { dollars, useCall, Wait } from "./use-call.mjs"
+
+const DAYS = 30
+const WIDTH = 760
+const HEIGHT = 180
+
+export function Costs({ connection, say }) {
+  const [days] = useCall(connection, say, "list_costs", { days: DAYS })
+  if (!days) return html`<${Wait} />`
+  const most = Math.max(...days.map((one) => one.cost_usd ?? 0), 0.0001)
+  const sum = days.reduce((total, one) => total + (one.cost_usd ?? 0), 0)
+  const step = WIDTH / days.length
+  const spent = days.filter((one) => one.calls)
+  return html`<p>${t("The last 30 days")}: $${sum.toFixed(4)}</p>
+    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
+      ${days.map((one, n) => {
+        const height = ((one.cost_usd ?? 0) / most) * (HEIGHT - 10)
+        return html`<rect x=${n * step + 2} y=${HEIGHT - height} width=${step - 4} height=${height}><title>${one.day}: ${dollars(one.cost_usd)}</title></rect>`
+      })}
+      <line x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
+    </svg>
+    <table class="facts list"><thead><tr><th>${t("Day")}</th><th>${t("Costs")}</th><th>${t("tokens")}</th><th>${t("calls")}</th></tr></thead>
+      <tbody>${spent.toReversed().map(
+        (one) => html`<tr><td>${one.day}</td><td>${dollars(one.cost_usd)}</td><td>${(one.input_tokens + one.output_tokens).toLocaleString()}</td><td>${one.calls}</td></tr>`,
+      )}</tbody></table>`
+}
+
+const NOTES = ["memory/MEMORY.md", "USER.md", "SOUL.md", "AGENT.md", "IDENTITY.md", "HEARTBEAT.md"]
+
+export function Notes({ connection, say }) {
+  const [name, setName] = useState(NOTES[0])
+  const [note, setNote] = useState(null)
+  const [text, setText] = useState("")
+  const show = (one) => {
+    setNote(one)
+    setText(one.text)
+  }
+  useEffect(() => {
+    setNote(null)
+    connection.call("read_note", { name }).then(show, say)
+  }, [name])
+  const isChanged = note !== null && text !== note.text
+  const save = async (event) => {
+    event.preventDefault()
+    try {
+      show(await connection.call("write_note", { name, text, digest: note.digest }))
+      say({ message: t("Saved."), isGood: true })
+    } catch (error) {
+      say(error)
+    }
+  }
+  return html`<form class="note" onSubmit=${save}>
+    <p class="row">
+      <select aria-label=${t("File")} value=${name} disabled=${isChanged} onChange=${(event) => setName(event.target.value)}>
+        ${NOTES.map((one) => html`<option>${one}</option>`)}
+      </select>
+      <button class="send" disabled=${!isChanged}>${t("Save")}</button>
+      ${isChanged && html`<button type="button" onClick=${() => setText(note.text)}>${t("Take back")}</button>`}
+    </p>
+    <textarea aria-label=${name} rows="24" spellcheck="false" disabled=${note === null} value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
+  </form>`
+}
+
+export function Config({ connection, say }) {
+  const [settings] = useCall(connection, say, "describe_config")
+  const [words, setWords] = useState("")
+  if (!settings) return html`<${Wait} />`
+  const rows = Object.entries(settings).flatMap(([section, values]) =>
+    isObject(values)
+      ? Object.entries(values).map(([key, value]) => [`${section}.${key}`, value])
+      : [[section, values]],
+  )
+  const shown = rows.filter(([key]) => key.includes(words.trim().toLowerCase()))
+  return html`<p class="dim">${t("Changed with `kore config set KEY VALUE`.")}</p>
+    <p><input type="search" aria-label=${t("Search")} placeholder=${t("Search")} value=${words} onInput=${(event) => setWords(event.target.value)} /></p>
+    <table class="facts list"><tbody>
+      ${shown.map(([key, value]) => html`<tr><th scope="row">${visible(key)}</th><td><code>${visible(JSON.stringify(value))}</code></td></tr>`)}
+    </tbody></table>`
+}
+
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value)
+
+export function Logs({ connection, say }) {
+  const [level, setLevel] = useState("info")
+  const [lines] = useCall(connection, say, "read_log", { lines: 300, level })
+  return html`<p><select aria-label=${t("Level")} value=${level} onChange=${(event) => setLevel(event.target.value)}>
+      ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
+    </select></p>
+    ${lines?.length === 0 && html`<p class="dim">${t("There is no log yet: `kore gateway` writes it.")}</p>`}
+    <${Entries} entries=${lines?.toReversed()} of=${(one) => [moment(one.ts), one.level, one.text]} />`
+}
+
+export function Audit({ connection, say }) {
+  const [entries] = useCall(connection, say, "list_audit", { limit: 300 })
+  if (entries?.length === 0) return html`<p class="dim">${t("Nothing was written down yet.")}</p>`
+  return html`<${Entries} entries=${entries} of=${(one) => [moment(one.ts), one.allowed ? "✓" : "✗", summary(one)]} />`
+}
+
+const HIDDEN = new Set(["ts", "allowed", "hash", "prev_hash"])
+
+const summary = (entry) =>
+  Object.entries(entry)
+    .filter(([key, value]) => !HIDDEN.has(key) && value !== null && value !== "")
+    .map(([key, value]) => `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" ")
+
+function Entries({ entries, of }) {
+  if (!entries) return html`<${Wait} />`
+  return html`<table class="facts list entries"><tbody>
+    ${entries.map((one) => html`<tr>${of(one).map((cell) => html`<td>${visible(String(cell ?? ""))}</td>`)}</tr>`)}
+  </tbody></table>`
+}
+
+const moment = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" })
