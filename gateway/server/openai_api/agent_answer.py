@@ -43,13 +43,25 @@ class AgentOrder:
 
 @frozen
 class TurnEnd:
-    """How it ended. `words` are Kore's own, `denied` the calls that this token may not allow."""
+    """How it ended. `words` are Kore's own, `denied` the calls that this token may not allow.
+    `has_gap`: what came before is not all that was said, since the owner of the data was lost."""
 
     outcome: MessageOutcome
     result: Result | None
     error: events.Error | None
     words: str
     denied: tuple[str, ...]
+    has_gap: bool = False
+
+    def unsent(self, sent: str, token: str) -> str:
+        """What a client still has to be told that has these words."""
+        text = answer_text(self, token)
+        if not sent:
+            return text
+        if self.has_gap:
+            return text.removeprefix(sent) if text.startswith(sent) else f"\n\n{text}"
+        note = last_words(self, token)
+        return f"\n\n{note}" if note else ""
 
 
 class AgentAnswer:
@@ -61,6 +73,7 @@ class AgentAnswer:
         self._may_approve = may_approve
         self._runs = False
         self._is_told = False
+        self._has_gap = False
         self._result: Result | None = None
         self._error: events.Error | None = None
         self._words: list[str] = []
@@ -80,6 +93,7 @@ class AgentAnswer:
                             return
                 raise ConnectionLost(t("Kore is no longer running"))
             except ConnectionLost:
+                self._has_gap, self._error = True, None
                 tries += 1
                 if tries > _TRIES:
                     raise
@@ -154,7 +168,9 @@ class AgentAnswer:
 
     def _end(self, outcome: MessageOutcome) -> TurnEnd:
         words = "\n\n".join(self._words)
-        return TurnEnd(outcome, self._result, self._error, words, tuple(self._denied))
+        return TurnEnd(
+            outcome, self._result, self._error, words, tuple(self._denied), self._has_gap
+        )
 
 
 def check_end(end: TurnEnd) -> None:

@@ -11,7 +11,6 @@ from gateway.server.openai_api.agent_answer import (
     TurnEnd,
     answer_text,
     check_end,
-    last_words,
 )
 from gateway.server.openai_api.chat_answer import ChatAnswer
 from gateway.server.openai_api.errors import error_body
@@ -60,7 +59,7 @@ async def streamed_answer(
     except KoreError as exc:
         await stream.send(error_body(exc))
         return None
-    rest = deltas.rest(event, token)
+    rest = event.unsent(deltas.text, token)
     if rest:
         await stream.send(answer.chunk({"content": rest}))
     await stream.send(answer.chunk({}, finish_of(event.result)))
@@ -86,13 +85,6 @@ class TextDeltas:
                 self.text += words
                 return words
         return ""
-
-    def rest(self, end: TurnEnd, token: str) -> str:
-        """What was not streamed."""
-        if not self.text:
-            return answer_text(end, token)
-        note = last_words(end, token)
-        return f"\n\n{note}" if note else ""
 
 
 def finish_of(result: Result | None) -> str:

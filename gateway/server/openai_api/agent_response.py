@@ -8,9 +8,7 @@ from agent import events
 from gateway.server.openai_api.agent_answer import (
     AgentAnswer,
     TurnEnd,
-    answer_text,
     check_end,
-    last_words,
 )
 from gateway.server.openai_api.agent_chat import finish_of
 from gateway.server.openai_api.response_writer import ResponseWriter
@@ -42,13 +40,13 @@ class _Steps:
         self._writer = writer
         self._calls: dict[str, int] = {}
         self._questions: dict[str, int] = {}
-        self._has_words = False
+        self._text = ""
 
     def write(self, event: object) -> None:
         writer = self._writer
         match event:
             case events.TextDelta(text) if text:
-                self._has_words = True
+                self._text += text
                 writer.add_text(text)
             case events.IterationStart() | events.Retry():
                 writer.end_message()
@@ -72,8 +70,7 @@ class _Steps:
         writer.end_message()
         for index in (*self._calls.values(), *self._questions.values()):
             writer.end_item(index, {"status": "incomplete"})
-        rest = last_words(end, token) if self._has_words else answer_text(end, token)
-        if rest:
+        if rest := end.unsent(self._text, token).strip():
             writer.add_text(rest)
         writer.complete(end.outcome.usage, finish_of(end.result))
 

@@ -10,6 +10,8 @@ import pytest
 
 from agent.providers.scripted import ScriptedProvider
 from agent.types import ImageFile, ToolCall, assistant
+from gateway.core.records import MessageOutcome
+from gateway.server.openai_api.agent_answer import TurnEnd
 from tests.gateway.server.openai_api.clients import client_of, says
 from tests.gateway.server.served import Served, served
 
@@ -119,6 +121,36 @@ async def test_a_client_that_tries_again_by_itself_runs_one_turn(server: Served)
         other = await create(model="kore", messages=says("hi"))
     assert first.headers["X-Kore-Session"] == again.headers["X-Kore-Session"]
     assert first.headers["X-Kore-Session"] != other.headers["X-Kore-Session"]
+
+
+async def test_a_client_that_leaves_stops_its_turn(server: Served) -> None:
+    async with client_of(server) as client:
+        stream = await client.chat.completions.create(
+            model="kore", messages=says("long"), stream=True
+        )
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        await stream.close()
+    await server.parts.until_stored("turn", state="done")
+    _, (session,) = await server.call("list_sessions")
+    assert session["status"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("sent", "has_gap", "unsent"),
+    [
+        ("", False, "all of it"),
+        ("all of it", False, ""),
+        ("all", True, " of it"),
+        ("other", True, "\n\nall of it"),
+        ("all of it", True, ""),
+    ],
+)
+def test_what_a_client_still_has_to_be_told(sent: str, has_gap: bool, unsent: str) -> None:
+    outcome = MessageOutcome("done", text="all of it")
+    end = TurnEnd(outcome, None, None, "", (), has_gap)
+    assert end.unsent(sent, "t") == unsent
 
 
 async def test_a_picture_reaches_the_agent(server: Served) -> None:
