@@ -9,6 +9,7 @@ from aiohttp import web
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.serialization import dumps
+from gateway.control.protocol import REQUEST_LIMIT_BYTES
 from gateway.control.service import Service
 from gateway.server.call_routes import json_object, set_language
 from gateway.server.openai_api.chat_completions import ChatCompletions
@@ -68,6 +69,9 @@ def _with_body(handler: BodyHandler) -> Handler:
                 data = await request.read()
         except TimeoutError:
             raise ApiError(408, t("the request took too long to arrive")) from None
+        except web.HTTPRequestEntityTooLarge:
+            size = REQUEST_LIMIT_BYTES
+            raise ApiError(413, t("a request is limited to {size:,} bytes", size=size)) from None
         try:
             body = json_object(data)
         except KoreError as exc:

@@ -1,6 +1,7 @@
 """Chat completions by Kore's agent, with OpenAI's own client."""
 
 import base64
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,22 @@ async def test_what_cannot_be_answered(server: Served, body: Any, status: int) -
         error = (await response.json())["error"]
     assert response.status == status
     assert {"message", "type", "param", "code"} <= error.keys()
+
+
+async def test_a_body_that_is_none(server: Served) -> None:
+    async with server.session("chat") as session:
+        for data, kind, status in (
+            (b"{", "application/json", 400),
+            (b"[]", "application/json", 400),
+            (b"{}", "text/plain", 415),
+            (b" " * 5_000_000, "application/json", 413),
+        ):
+            headers = {"Content-Type": kind}
+            async with session.post(
+                "/v1/responses", data=io.BytesIO(data), headers=headers
+            ) as response:
+                assert response.status == status
+                assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
 async def test_a_session_that_there_is_not(server: Served) -> None:
