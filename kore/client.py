@@ -5,7 +5,7 @@
         async for event in kore.follow(session):
             if event["type"] == "message":
                 print(event["seq"], event["message"]["role"])
-            if event["type"] == "turn_end":
+            if event["type"] in ("turn_end", "idle"):
                 break
 
 Calls, arguments, results and events are JSON values: docs/protocol.md and docs/openapi.json.

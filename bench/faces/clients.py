@@ -119,7 +119,7 @@ async def _talk(address: str, token: str) -> tuple[list[float], list[float]]:
                         is_first = False
                     if event["type"] == "message":
                         seq = event["seq"]
-                    if event["type"] == "turn_end":
+                    if event["type"] in ("turn_end", "idle"):
                         break
                 wholes.append((time.perf_counter() - began) * 1000)
 

@@ -34,6 +34,7 @@ from gateway.core.records import (
     HistoryReset,
     MessageStored,
     SessionEvent,
+    SessionIdle,
     TurnStored,
 )
 
@@ -52,7 +53,7 @@ def watch_event_to_json(event: SessionEvent) -> dict[str, Any]:
         case MessageStored(seq, at, message):
             form = message_to_json(message)
             return {"type": event.type, "seq": seq, "at": at, "message": form}
-        case TurnStored() | HistoryReset():
+        case TurnStored() | SessionIdle() | HistoryReset():
             return {"type": event.type}
     return event_to_json(event)
 
@@ -66,6 +67,8 @@ def watch_event_from_json(data: Mapping[str, Any]) -> Any:
             return MessageStored(data["seq"], data["at"], message_from_json(data["message"]))
         case TurnStored.type:
             return TurnStored()
+        case SessionIdle.type:
+            return SessionIdle()
         case HistoryReset.type:
             return HistoryReset()
     return event_from_json(data)

@@ -50,6 +50,13 @@ class MessageStored:
 
 
 @frozen
+class SessionIdle:
+    """No turn runs or waits in a session that one has begun to follow."""
+
+    type: ClassVar[str] = "idle"
+
+
+@frozen
 class HistoryReset:
     """Messages were taken back: what follows is the conversation from its beginning."""
 
@@ -95,7 +102,7 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-SessionEvent = WatchEvent | MessageStored | TurnStored | HistoryReset
+SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]

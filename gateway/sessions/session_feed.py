@@ -12,10 +12,12 @@ from gateway.core.records import (
     HistoryReset,
     MessageStored,
     SessionEvent,
+    SessionIdle,
     TurnStored,
 )
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.delivery import inbox
 
 # So many are read at a time.
 _PAGE = 200
@@ -37,12 +39,18 @@ async def session_events(
     kinds: Collection[str] = (),
 ) -> AsyncIterator[SessionEvent]:
     """Stored messages with numbers above `after`, then live events of these `kinds` (none: all)
-    and each message once it is stored, before the event that tells of it."""
+    and each message once it is stored, before the event that tells of it. Where nothing is under
+    way, that is told first: who has just spoken may come too late for the turn's end."""
     feed = _StoredMessages(database, session, after)
     async for stored in feed.news():
         yield stored
     # What streamed of these is not told a second time.
     live.forget_drafts()
+    if not await database.transact(_has_work, session):
+        async for stored in feed.news():
+            yield stored
+        if not kinds or SessionIdle.type in kinds:
+            yield SessionIdle()
     async for event in live:
         if isinstance(event, _AFTER_STORING):
             async for stored in feed.news():
@@ -73,6 +81,11 @@ class _StoredMessages:
                 yield MessageStored(seq, at, message)
             if len(page) < _PAGE:
                 return
+
+
+def _has_work(tx: Transaction, session: str) -> bool:
+    """Whether a turn runs or waits in it."""
+    return any(inbox.has_work(tx, lane) for lane in sessions.lanes_of(tx, session))
 
 
 def _page(

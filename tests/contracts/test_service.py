@@ -4,16 +4,18 @@
 """
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
+from agent.types import user
 from gateway.app import open_app
 from gateway.config import load_settings
 from gateway.control.calls import call_names
@@ -22,11 +24,26 @@ from gateway.control.server import ControlServer
 from gateway.control.service import Service
 from gateway.core.errors import HandedOver
 from gateway.core.messages import InboundMessage, Sender
-from gateway.core.records import Delivered, NewJob, WatchEvent
+from gateway.core.records import (
+    Delivered,
+    MessageStored,
+    ModelCall,
+    NewJob,
+    SessionIdle,
+    TurnStored,
+    WatchEvent,
+)
 from gateway.runtime.paths import DataDir
+from gateway.server.listener import ListenAddress, ServerOptions, serve
+from gateway.server.remote_service import opened_service
+from gateway.server.tokens import TokenFile
 from tests.fakes.memory_service import MemoryService
 
 DEADLINE_S = 10
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
+    "gg=="
+)
 T = TypeVar("T", bound=Callable[..., object])
 COVERED: set[str] = set()
 
@@ -96,22 +113,57 @@ async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield service
 
 
-@pytest.fixture(params=["in-process", "over-socket"])
-async def service(
-    request: pytest.FixtureRequest, owner: Service, tmp_path: Path
-) -> AsyncIterator[Service]:
+WAYS = ("in-process", "over-socket", "over-tcp", "over-unix")
+
+
+@asynccontextmanager
+async def reached(way: str, owner: Service, folder: Path) -> AsyncIterator[Service]:
+    """The owner's service as another process reaches it."""
     async with AsyncExitStack() as stack:
         service = owner
-        if request.param == "over-socket":
-            path = tmp_path / "contract.sock"
+        if way == "over-socket":
+            path = folder / "contract.sock"
             await stack.enter_async_context(ControlServer(owner, path))
             client = await ControlClient.connect(path)
             assert client is not None
             service = client
-        recording = RecordingService(service)
-        yield recording
-        promised = set(getattr(request.function, "calls", ()))
-        assert promised - recording.calls == set(), "@covers names calls that were not made"
+        elif way != "in-process":
+            tokens = TokenFile(folder / "tokens.json")
+            path = folder / "server.sock"
+            address = ListenAddress(port=0, path=path if way == "over-unix" else None)
+            options = ServerOptions(address)
+            where = await stack.enter_async_context(serve(owner, tokens, options))
+            token = tokens.add("contract", ("admin",))
+            service = await stack.enter_async_context(opened_service(where, token))
+        yield service
+
+
+@asynccontextmanager
+async def recorded(request: pytest.FixtureRequest, service: Service) -> AsyncIterator[Service]:
+    """With a look at the end whether the calls were made that the test promises."""
+    recording = RecordingService(service)
+    yield cast("Service", recording)
+    promised = set(getattr(request.function, "calls", ()))
+    assert promised - recording.calls == set(), "@covers names calls that were not made"
+
+
+@pytest.fixture(params=WAYS)
+async def service(
+    request: pytest.FixtureRequest, owner: Service, tmp_path: Path
+) -> AsyncIterator[Service]:
+    async with reached(request.param, owner, tmp_path) as way, recorded(request, way) as service:
+        yield service
+
+
+@pytest.fixture(params=WAYS)
+async def real_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    """For calls of faces that no screen of the terminal makes."""
+    async with (
+        local_service(tmp_path / "home") as owner,
+        reached(request.param, owner, tmp_path) as way,
+        recorded(request, way) as service,
+    ):
+        yield service
 
 
 async def place(service: Service) -> tuple[str, str]:
@@ -425,3 +477,64 @@ async def test_a_job_is_added_listed_and_removed(service: Service) -> None:
     assert await service.change_job(job["id"], "remove")
     with pytest.raises(KoreError, match="no job"):
         await service.change_job(job["id"], "run")
+
+
+@covers("create_session", "send_message", "follow_session", "stop_session", "message_outcome")
+async def test_a_session_is_spoken_in_and_followed(real_service: Service) -> None:
+    session = await real_service.create_session()
+    for _ in range(2):
+        assert await real_service.send_message(session, "hello \u5b57", "e1") == session
+    told = []
+    async with asyncio.timeout(DEADLINE_S), real_service.follow_session(session) as events:
+        async for event in events:
+            told.append(event)
+            if isinstance(event, TurnStored | SessionIdle):
+                break
+    stored = [event for event in told if isinstance(event, MessageStored)]
+    assert [event.seq for event in stored] == [1, 2]
+    assert "hello \u5b57" in stored[1].message.text
+    assert not await real_service.stop_session(session)
+    assert (await real_service.message_outcome("e1")).session == session
+
+
+@covers("store_picture")
+async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service) -> None:
+    media = await real_service.store_picture(PNG)
+    assert media.media_type == "image/png"
+    assert media.digest is not None
+    for data in ("", "no base64", "AAAA"):
+        with pytest.raises(KoreError):
+            await real_service.store_picture(data)
+
+
+@covers("list_agents", "list_models", "call_model")
+async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
+    assert "explore" in {one["name"] for one in await real_service.list_agents()}
+    assert await real_service.list_models()
+    call = ModelCall("default", "be brief", (user("hi"),))
+    async with asyncio.timeout(DEADLINE_S), real_service.call_model(call) as events:
+        async for event in events:
+            if event["type"] == "reply":
+                break
+    assert "hi" in json.dumps(event)
+
+
+@covers("list_costs", "describe_config", "read_log", "list_audit")
+async def test_what_is_written_down_is_read(real_service: Service) -> None:
+    assert [one["calls"] for one in await real_service.list_costs(2)] == [0, 0]
+    assert (await real_service.describe_config())["agent"]["model"] == "offline/echo"
+    assert await real_service.read_log(5) == []
+    assert await real_service.list_audit(5) == []
+    with pytest.raises(KoreError, match="level"):
+        await real_service.read_log(5, "loud")
+
+
+@covers("read_note", "write_note")
+async def test_a_note_is_read_and_changed(real_service: Service) -> None:
+    note = await real_service.read_note("USER.md")
+    await real_service.write_note("USER.md", "tea", note["digest"])
+    assert (await real_service.read_note("USER.md"))["text"] == "tea"
+    with pytest.raises(KoreError):
+        await real_service.write_note("USER.md", "coffee", note["digest"])
+    with pytest.raises(KoreError):
+        await real_service.read_note("../config.json")

@@ -8,9 +8,13 @@ import pytest
 
 from agent.events import IterationStart, TextDelta, ToolStart
 from agent.types import assistant
-from gateway.core.records import HistoryReset, MessageStored, SessionEvent, TurnStored
+from gateway.core.records import HistoryReset, MessageStored, SessionEvent, SessionIdle, TurnStored
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, console_message, running, tool_call
+
+
+def texts(events: list[SessionEvent]) -> list[tuple[int, str]]:
+    return [(one.seq, one.message.text) for one in events if isinstance(one, MessageStored)]
 
 
 async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEvent]:
@@ -18,13 +22,11 @@ async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEve
     async with asyncio.timeout(30):
         async for event in events:
             told.append(event)
-            if isinstance(event, TurnStored):
+            # A turn that was over before it was followed is told by this.
+            is_late = isinstance(event, SessionIdle) and texts(told)
+            if isinstance(event, TurnStored) or is_late:
                 return told
     raise AssertionError("the watch ended")
-
-
-def texts(events: list[SessionEvent]) -> list[tuple[int, str]]:
-    return [(one.seq, one.message.text) for one in events if isinstance(one, MessageStored)]
 
 
 @pytest.fixture

@@ -64,9 +64,10 @@ export function take(talk, event) {
     case "delivered":
       return takeDelivered(talk, event)
     case "done":
+    case "idle":
     case "turn_end":
       talk.isRunning = false
-      if (event.type === "turn_end") Object.assign(talk, { draft: null, live: new Map() })
+      if (event.type !== "done") Object.assign(talk, { draft: null, live: new Map() })
   }
 }
 
