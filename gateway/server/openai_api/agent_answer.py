@@ -23,11 +23,11 @@ from gateway.server.openai_api.request_sessions import MessagePlace
 
 T = TypeVar("T")
 
-# Without news for so long, the disk is asked, and a client that waits is told that we live.
-TICK_S = 5.0
+# Without news for so long, the disk is asked, and it is seen whether the client has left.
+TICK_S = 1.0
 # How often a lost owner of the data is looked for, with a pause between.
-_TRIES = 30
-_PAUSE_S = 1.0
+_TRIES = 150
+_PAUSE_S = 0.2
 _TITLE_CHARS = 80
 
 

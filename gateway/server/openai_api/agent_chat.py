@@ -3,6 +3,8 @@
 from contextlib import aclosing
 from typing import Any
 
+from aiohttp import web
+
 from agent import events
 from agent.errors import KoreError
 from agent.types import Result
@@ -14,7 +16,7 @@ from gateway.server.openai_api.agent_answer import (
 )
 from gateway.server.openai_api.chat_answer import ChatAnswer
 from gateway.server.openai_api.errors import error_body
-from gateway.server.openai_api.server_sent_events import ServerSentEvents
+from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
 
 _FINISH = {"max_iterations": "length", "limit": "length", "filtered": "content_filter"}
 
@@ -24,13 +26,15 @@ def whole_answer(end: TurnEnd, answer: ChatAnswer, token: str) -> dict[str, Any]
     return answer.whole(message, finish_of(end.result), end.outcome.usage)
 
 
-async def end_of(turn: AgentAnswer) -> TurnEnd:
-    """Raises `KoreError` where there is no answer."""
+async def end_of(turn: AgentAnswer, request: web.Request) -> TurnEnd:
+    """Raises `KoreError` where there is no answer, `ConnectionError` once the client has left."""
     async with aclosing(turn.follow()) as following:
         async for event in following:
             if isinstance(event, TurnEnd):
                 check_end(event)
                 return event
+            if has_left(request):
+                raise ConnectionResetError("the client has left")
     raise AssertionError("a turn ends or fails")
 
 

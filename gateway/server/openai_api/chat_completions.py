@@ -65,22 +65,21 @@ class ChatCompletions:
         turn = await agent_turn(self._service, request, target, conversation, place)
         answer, token = ChatAnswer(target.name), access_of(request).name
         headers = {SESSION_HEADER: place.session}
-        if not flag_field(body, "stream"):
-            end = await end_of(turn)
-            self._sessions.remember(request, conversation, answer_text(end, token), place)
-            data = whole_answer(end, answer, token)
-            return web.json_response(data, headers=headers, dumps=dumps)
-        usage = flag_field(object_field(body, "stream_options"), "include_usage")
-        stream = ServerSentEvents(request, headers)
         try:
-            async with stream:
+            if not flag_field(body, "stream"):
+                end = await end_of(turn, request)
+                self._sessions.remember(request, conversation, answer_text(end, token), place)
+                data = whole_answer(end, answer, token)
+                return web.json_response(data, headers=headers, dumps=dumps)
+            usage = flag_field(object_field(body, "stream_options"), "include_usage")
+            async with ServerSentEvents(request, headers) as stream:
                 text = await streamed_answer(turn, answer, stream, token, usage=usage)
                 if text is not None:
                     self._sessions.remember(request, conversation, text, place)
+            return stream.response
         except ConnectionError:
-            if not place.is_kept:
-                await turn.stop()
-        return stream.response
+            await stop_turn(turn, place)
+            return nobody_there()
 
     async def _by_model(
         self,
@@ -117,6 +116,17 @@ async def agent_turn(
     media = tuple([await service.store_picture(one) for one in conversation.pictures()])
     order = AgentOrder(place, text, media, target.agent)
     return AgentAnswer(service, order, may_approve=access.allows("approve"))
+
+
+async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:
+    """The client has left: nobody waits for the answer, unless they may come back for it."""
+    if not place.is_kept:
+        await turn.stop()
+
+
+def nobody_there() -> web.Response:
+    """What is answered to a client that has left: nothing is sent any more."""
+    return web.Response(status=499)
 
 
 def check_may_speak(request: web.Request) -> None:

@@ -15,9 +15,14 @@ from agent.types import Message, assistant
 from gateway.control.service import Service
 from gateway.core.messages import CONSOLE, Route
 from gateway.server.guard import access_of
-from gateway.server.openai_api.agent_answer import AgentAnswer, TurnEnd, answer_text
+from gateway.server.openai_api.agent_answer import TurnEnd, answer_text
 from gateway.server.openai_api.agent_response import write_turn
-from gateway.server.openai_api.chat_completions import agent_turn, check_may_speak
+from gateway.server.openai_api.chat_completions import (
+    agent_turn,
+    check_may_speak,
+    nobody_there,
+    stop_turn,
+)
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, api_error_of
 from gateway.server.openai_api.fields import flag_field, list_field, text_field
@@ -26,12 +31,11 @@ from gateway.server.openai_api.model_reply import ModelAnswer
 from gateway.server.openai_api.model_response import response_call, write_reply
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
-    MessagePlace,
     RequestSessions,
 )
 from gateway.server.openai_api.response_input import read_input
 from gateway.server.openai_api.response_writer import ResponseWriter
-from gateway.server.openai_api.server_sent_events import ServerSentEvents
+from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
 
 # Conversations with bare models that a client may go on with.
 _REMEMBERED = 200
@@ -82,7 +86,7 @@ class Responses:
         if isinstance(end, TurnEnd):
             self._sessions.remember(request, conversation, answer_text(end, token), place)
         elif end is None:
-            await _leave(turn, place)
+            await stop_turn(turn, place)
         return response
 
     async def _by_model(
@@ -129,6 +133,8 @@ async def _respond(
     async with aclosing(steps):
         if not flag_field(body, "stream"):
             async for step in steps:
+                if has_left(request):
+                    return nobody_there(), None
                 end = step
             return web.json_response(writer.snapshot(), headers=headers, dumps=dumps), end
         stream = ServerSentEvents(request, headers)
@@ -156,12 +162,6 @@ async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
         await stream.send(event, event["type"])
     if not news:
         await stream.keep_alive()
-
-
-async def _leave(turn: AgentAnswer, place: MessagePlace) -> None:
-    """Nobody waits for the answer, unless they may come back."""
-    if not place.is_kept:
-        await turn.stop()
 
 
 def _lane(response_id: str) -> str:

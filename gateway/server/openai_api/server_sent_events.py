@@ -51,6 +51,10 @@ class ServerSentEvents:
         await self.response.write(text.encode())
 
     def _check(self) -> None:
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
+        if has_left(self._request):
             raise ConnectionResetError("the client has left")
+
+
+def has_left(request: web.Request) -> bool:
+    """Whether the client has closed the connection."""
+    return request.transport is None or request.transport.is_closing()

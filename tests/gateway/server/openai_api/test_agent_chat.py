@@ -1,5 +1,6 @@
 """Chat completions by Kore's agent, with OpenAI's own client."""
 
+import asyncio
 import base64
 import io
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import ImageFile, ToolCall, assistant
 from gateway.core.records import MessageOutcome
 from gateway.server.openai_api.agent_answer import TurnEnd
+from tests.fakes.gated import Gated
 from tests.gateway.server.openai_api.clients import client_of, says
 from tests.gateway.server.served import Served, served
 
@@ -136,6 +138,19 @@ async def test_a_client_that_leaves_stops_its_turn(server: Served) -> None:
     await server.parts.until_stored("turn", state="done")
     _, (session,) = await server.call("list_sessions")
     assert session["status"] == "idle"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_a_client_that_waits_no_longer_stops_its_turn(tmp_path: Path, path: str) -> None:
+    provider = Gated()
+    body = {"model": "kore", "messages": says("long"), "input": "long"}
+    async with served(tmp_path, provider) as server:
+        async with server.session("chat") as session:
+            posting = asyncio.ensure_future(session.post(f"/v1/{path}", json=body))
+            await provider.wait_for_text("long")
+            posting.cancel()
+            await asyncio.wait({posting})
+        await server.parts.until_stored("turn", state="done")
 
 
 @pytest.mark.parametrize(
