@@ -11,12 +11,14 @@ from agent import events
 from agent.agent import Agent
 from agent.context.call_meter import CallMeter
 from agent.context.token_budget import estimate, estimate_text
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.history_validation import repair
 from agent.i18n import t
 from agent.providers.base import ModelRequest, ToolSpec, is_plain_name
+from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import OpenModel
 from agent.serialization import dumps, event_to_json, message_to_json
+from agent.types import ImageFile
 from agent.usage import Tariff, UsageTotals
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ModelCall
@@ -38,9 +40,7 @@ class ModelCaller:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Mapping[str, Any], None]:
         """Its events as JSON, `reply` as the last. Raises `KoreError`."""
-        for tool in call.tools:
-            if not is_plain_name(tool.name):
-                raise KoreError(t("{name!r} cannot be the name of a tool", name=tool.name[:80]))
+        _check(call)
         opened = self._agent.models.open(call.model)
         request = _request(call, opened)
         meter = await self._meter(opened)
@@ -66,6 +66,20 @@ class ModelCaller:
         payer = Payer(turn, f"model-call-{turn}", _ROUTE.lane, chat, principal, turn)
         meter = TurnMeter(self._usage, payer, None, None, UsageTotals())
         return CallMeter(opened.tariff or Tariff(opened.model), opened.fallback_tariffs, meter)
+
+
+def _check(call: ModelCall) -> None:
+    """Raises `KoreError` for what no program may ask: files of this machine, and fields of the
+    request that would make it another one."""
+    for tool in call.tools:
+        if not is_plain_name(tool.name):
+            raise KoreError(t("{name!r} cannot be the name of a tool", name=tool.name[:80]))
+    if any(isinstance(part, ImageFile) for one in call.messages for part in one.content):
+        raise PolicyDenied(t("files by their paths need a token with the scope admin"))
+    try:
+        ModelSettings(temperature=call.temperature, max_tokens=call.max_tokens, **call.options)
+    except TypeError as exc:
+        raise ConfigError(str(exc)) from exc
 
 
 async def _stream(

@@ -1,12 +1,16 @@
 """Chat completions by a model's name, without Kore's agent."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
+from agent.errors import KoreError
+from agent.types import ImageFile, Message, user
+from gateway.core.records import ModelCall, ModelTool
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.server.openai_api.clients import client_of, says, served_with_model
@@ -127,3 +131,25 @@ async def test_what_a_model_refuses_is_an_error(both: tuple[Served, ModelServer]
                 messages=says("x"),
                 tools=[{"type": "custom"}],  # type: ignore[list-item,typeddict-item]
             )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"options": {"extra_body": {"model": "another"}}},
+        {"options": {"messages": []}},
+        {"temperature": 9.0},
+        {"messages": (Message("user", (ImageFile("/etc/passwd", "image/png", "0"),)),)},
+        {"tools": (ModelTool("no name", "", {}),)},
+        {"model": "nobody"},
+    ],
+)
+async def test_a_call_is_only_what_it_says(
+    both: tuple[Served, ModelServer], changes: dict[str, Any]
+) -> None:
+    server, model = both
+    call = replace(ModelCall("stand-in", "", (user("hi"),)), **changes)
+    with pytest.raises(KoreError):
+        async with server.parts.service.call_model(call) as items:
+            assert [item async for item in items] == []
+    assert not model.requests
