@@ -8,11 +8,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent.errors import KoreError
-from agent.serialization import message_from_json, message_to_json
+from agent.serialization import message_from_json, message_to_json, safe_text
 from agent.types import Message
 from gateway.control.protocol import watch_event_from_json, watch_event_to_json
 from gateway.core.records import SessionEvent, WatchEvent
 
+# What a database can hold.
+_LARGEST = 2**63 - 1
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 # Types with a JSON form of their own.
 _FORMS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -78,11 +80,18 @@ def decode(kind: Any, data: Any, where: str) -> Any:
 
 def _decode_scalar(kind: Any, data: Any, where: str) -> Any:
     if kind is Path:
-        return Path(_expect(str, data, where, "a path"))
+        path = safe_text(_expect(str, data, where, "a path"))
+        if "\0" in path:
+            raise _mismatch(data, where, "a path")
+        return Path(path)
     if kind is float and type(data) is int:
         return float(data)
     if kind is NoneType:
         return _expect(NoneType, data, where, "null")
+    if kind is int and type(data) is int and abs(data) > _LARGEST:
+        raise _mismatch(data, where, "an integer of at most 64 bits")
+    if kind is str and type(data) is str:
+        return safe_text(data)
     return _expect(kind, data, where, _NAMES[kind])
 
 

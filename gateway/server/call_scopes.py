@@ -52,8 +52,12 @@ def check_call(token: AccessToken, call: str, arguments: Mapping[str, Any]) -> N
     scope = scope_of(call)
     if not token.allows(scope):
         raise PolicyDenied(t("{call} needs a token with the scope {scope}", call=call, scope=scope))
-    if call == Service.send_message.__name__ and not token.allows("admin"):
+    if token.allows("admin"):
+        return
+    if call == Service.send_message.__name__:
         _check_message(token, arguments)
+    if call == Service.watch.__name__ and arguments.get("folder") is not None:
+        raise PolicyDenied(t("folders of this machine need a token with the scope admin"))
 
 
 def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:

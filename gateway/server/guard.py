@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
-from agent.errors import KoreError, PolicyDenied
+from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
 from agent.records import frozen
 from gateway.control.protocol import error_to_json, is_own_user
@@ -93,16 +93,18 @@ class Guard:
                 return refusal(refused.status, refused.error)
             except TooManyTries as exc:
                 return refusal(429, exc)
+            except ConfigError as exc:
+                return refusal(500, exc)
             return await handler(request)
 
         return check
 
     def token_of(self, secret: str, address: str) -> AccessToken | None:
         """Whose this is; None for a wrong one, of which there are only so many tries. Raises
-        `KoreError` after those."""
-        self.check_failures(address)
+        `TooManyTries` after those. A right one always counts: nobody can shut others out."""
         token = self._tokens.find(secret)
         if token is None:
+            self.check_failures(address)
             self._failures.take(address)
         return token
 
@@ -121,8 +123,9 @@ class Guard:
         if _host_name(host) not in self._hosts or len(request.headers.getall("Host", [])) != 1:
             raise _Refused(403, PolicyDenied(t("this server is not called {host!r}", host=host)))
         origin = request.headers.get("Origin")
-        own = f"{request.scheme}://{host}".casefold()
-        if origin is not None and origin.casefold() != own:
+        # A proxy in front may be the one that has TLS.
+        own = {f"{scheme}://{host}".casefold() for scheme in (request.scheme, "https")}
+        if origin is not None and origin.casefold() not in own:
             raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             # A link from elsewhere may open the page itself.

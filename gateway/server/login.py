@@ -75,7 +75,6 @@ class Login:
 
     def _secret_for(self, data: Mapping[str, object], address: str) -> str:
         """What the browser keeps. Raises `KoreError` for a wrong code or token."""
-        self._guard.check_failures(address)
         code, token = data.get("code"), data.get("token")
         if isinstance(token, str) and self._guard.token_of(token.strip(), address) is not None:
             return token.strip()
@@ -83,6 +82,7 @@ class Login:
         if isinstance(code, str) and self._codes.pop(code, None) is not None:
             return self._tokens.add(f"{_BROWSER}{secrets.token_hex(4)}", ("admin",))
         if isinstance(code, str):
+            self._guard.check_failures(address)
             self._guard.count_failure(address)
         raise KoreError(
             t("this code or token does not count, or no longer"),

@@ -53,7 +53,7 @@ class SessionService:
         try:
             while not await self.database.transact(search.enter_older):
                 pass
-            return await self.database.transact(search.look_up, words, Scope(), limit)
+            return await self.database.transact(search.look_up, words, Scope(), max(limit, 0))
         except SearchRefused as refused:
             raise lookup.search_error(words, refused) from None
 

@@ -28,7 +28,7 @@ class Served:
             headers["Authorization"] = f"Bearer {self.secrets[scope]}"
         return aiohttp.ClientSession(self.address, headers=headers)
 
-    async def call(self, name: str, scope: Scope = "admin", **arguments: Any) -> Any:
+    async def call(self, name: str, scope: Scope = "admin", /, **arguments: Any) -> Any:
         """The status, and the value or the error's code."""
         async with (
             self.session(scope) as session,
