@@ -73,6 +73,7 @@ bench: $(VENV)/.dev
 crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
 	@$(BIN)/python -m tests.crash.longwork --kills 100
+	@$(BIN)/python -m tests.crash.clients --kills 1000
 
 # One part only: make fuzz FUZZ="paths archives"
 fuzz: $(VENV)/.dev
