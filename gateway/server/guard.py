@@ -18,7 +18,12 @@ from agent.records import frozen
 from gateway.control.protocol import error_to_json, is_own_user
 from gateway.server.tokens import AccessToken, TokenFile
 
+# A browser has a token in two halves: cookies go to every port of a host, so that another server on
+# this machine may see one, and what a page stores belongs to its port alone.
 COOKIE = "kore_token"
+KEY_HEADER = "X-Kore-Key"
+# A WebSocket has no headers of its own: there the key stands behind this.
+SUBPROTOCOL = "kore"
 ACCESS = web.RequestKey("access", AccessToken)
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 # Pages and calls that anyone may ask for: they tell nothing.
@@ -139,7 +144,7 @@ class Guard:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         is_cookie = not secret
         if is_cookie:
-            secret = request.cookies.get(COOKIE, "")
+            secret = _joined_halves(request)
         elif scheme.casefold() != "bearer":
             secret = ""
         address = request.remote or ""
@@ -173,6 +178,15 @@ def _access_of_own_user(request: web.Request) -> AccessToken:
     if transport is None or not is_own_user(transport.get_extra_info("socket")):
         raise _Refused(403, PolicyDenied(t("this Kore belongs to another user")))
     return AccessToken("local", frozenset(["admin"]), 0.0)
+
+
+def _joined_halves(request: web.Request) -> str:
+    """What a browser's cookie and its page's key make together; '' where one is missing."""
+    cookie, key = request.cookies.get(COOKIE, ""), request.headers.get(KEY_HEADER, "")
+    names = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+    if not key and names[0].strip() == SUBPROTOCOL:
+        key = names[-1].strip()
+    return cookie + key if cookie and key else ""
 
 
 def needs_token(path: str) -> bool:

@@ -1,6 +1,7 @@
 """How a browser comes in: by a code of one use from `kore web`, or by a token that is typed in.
 
-Either way it keeps a token of its own in a cookie that no script can read.
+Either way it keeps a token of its own: half of it in a cookie that no script can read, half of it
+in the storage of the page, which no other port of this machine can.
 """
 
 import secrets
@@ -17,6 +18,8 @@ from gateway.server.tokens import TokenFile
 
 CODE_S = 300.0
 _MOST_CODES = 20
+# Where a token is cut: the cookie holds what is before it, the page what is behind it.
+HALF = 26
 # The names of tokens that browsers were given.
 _BROWSER = "browser-"
 _COOKIE_S = 30 * 24 * 3600
@@ -54,10 +57,11 @@ class Login:
             return refusal(429, exc)
         except KoreError as exc:
             return refusal(401, exc)
-        response = web.json_response({"value": {}})
+        cookie, key = secret[:HALF], secret[HALF:]
+        response = web.json_response({"value": {"key": key}})
         response.set_cookie(
             COOKIE,
-            secret,
+            cookie,
             max_age=_COOKIE_S,
             path="/",
             httponly=True,
@@ -74,13 +78,16 @@ class Login:
         return response
 
     def _secret_for(self, data: Mapping[str, object], address: str) -> str:
-        """What the browser keeps. Raises `KoreError` for a wrong code or token."""
+        """A token of the browser's own. Raises `KoreError` for a wrong code or token."""
         code, token = data.get("code"), data.get("token")
-        if isinstance(token, str) and self._guard.token_of(token.strip(), address) is not None:
-            return token.strip()
+        name = f"{_BROWSER}{secrets.token_hex(4)}"
+        if isinstance(token, str):
+            access = self._guard.token_of(token.strip(), address)
+            if access is not None:
+                return self._tokens.add(name, access.scopes)
         self._forget_old()
         if isinstance(code, str) and self._codes.pop(code, None) is not None:
-            return self._tokens.add(f"{_BROWSER}{secrets.token_hex(4)}", ("admin",))
+            return self._tokens.add(name, ("admin",))
         if isinstance(code, str):
             self._guard.check_failures(address)
             self._guard.count_failure(address)

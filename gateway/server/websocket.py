@@ -23,7 +23,7 @@ from gateway.control.protocol import REQUEST_LIMIT_BYTES, error_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
-from gateway.server.guard import CALLS, CallLimiter, access_of
+from gateway.server.guard import CALLS, SUBPROTOCOL, CallLimiter, access_of
 from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,10 @@ class Connections:
             raise web.HTTPServiceUnavailable(text="too many connections\n")
         set_language(request)
         socket = web.WebSocketResponse(
-            heartbeat=_HEARTBEAT_S, max_msg_size=REQUEST_LIMIT_BYTES, compress=False
+            heartbeat=_HEARTBEAT_S,
+            max_msg_size=REQUEST_LIMIT_BYTES,
+            compress=False,
+            protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
         self._open[socket] = access_of(request)

@@ -1,4 +1,4 @@
-"""`python -m tests.crash.clients`: the server is killed again and again under clients that speak and
+"""`python -m tests.crash.clients`: the server is killed over and over under clients that speak and
 follow; nothing may be lost, doubled or out of order."""
 
 import argparse
@@ -24,13 +24,13 @@ class Report:
     """What the clients came to."""
 
     kills: int = 0
-    told: list[list[tuple[int, str]]] = field(default_factory=list)
-    said: list[list[str]] = field(default_factory=list)
+    messages: list[list[tuple[int, str]]] = field(default_factory=list)
+    texts: list[list[str]] = field(default_factory=list)
 
     def faults(self) -> list[str]:
         """In words; none when every message came once and in its order."""
         faults = []
-        for n, (messages, texts) in enumerate(zip(self.told, self.said, strict=True)):
+        for n, (messages, texts) in enumerate(zip(self.messages, self.texts, strict=True)):
             if [seq for seq, _ in messages] != list(range(1, 2 * len(texts) + 1)):
                 faults.append(f"client {n}: numbers {[seq for seq, _ in messages]}")
             own = [text for _, text in messages if text.startswith(f"client {n} ")]
@@ -71,8 +71,8 @@ async def run(kills: int, clients: int, seed: int) -> Report:
             serving = asyncio.create_task(keep_serving())
             try:
                 for told, said in await asyncio.gather(*(talk(n) for n in range(clients))):
-                    report.told.append(told)
-                    report.said.append(said)
+                    report.messages.append(told)
+                    report.texts.append(said)
             finally:
                 is_over.set()
                 await serving
@@ -104,7 +104,7 @@ def main() -> int:
     began = time.monotonic()
     report = asyncio.run(run(options.kills, options.clients, options.seed))
     faults = report.faults()
-    count = sum(map(len, report.said))
+    count = sum(map(len, report.texts))
     print(
         f"{report.kills} kills, {options.clients} clients, {count} messages,"
         f" {time.monotonic() - began:.0f} s: {len(faults)} faults"

@@ -12,7 +12,8 @@ from yarl import URL
 
 from gateway.control.calls import call_names, find_call
 from gateway.server import listener
-from gateway.server.guard import COOKIE
+from gateway.server.guard import COOKIE, KEY_HEADER
+from gateway.server.login import HALF
 from tests.gateway.server.served import Served, served
 
 PLAIN: dict[object, object] = {str: "x", int: 1, bool: False, float: 1.0}
@@ -45,12 +46,18 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Bearer {admin}", "Origin": "https://{host}.attacker.example"},
         {"Authorization": "Bearer {admin}", "Origin": "ftp://{host}"},
         {"Authorization": "Bearer {admin}", "Sec-Fetch-Site": "same-site"},
-        {"Cookie": COOKIE + "={admin}", "Origin": "http://attacker.example"},
+        {"Cookie": COOKIE + "={cookie}", KEY_HEADER: "{key}", "Origin": "http://attacker.example"},
+        # Halves, as another server on this machine or another page may have them.
+        {"Cookie": COOKIE + "={cookie}", "Origin": "http://{host}"},
+        {"Cookie": COOKIE + "={cookie}", KEY_HEADER: "x", "Origin": "http://{host}"},
+        {"Cookie": COOKIE + "={admin}", "Origin": "http://{host}"},
+        {KEY_HEADER: "{key}", "Origin": "http://{host}"},
     ],
 )
 async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> None:
     host = urlsplit(server.address).netloc
-    values = {"admin": server.secrets["admin"], "host": host}
+    admin = server.secrets["admin"]
+    values = {"admin": admin, "host": host, "cookie": admin[:HALF], "key": admin[HALF:]}
     sent = {name: value.format(**values) for name, value in headers.items()}
     sent.setdefault("Content-Type", "application/json")
     async with aiohttp.ClientSession(server.address) as session:
@@ -65,7 +72,8 @@ async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> Non
 async def test_a_form_of_our_own_page_is_no_call(server: Served) -> None:
     """What a form can send without asking first has another type."""
     headers = {
-        "Cookie": f"{COOKIE}={server.secrets['admin']}",
+        "Cookie": f"{COOKIE}={server.secrets['admin'][:HALF]}",
+        KEY_HEADER: server.secrets["admin"][HALF:],
         "Origin": server.address,
         "Content-Type": "text/plain",
     }
@@ -85,11 +93,13 @@ async def test_a_token_in_the_address_is_none(server: Served) -> None:
 
 
 async def test_a_page_of_our_own_may(server: Served) -> None:
-    headers = {"Cookie": f"{COOKIE}={server.secrets['admin']}", "Origin": server.address}
+    cookie, key = server.secrets["admin"][:HALF], server.secrets["admin"][HALF:]
+    headers = {"Cookie": f"{COOKIE}={cookie}", "Origin": server.address}
     async with aiohttp.ClientSession(server.address, headers=headers) as session:
-        async with session.post("/v1/calls/status", json={}) as response:
+        page = {KEY_HEADER: key}
+        async with session.post("/v1/calls/status", json={}, headers=page) as response:
             assert response.status == 200
-        async with session.ws_connect("/v1/connect") as socket:
+        async with session.ws_connect("/v1/connect", protocols=("kore", key)) as socket:
             await socket.send_json({"id": 1, "call": "status"})
             assert "value" in await socket.receive_json()
 
@@ -151,11 +161,13 @@ async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
             cookie = response.headers["Set-Cookie"]
             assert "HttpOnly" in cookie
             assert "SameSite=Strict" in cookie
-        async with browser.post("/v1/calls/status", json={}) as response:
+            key = {KEY_HEADER: (await response.json())["value"]["key"]}
+            assert key[KEY_HEADER] not in cookie
+        async with browser.post("/v1/calls/status", json={}, headers=key) as response:
             assert response.status == 200
-        async with browser.post("/v1/logout", json={}) as response:
+        async with browser.post("/v1/logout", json={}, headers=key) as response:
             assert response.status == 200
-        async with browser.post("/v1/calls/status", json={}) as response:
+        async with browser.post("/v1/calls/status", json={}, headers=key) as response:
             assert response.status == 401
         async with browser.post("/v1/login", json={"code": code}) as response:
             assert response.status == 401

@@ -27,7 +27,7 @@ export class Connection {
 
   open() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:"
-    const socket = new WebSocket(`${scheme}//${location.host}/v1/connect`)
+    const socket = new WebSocket(`${scheme}//${location.host}/v1/connect`, ["kore", key() || "none"])
     this.socket = socket
     socket.onopen = () => {
       this.waitMs = FIRST_WAIT_MS
@@ -148,8 +148,13 @@ export async function isLoggedIn() {
 // A code of one use or a token for a cookie. Throws a CallError.
 export async function login(secret) {
   const response = await post("/v1/login", secret)
-  if (!response.ok) throw new CallError((await response.json()).error ?? {})
+  const answer = await response.json()
+  if (!response.ok) throw new CallError(answer.error ?? {})
+  localStorage.setItem("key", answer.value.key)
 }
+
+// The half of this browser's token that belongs to this page; the other is in its cookie.
+const key = () => localStorage.getItem("key") ?? ""
 
 export const logout = () => post("/v1/logout", {})
 
@@ -159,7 +164,7 @@ export const newId = () =>
 function post(path, body) {
   return fetch(path, {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", "X-Kore-Key": key() },
     body: JSON.stringify(body),
     credentials: "same-origin",
   })
