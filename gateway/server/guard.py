@@ -20,7 +20,7 @@ from gateway.server.tokens import AccessToken, TokenFile
 
 # A browser has a token in two halves: cookies go to every port of a host, so that another server on
 # this machine may see one, and what a page stores belongs to its port alone.
-COOKIE = "kore_token"
+_COOKIE = "kore_token"
 KEY_HEADER = "X-Kore-Key"
 # A WebSocket has no headers of its own: there the key stands behind this.
 SUBPROTOCOL = "kore"
@@ -180,9 +180,18 @@ def _access_of_own_user(request: web.Request) -> AccessToken:
     return AccessToken("local", frozenset(["admin"]), 0.0)
 
 
+def cookie_name(host: str) -> str:
+    """Two servers on ports of one host have cookies of their own."""
+    port = host.rpartition(":")[2]
+    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+
+
 def _joined_halves(request: web.Request) -> str:
     """What a browser's cookie and its page's key make together; '' where one is missing."""
-    cookie, key = request.cookies.get(COOKIE, ""), request.headers.get(KEY_HEADER, "")
+    cookie, key = (
+        request.cookies.get(cookie_name(request.headers.get("Host", "")), ""),
+        request.headers.get(KEY_HEADER, ""),
+    )
     names = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
     if not key and names[0].strip() == SUBPROTOCOL:
         key = names[-1].strip()

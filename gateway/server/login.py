@@ -13,7 +13,7 @@ from aiohttp import web
 from agent.errors import KoreError, PolicyDenied
 from agent.i18n import t
 from gateway.server.call_routes import json_object, set_language
-from gateway.server.guard import COOKIE, Guard, TooManyTries, access_of, refusal
+from gateway.server.guard import Guard, TooManyTries, access_of, cookie_name, refusal
 from gateway.server.tokens import TokenFile
 
 CODE_S = 300.0
@@ -60,7 +60,7 @@ class Login:
         cookie, key = secret[:HALF], secret[HALF:]
         response = web.json_response({"value": {"key": key}})
         response.set_cookie(
-            COOKIE,
+            cookie_name(request.headers.get("Host", "")),
             cookie,
             max_age=_COOKIE_S,
             path="/",
@@ -72,7 +72,7 @@ class Login:
 
     async def _logout(self, request: web.Request) -> web.Response:
         response = web.json_response({"value": {}})
-        response.del_cookie(COOKIE, path="/")
+        response.del_cookie(cookie_name(request.headers.get("Host", "")), path="/")
         if access_of(request).name.startswith(_BROWSER):
             self._tokens.revoke(access_of(request).name)
         return response

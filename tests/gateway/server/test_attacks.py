@@ -12,7 +12,7 @@ from yarl import URL
 
 from gateway.control.calls import call_names, find_call
 from gateway.server import listener
-from gateway.server.guard import COOKIE, KEY_HEADER
+from gateway.server.guard import KEY_HEADER, cookie_name
 from gateway.server.login import HALF
 from tests.gateway.server.served import Served, served
 
@@ -35,8 +35,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Basic {admin}"},
         {"Authorization": "{admin}"},
         {"X-Token": "{admin}"},
-        {"Cookie": f"{COOKIE}=kore_x"},
-        {"Cookie": COOKIE + "={admin}"},
+        {"Cookie": "{name}=kore_x"},
+        {"Cookie": "{name}={admin}"},
         {"Authorization": "Bearer {admin}", "Host": "attacker.example"},
         {"Authorization": "Bearer {admin}", "Host": "127.0.0.1.attacker.example"},
         {"Authorization": "Bearer {admin}", "Host": "127.0.0.1@attacker.example"},
@@ -46,18 +46,24 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Bearer {admin}", "Origin": "https://{host}.attacker.example"},
         {"Authorization": "Bearer {admin}", "Origin": "ftp://{host}"},
         {"Authorization": "Bearer {admin}", "Sec-Fetch-Site": "same-site"},
-        {"Cookie": COOKIE + "={cookie}", KEY_HEADER: "{key}", "Origin": "http://attacker.example"},
+        {"Cookie": "{name}={cookie}", KEY_HEADER: "{key}", "Origin": "http://attacker.example"},
         # Halves, as another server on this machine or another page may have them.
-        {"Cookie": COOKIE + "={cookie}", "Origin": "http://{host}"},
-        {"Cookie": COOKIE + "={cookie}", KEY_HEADER: "x", "Origin": "http://{host}"},
-        {"Cookie": COOKIE + "={admin}", "Origin": "http://{host}"},
+        {"Cookie": "{name}={cookie}", "Origin": "http://{host}"},
+        {"Cookie": "{name}={cookie}", KEY_HEADER: "x", "Origin": "http://{host}"},
+        {"Cookie": "{name}={admin}", "Origin": "http://{host}"},
         {KEY_HEADER: "{key}", "Origin": "http://{host}"},
     ],
 )
 async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> None:
     host = urlsplit(server.address).netloc
     admin = server.secrets["admin"]
-    values = {"admin": admin, "host": host, "cookie": admin[:HALF], "key": admin[HALF:]}
+    values = {
+        "name": cookie_name(host),
+        "admin": admin,
+        "host": host,
+        "cookie": admin[:HALF],
+        "key": admin[HALF:],
+    }
     sent = {name: value.format(**values) for name, value in headers.items()}
     sent.setdefault("Content-Type", "application/json")
     async with aiohttp.ClientSession(server.address) as session:
@@ -72,7 +78,7 @@ async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> Non
 async def test_a_form_of_our_own_page_is_no_call(server: Served) -> None:
     """What a form can send without asking first has another type."""
     headers = {
-        "Cookie": f"{COOKIE}={server.secrets['admin'][:HALF]}",
+        "Cookie": f"{cookie_name(server.address)}={server.secrets['admin'][:HALF]}",
         KEY_HEADER: server.secrets["admin"][HALF:],
         "Origin": server.address,
         "Content-Type": "text/plain",
@@ -94,7 +100,7 @@ async def test_a_token_in_the_address_is_none(server: Served) -> None:
 
 async def test_a_page_of_our_own_may(server: Served) -> None:
     cookie, key = server.secrets["admin"][:HALF], server.secrets["admin"][HALF:]
-    headers = {"Cookie": f"{COOKIE}={cookie}", "Origin": server.address}
+    headers = {"Cookie": f"{cookie_name(server.address)}={cookie}", "Origin": server.address}
     async with aiohttp.ClientSession(server.address, headers=headers) as session:
         page = {KEY_HEADER: key}
         async with session.post("/v1/calls/status", json={}, headers=page) as response:
