@@ -11,7 +11,10 @@ from tests.house.pages import README, blocks, page
 from tests.house.tree import ROOT
 
 # These run until somebody ends them, or ask questions.
-LASTING = {"kore agent", "kore gateway", "kore init", "kore channel add telegram"}
+LASTING = {
+    *("kore agent", "kore gateway", "kore init", "kore channel add telegram"),
+    *("kore web", "kore serve"),
+}
 _KORE = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*kore\b")
 TEXT = README.read_text(encoding="utf-8")
 
