@@ -133,3 +133,21 @@ async def pid_of_owner(kore: Client) -> int | None:
         if exc.code in ("owner-lost", "handed-over"):
             return None
         raise
+
+
+async def test_a_gateway_serves_by_itself_where_it_is_told_to(machine: Machine) -> None:
+    file = machine.home / "config.json"
+    config = json.loads(file.read_text("utf-8")) | {"server": {"listen": "auto"}}
+    file.write_text(json.dumps(config))
+    async with machine.run("gateway") as gateway:
+        async with asyncio.timeout(60):
+            while not (machine.home / "server.json").exists():
+                await asyncio.sleep(0.05)
+        async with Client.local(machine.home) as kore:
+            assert (await kore.call("status"))["pid"] == gateway.pid
+            session = await kore.send(None, "hi")
+            assert len(await messages_until(kore, session, 2)) == 2
+        gateway.send_signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+    assert not (machine.home / "server.json").exists()
+    assert TokenFile(machine.home / "tokens.json").list() == ()
