@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
 MOST_SYMBOLS = 400
+_MOST_ERRORS = 10_000
 _MOST_ERRORS = 20
 _LINE_CHARS = 160
 _MOST_DEPTH = 20
@@ -89,11 +90,14 @@ def _symbol_line(symbol: Symbol) -> str:
 
 
 def symbols_in(data: bytes, tree: "Tree", language: CodeLanguage) -> list[Symbol]:
-    """The definitions in a tree, in their order."""
+    """The definitions in a tree, in their order. Raises `ToolError` for a text that is nothing but
+    errors: a query takes minutes over so many, and cannot be stopped."""
     from tree_sitter import QueryCursor
 
     if not language.definitions:
         return []
+    if tree.root_node.type == "ERROR" and tree.root_node.child_count > _MOST_ERRORS:
+        raise ToolError("It has too many syntax errors to be looked through.")
     cursor = QueryCursor(query(language, language.definitions))
     spans: dict[tuple[int, int], tuple[str, Node, Node]] = {}
     for _, captures in cursor.matches(tree.root_node):
