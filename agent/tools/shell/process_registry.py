@@ -79,13 +79,15 @@ class ProcessRegistry:
         await self._stop([process])
 
     def request_kill(self, session: str, number: str) -> bool:
-        """`kill` from any thread; False when none of this number runs."""
+        """`kill` from any thread; False when none of this number runs. One that was requested to
+        end counts as running: the transaction that asks may be run again, and must answer the same.
+        """
         for process, task in list(self._tasks.items()):
             if str(process.number) == number and process in self.of(session):
                 process.is_ending = True
                 task.get_loop().call_soon_threadsafe(task.cancel)
                 return True
-        return False
+        return any(one.is_ending for one in self.of(session) if str(one.number) == number)
 
     async def end(self, session: str) -> None:
         """End and forget those of a session."""

@@ -103,6 +103,9 @@ async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
     (told,) = shell.processes.facts("s1")
     assert told == "background process 1 (sleep 600): being ended"
     await shell.processes.kill(shell.processes.get("s1", 1))
+    # A transaction that is run again hears the same, though the process is gone by then.
+    assert shell.processes.request_kill("s1", "1")
+    assert not shell.processes.request_kill("s2", "1")
     (told,) = shell.processes.facts("s1")
     assert told == "background process 1 (sleep 600): killed"
 
