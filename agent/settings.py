@@ -59,7 +59,8 @@ class LspServerSettings:
     """A language server: its program with arguments, and the ends of the names of its files
     (".py"). `languages` gives their language ids where they are not the usual ones. `options` are
     what it is told at its start, `settings` what it asks for later; `root_files` stand at the top
-    of a project. Only one that a person has `configured` runs outside of a sandbox."""
+    of a project. Only one that a person has `configured` runs outside of a sandbox; the command of
+    one that came with a plugin opens only what is in the `plugin_folder`."""
 
     name: str
     command: tuple[str, ...]
@@ -70,6 +71,7 @@ class LspServerSettings:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     root_files: tuple[str, ...] = ()
     configured: bool = True
+    plugin_folder: Path | None = None
 
 
 @frozen

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agent.mcp.settings import McpServerSettings
-from agent.tools.shell.program_folders import folders_of_program
+from agent.tools.shell.program_folders import folders_of_command
 
 
 def program_folders(
@@ -15,15 +15,13 @@ def program_folders(
     paths: of each the highest one that looks like a program's, but never one that holds `home` or
     what is `closed`. Of a stranger's server its program's folder, and what was given to it. May
     block."""
-    closed = [home, *closed]
-    folders = [] if server.reach is None else [server.reach.program]
-    program = shutil.which(server.command or "")
-    for word in (program or "", *server.args):
-        path = Path(word).expanduser()
-        if not path.is_absolute() or not path.is_file():
-            continue
-        is_named = word != program or "/" in (server.command or "")
-        if is_named and server.reach is not None and not server.reach.shows(path):
-            continue
-        folders += [each for each in folders_of_program(path, closed) if each not in folders]
-    return tuple(folders)
+    own = () if server.reach is None else (server.reach.program,)
+    program = shutil.which(server.command or "") or ""
+    is_named = "/" in (server.command or "")
+
+    def may_show(path: Path) -> bool:
+        is_from_path = str(path) == program and not is_named
+        return server.reach is None or is_from_path or server.reach.shows(path)
+
+    folders = folders_of_command((program, *server.args), [home, *closed], may_show)
+    return tuple(dict.fromkeys((*own, *folders)))

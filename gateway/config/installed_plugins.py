@@ -156,10 +156,14 @@ class InstalledPlugins:
                 servers[_server_name(one.name, name)] = definition
         return servers
 
-    def language_servers(self) -> dict[str, Mapping[str, Any]]:
-        """The language servers of all enabled plugins, as `plugin_PLUGIN_SERVER`."""
+    def language_servers(self) -> dict[str, tuple[Path, Mapping[str, Any]]]:
+        """The language servers of all enabled plugins, as `plugin_PLUGIN_SERVER`: the plugin's copy
+        and what it says of the server."""
         return {
-            _server_name(one.name, name): _filled(server, self._roots(one))
+            _server_name(one.name, name): (
+                self.folder / one.folder,
+                _filled(server, self._roots(one)),
+            )
             for one in self.enabled()
             for name, server in one.languages.items()
             if isinstance(server, Mapping)

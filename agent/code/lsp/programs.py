@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.security.sandbox.trusted_programs import is_closed_file
 from agent.settings import LspServerSettings
-from agent.tools.shell.program_folders import folders_of_program
+from agent.tools.shell.program_folders import folders_of_command, folders_of_program
 
 # The first version of TypeScript whose compiler is a server.
 _FIRST_SERVER_TSC = 7
@@ -37,11 +37,23 @@ def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> 
     return None
 
 
-def shown_folders(program: str, closed: Iterable[Path]) -> tuple[Path, ...]:
-    """The folders that the sandbox has to show for the program to run. May block."""
+def shown_folders(
+    server: LspServerSettings, program: str, closed: Iterable[Path]
+) -> tuple[Path, ...]:
+    """The folders that the sandbox has to show for the program to run: its own, and those of the
+    files that its arguments name by their full paths; of a plugin's server only what is in the
+    plugin. May block."""
     private = [Path.home(), *closed]
-    folders = folders_of_program(Path(program), private)
-    interpreter = _interpreter(program)
+    plugin = server.plugin_folder
+    is_named = "/" in server.command[0]
+
+    def may_show(path: Path) -> bool:
+        if plugin is None or (str(path) == program and not is_named):
+            return True
+        return path.resolve().is_relative_to(plugin.resolve())
+
+    folders = list(folders_of_command((program, *server.command[1:]), private, may_show))
+    interpreter = _interpreter(program) if may_show(Path(program)) else None
     if interpreter is not None:
         folders += folders_of_program(interpreter, private)
         # A Python has its library beside the folder of its programs.

@@ -190,7 +190,7 @@ class LanguageServers:
         sandbox = self._tools.sandbox or Unconfined()
         if sandbox.confines or self._tools.full_access:
             return True
-        configured = {one.name for one in self.settings.servers}
+        configured = {one.name for one in self.settings.servers if one.configured}
         if configured.intersection(names):
             return True
         return any(folder.is_relative_to(each) for each in self._trusted)
@@ -213,7 +213,7 @@ class LanguageServers:
 
         def find_command() -> ServerCommand:
             closed = self._tools.off_limits
-            folders = shown_folders(choice.program, closed)
+            folders = shown_folders(choice.settings, choice.program, closed)
             variables = dict(command.variables)
             if settings.name == "gopls" and (cache := module_cache(closed)) is not None:
                 folders += (cache,)

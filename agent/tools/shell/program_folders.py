@@ -1,10 +1,24 @@
 """The folders that hold a program: a server reads them, whatever else its sandbox hides."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # What stands at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
+
+
+def folders_of_command(
+    words: Iterable[str], closed: Iterable[Path], may_show: Callable[[Path], bool]
+) -> tuple[Path, ...]:
+    """Of the program and of each file that the words of a command name by their full paths, where
+    `may_show` says so; `closed` as for `folders_of_program`. May block."""
+    closed = list(closed)
+    folders: list[Path] = []
+    for word in words:
+        path = Path(word).expanduser()
+        if path.is_absolute() and path.is_file() and may_show(path):
+            folders += folders_of_program(path, closed)
+    return tuple(dict.fromkeys(folders))
 
 
 def folders_of_program(path: Path, closed: Iterable[Path]) -> list[Path]:

@@ -64,14 +64,14 @@ def _server_of(name: str, server: LspServer) -> LspServerSettings:
 
 def _plugin_servers(plugins: "InstalledPlugins") -> Iterator[LspServerSettings]:
     """As `.lsp.json` describes them; one that is described wrongly is left out, and logged."""
-    for name, described in plugins.language_servers().items():
+    for name, (folder, described) in plugins.language_servers().items():
         try:
-            yield _plugin_server(name, described)
+            yield _plugin_server(name, folder, described)
         except (TypeError, ValueError, AttributeError) as exc:
             log.warning("the language server %s cannot be used: %s", name, exc)
 
 
-def _plugin_server(name: str, described: Mapping[str, Any]) -> LspServerSettings:
+def _plugin_server(name: str, folder: Path, described: Mapping[str, Any]) -> LspServerSettings:
     command, args = described.get("command"), described.get("args") or []
     languages = described.get("extensionToLanguage")
     if not isinstance(command, str) or not command or not isinstance(languages, dict):
@@ -88,4 +88,5 @@ def _plugin_server(name: str, described: Mapping[str, Any]) -> LspServerSettings
         dict(described.get("settings") or {}),
         {str(key): str(value) for key, value in variables.items()},
         configured=False,
+        plugin_folder=folder,
     )

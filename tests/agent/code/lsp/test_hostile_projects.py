@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,11 @@ from typing import Any
 import pytest
 
 from agent.code.lsp.known_servers import KNOWN_SERVERS
-from agent.code.lsp.programs import find_server_program
+from agent.code.lsp.programs import find_server_program, shown_folders
+from agent.code.lsp.servers import LanguageServers
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked, mark_tainted
+from agent.settings import ToolSettings
 from tests.contracts.code_servers import code_calls, known_server, only, stand_in
 
 SECRET = "the secret of somebody else"
@@ -226,6 +230,38 @@ async def test_a_server_writes_nothing_and_reads_no_secrets(folder: Path) -> Non
             with pytest.raises(ToolError, match="ended during hover"):
                 await calls.ask("hover", "a.txt", line=1, symbol="apple")
         assert not path.exists()
+
+
+async def test_a_server_is_a_script_that_its_arguments_name(folder: Path, tmp_path: Path) -> None:
+    """As in `node /opt/server/main.js`; one of a plugin opens only what is in the plugin."""
+    (plugin := tmp_path / "plugin").mkdir()
+    settings = stand_in()
+    (server,) = settings.servers
+    for place in (plugin, tmp_path):
+        script = Path(shutil.copy(server.command[1], place / "server.py"))
+        own = replace(server, command=(sys.executable, str(script)))
+        async with code_calls(folder, replace(settings, servers=(own,))) as calls:
+            assert await calls.lines("definition", "a.txt", line=1, symbol="apple")
+        theirs = replace(own, configured=False, plugin_folder=plugin)
+        shown = shown_folders(theirs, sys.executable, ())
+        assert any(script.is_relative_to(each) for each in shown) is (place == plugin)
+
+
+async def test_a_server_of_a_plugin_runs_in_a_sandbox_alone(folder: Path) -> None:
+    settings = stand_in()
+    (server,) = settings.servers
+    cases: list[tuple[bool, tuple[Path, ...]]]
+    cases = [(True, ()), (False, ()), (False, (folder,))]
+    for is_configured, workspaces in cases:
+        servers = (replace(server, configured=is_configured),)
+        language_servers = LanguageServers(
+            replace(settings, servers=servers), ToolSettings(), workspaces
+        )
+        try:
+            found_server = await language_servers.find(folder / "a.txt", folder)
+        finally:
+            await language_servers.aclose()
+        assert (found_server is not None) is (is_configured or bool(workspaces))
 
 
 async def test_a_project_behind_a_link_is_the_same_project(folder: Path) -> None:
