@@ -35,12 +35,16 @@ class Certificates:
         subject = ("-subj", "/CN=test CA")
         files = ("-keyout", self.key("ca"), "-out", self.file("ca"))
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-        run("req", "-x509", *curve, *subject, *files)
+        # Python 3.13 takes no CA without it.
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        run("req", "-x509", *curve, *subject, *usage, *files)
         for name in ("server", "client"):
             request = folder / f"{name}.csr"
             run("req", *curve, "-subj", f"/CN={name}", "-keyout", self.key(name), "-out", request)
             extensions = folder / "extensions"
-            extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+            extensions.write_text(
+                "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+            )
             ca = ("-CA", self.file("ca"), "-CAkey", self.key("ca"), "-CAcreateserial")
             signed = ("-days", "2", "-extfile", extensions, "-out", self.file(name))
             run("x509", "-req", "-in", request, *ca, *signed)
