@@ -42,11 +42,12 @@ PARTS = (
     "map",
     "tree",
     "clients",
+    "tui",
 )
 # In bench/code.
 CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 # In bench/faces.
-FACE_PARTS = ("clients",)
+FACE_PARTS = ("clients", "tui")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

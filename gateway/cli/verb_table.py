@@ -172,6 +172,11 @@ VERBS = (
         "manage who may speak to the server: add, list, revoke",
         ("kore token add phone --scope chat --scope approve", "kore token list"),
     ),
+    Verb(
+        "tui",
+        "chat in the whole terminal: sessions in tabs, panes, search",
+        ("kore tui", "kore tui -c", "KORE_TOKEN=… kore tui https://kore.example.org"),
+    ),
     Verb("acp", "be the agent of an editor (Agent Client Protocol)", ("kore acp",)),
     Verb("tools", "list the tools the model can use", ("kore tools list",)),
     Verb(

@@ -160,7 +160,7 @@ class SessionCommands:
             table.add_row(
                 Text(f"{n:>3}", "bold"),
                 Text(info.id, "cyan"),
-                Text(_ago(time.time() - info.last_active_at), "dim"),
+                Text(ago(time.time() - info.last_active_at), "dim"),
                 *(Text(detail, "dim") for detail in (details if wide else ())),
                 Text(escape_invisible(info.name), no_wrap=True, overflow="ellipsis"),
             )
@@ -226,7 +226,7 @@ class SessionCommands:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
-            PickerItem(info.id, info.name, f"{_ago(now - info.last_active_at):>10}")
+            PickerItem(info.id, info.name, f"{ago(now - info.last_active_at):>10}")
             for info in sessions
         ]
         return await pick(choices, self._first_and_last)
@@ -292,7 +292,8 @@ def _line(excerpt: Excerpt) -> str:
     return f"{'›' if excerpt.role == 'user' else ' '} {excerpt.text}"
 
 
-def _ago(elapsed_s: float) -> str:
+def ago(elapsed_s: float) -> str:
+    """How long something is over, in a word or two."""
     for size_s, template in _AGO:
         if elapsed_s >= size_s:
             return t(template, n=int(elapsed_s // size_s))

@@ -12,7 +12,7 @@ from agent.types import Usage
 from gateway.cli.console.output.text import shorten
 from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
-from gateway.core.records import WatchEvent
+from gateway.core.records import SessionEvent
 
 _BAR = 8
 # Columns from which the gauge has a bar.
@@ -59,7 +59,7 @@ class StatusLine:
         """A command of the conversation has taken the place of an option."""
         self._options = options
 
-    def take(self, event: WatchEvent) -> None:
+    def take(self, event: SessionEvent) -> None:
         match event:
             # Not where one begins: a turn that waited for an answer begins again, and counts on.
             case events.Done():
@@ -93,6 +93,17 @@ class StatusLine:
                 room -= cell_len(part) + 3
                 parts.append(part)
         return " · ".join(parts)
+
+    @property
+    def background(self) -> Sequence[str]:
+        """What goes on beside the conversation."""
+        return self._background
+
+    def lines(self) -> list[str]:
+        """All parts, one below the other, for a screen that has room."""
+        parts = self._parts(_WIDE, 0)
+        names = (t("model"), t("mode"), t("window"), t("cost"), t("waiting"), t("tasks"))
+        return [f"{name}: {part}" for name, part in zip(names, parts, strict=True) if part]
 
     def _parts(self, columns: int, queued: int) -> list[str]:
         queued_count = queued or int(self._state.get("waiting", 0))

@@ -14,8 +14,7 @@ from agent.i18n import t
 from gateway.cli.context import data_dir_of
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
+    from gateway.cli.console.chat.conversation import Connect
     from gateway.control.service import Service
     from gateway.core.errors import ConnectionLost
     from gateway.server.local_access import ServerAccess
@@ -49,17 +48,26 @@ def run(args: argparse.Namespace) -> int:
 async def _attach(args: argparse.Namespace) -> int:
     from gateway.cli.console.chat.conversation import converse
     from gateway.cli.console.chat.repl import ReplOptions
-    from gateway.server.remote_service import ClientTls, opened_service
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(t("kore attach is a conversation and needs a terminal"))
     home = data_dir_of(args)
     home.ensure()
-    _access(args)  # what is wrong is told before a screen opens
+    start = ReplOptions(args.session or None, not (args.session or args.latest))
+    await converse(connection_to(args), start, home.root)
+    return 0
+
+
+def connection_to(args: argparse.Namespace) -> "Connect":
+    """Opens the service at the address that `args` name, and after a loss the one that follows.
+    Raises `ConfigError` for what is wrong, before a screen opens."""
+    from gateway.server.remote_service import ClientTls, opened_service
+
+    _access(args)
     tls = ClientTls(args.ca, args.cert, args.key)
 
     @asynccontextmanager
-    async def connect_anew(lost: "ConnectionLost | None") -> "AsyncIterator[Service]":
+    async def connect(lost: "ConnectionLost | None") -> "AsyncIterator[Service]":
         from gateway.core.errors import ConnectionLost
 
         until = time.monotonic() + (_AWAY_S if lost is not None else 0)
@@ -77,12 +85,7 @@ async def _attach(args: argparse.Namespace) -> int:
                     raise
             await asyncio.sleep(_LOOK_S)
 
-    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
-        return connect_anew(lost)
-
-    start = ReplOptions(args.session or None, not (args.session or args.latest))
-    await converse(connect, start, home.root)
-    return 0
+    return connect
 
 
 def _access(args: argparse.Namespace) -> "ServerAccess":

@@ -1,0 +1,149 @@
+"""The question of a session: exactly what would happen, and the keys that answer it."""
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from agent.events import ApprovalAsked
+from agent.i18n import plural
+from gateway.cli.console.approvals.key_choice import PAUSE_S, KeyChoice
+from gateway.cli.console.output import renderables
+from gateway.cli.console.output.approval_choices import (
+    ApprovalChoice,
+    choices_for,
+    choices_text,
+)
+from gateway.cli.console.output.approval_text import time_left, words_hint
+from gateway.core.approval import ApprovalReply
+
+_KEYS = {"enter": "\r", "escape": "\x1b", "ctrl+c": "\x03"}
+
+
+class ApprovalPanel(Vertical, can_focus=True):
+    """`show_first` of the open questions; `ReplyGiven` says what the person decided, `Typed` what
+    they wrote on meanwhile."""
+
+    class ReplyGiven(Message):
+        def __init__(self, approval: ApprovalAsked, reply: ApprovalReply) -> None:
+            super().__init__()
+            self.approval = approval
+            self.reply = reply
+
+    class Typed(Message):
+        def __init__(self, character: str) -> None:
+            super().__init__()
+            self.character = character
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._approval: ApprovalAsked | None = None
+        self._choice = KeyChoice(self._decide)
+        self._open_count = 0
+        self.display = False
+
+    @property
+    def approval(self) -> ApprovalAsked | None:
+        return self._approval
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether a key counts as an answer."""
+        return self._approval is not None and self._choice.is_armed()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False):
+            yield Static(id="question")
+        yield Static(id="choices")
+        words = Input(id="words")
+        words.display = False
+        yield words
+
+    def show_first(self, approvals: list[ApprovalAsked]) -> None:
+        """Put the first question; an empty list closes the panel."""
+        first = approvals[0] if approvals else None
+        self._open_count = len(approvals)
+        if first is not None and self._approval is not None and first.nonce == self._approval.nonce:
+            return
+        self._approval = first
+        self._choice.take_back()
+        self.display = first is not None
+        if first is None:
+            return
+        self.query_one("#question", Static).update(renderables.question(first))
+        self._choice.choices = choices_for(first)
+        self._take_words(False)
+
+    def arm(self) -> None:
+        """Keys that were typed so far were meant for something else."""
+        self._choice.arm()
+        self._show_choices()
+        self.set_timer(PAUSE_S + 0.01, self._show_choices)
+
+    async def on_key(self, event: events.Key) -> None:
+        words = self.query_one("#words", Input)
+        if words.display:
+            if event.key == "escape":
+                event.stop()
+                self._take_words(False)
+            return
+        if event.key in ("up", "down"):
+            event.stop()
+            view = self.query_one(VerticalScroll)
+            view.scroll_relative(y=1 if event.key == "down" else -1, animate=False)
+            return
+        key = _KEYS.get(event.key) or event.character or ""
+        if not key:
+            return
+        if self._choice.press(key):
+            event.stop()
+        elif event.is_printable and event.character:
+            # A letter that had waited alone was the first of a word.
+            event.stop()
+            self.post_message(self.Typed(self._choice.take_back() + event.character))
+            self.arm()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        assert self._approval is not None
+        if self._approval.server_question is None:
+            self._settle(ApprovalReply("deny", event.value))
+        elif event.value:
+            self._settle(ApprovalReply("once", event.value))
+
+    def _decide(self, choice: ApprovalChoice) -> None:
+        if choice.takes_words:
+            self._take_words(True)
+        else:
+            self._settle(ApprovalReply(choice.answer, choice.words, choice.scope))
+
+    def _settle(self, reply: ApprovalReply) -> None:
+        if self._approval is not None:
+            self.post_message(self.ReplyGiven(self._approval, reply))
+
+    def _take_words(self, takes: bool) -> None:
+        assert self._approval is not None
+        words = self.query_one("#words", Input)
+        query = self._approval.server_question
+        words.display, words.value = takes, ""
+        words.password = query is not None and query.is_secret
+        words.placeholder = words_hint(self._approval)
+        if takes:
+            words.focus()
+        else:
+            if self.display and self.screen.focused is words:
+                self.focus()
+            self.arm()
+
+    def _show_choices(self) -> None:
+        if self._approval is None:
+            return
+        text = Text(f"  {choices_text(self._approval)}")
+        text.append(time_left(self._approval.expires_s), "dim")
+        if self._open_count > 1:
+            more = plural(self._open_count - 1, "{n} more question", "{n} more questions")
+            text.append(f"  · {more}", "dim")
+        text.stylize("bold" if self._choice.is_armed() else "dim")
+        self.query_one("#choices", Static).update(text)

@@ -1,0 +1,301 @@
+"""`kore tui`: sessions side by side in the whole terminal."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.containers import Horizontal
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Footer, TabbedContent
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.version import VERSION
+from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, ago, help_table
+from gateway.cli.console.input.session_picker import PickerItem
+from gateway.cli.console.output.status_line import StatusLine
+from gateway.cli.console.output.text import complaint
+from gateway.cli.tui.session_chooser import SessionChooser
+from gateway.cli.tui.session_tab import SessionTab
+from gateway.cli.tui.side_panel import SidePanel, whole_call
+from gateway.cli.tui.tab_conversation import TabStart
+from gateway.cli.tui.viewer import Viewer, open_pager
+from gateway.control.service import Service
+
+_LISTED_SESSIONS = 500
+_LOOK_S = 2.0
+_OF_TABS = frozenset(
+    {
+        *("new_tab", "open_session", "close_tab", "step", "go_to"),
+        *("search", "toggle_panel", "last_call", "pager", "scroll", "to_start", "to_end"),
+    }
+)
+NewStatus = Callable[[], StatusLine]
+
+
+class FullScreen(App[None]):
+    """`service` outlives its owner; `sessions` are opened at the beginning, else a new one. What
+    went wrong inside is in `failure` when it has ended."""
+
+    CSS_PATH = "full_screen.tcss"
+    TITLE = "Kore"
+    # Its own keys end it; Ctrl-C copies what is selected.
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        service: Service,
+        start: TabStart,
+        new_status: NewStatus,
+        sessions: Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        self._service = service
+        self._start = start
+        self._new_status = new_status
+        self._sessions = sessions
+        self._folder = folder
+        self._count = 0
+        for keys, action, words in (
+            ("ctrl+n", "new_tab", t("New")),
+            ("ctrl+o", "open_session", t("Open")),
+            ("ctrl+w", "close_tab", t("Close")),
+            ("ctrl+pagedown,f6", "step(1)", t("Next")),
+            ("f5,ctrl+pageup", "step(-1)", ""),
+            ("ctrl+f", "search", t("Search")),
+            ("f2", "toggle_panel", t("Panel")),
+            ("f3", "last_call", t("Result")),
+            ("f4", "pager", t("Pager")),
+            ("pageup", "scroll(-1)", ""),
+            ("pagedown", "scroll(1)", ""),
+            ("ctrl+home", "to_start", ""),
+            ("ctrl+end", "to_end", ""),
+            *((f"alt+{number}", f"go_to({number})", "") for number in range(1, 10)),
+        ):
+            # They come before those of the line that one writes in.
+            self._bindings.bind(keys, action, words, show=bool(words), priority=True)
+        self.bind("escape", "stop", description=t("Stop"))
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield TabbedContent(id="sessions")
+            panel = SidePanel(self._folder)
+            panel.display = False
+            yield panel
+        yield Footer(show_command_palette=True)
+
+    async def on_mount(self) -> None:
+        for session in self._sessions or (None,):
+            await self._add_tab(session)
+        self.set_interval(_LOOK_S, self._refresh_panel)
+
+    @property
+    def _tabs(self) -> TabbedContent:
+        return self.query_one("#sessions", TabbedContent)
+
+    @property
+    def tab(self) -> SessionTab | None:
+        """The one in front."""
+        pane = self._tabs.active_pane
+        return pane if isinstance(pane, SessionTab) else None
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield SystemCommand(t("New session"), t("in a tab of its own"), self.action_new_tab)
+        yield SystemCommand(t("Open a session"), "", self.action_open_session)
+        yield SystemCommand(t("Close this tab"), t("the session is kept"), self.action_close_tab)
+        yield SystemCommand(t("Search"), t("in this session"), self.action_search)
+        yield SystemCommand(t("Side panel"), t("calls, changes, tasks"), self.action_toggle_panel)
+        yield SystemCommand(t("Open in pager"), t("all of this session"), self.action_pager)
+        yield SystemCommand(t("Theme"), t("choose the colors"), self.action_change_theme)
+        yield SystemCommand(t("Quit"), t("what runs in a gateway goes on"), self.action_quit)
+        for name, summary in CHAT_COMMANDS:
+            yield SystemCommand(name, t(summary), lambda name=name: self._write(f"{name} "))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What belongs to the tabs waits while something stands above them."""
+        if isinstance(self.screen, ModalScreen) and action in _OF_TABS:
+            return False
+        return super().check_action(action, parameters)
+
+    async def action_new_tab(self) -> None:
+        await self._add_tab(None)
+
+    async def action_close_tab(self) -> None:
+        tab = self.tab
+        if tab is None or tab.id is None:
+            return
+        await self._tabs.remove_pane(tab.id)
+        if self._tabs.tab_count == 0:
+            await self._add_tab(None)
+
+    def action_step(self, step: int) -> None:
+        tabs = self._all_tabs()
+        if self.tab in tabs:
+            self._bring_to_front(tabs[(tabs.index(self.tab) + step) % len(tabs)])
+
+    def action_go_to(self, number: int) -> None:
+        tabs = self._all_tabs()
+        if number <= len(tabs):
+            self._bring_to_front(tabs[number - 1])
+
+    async def action_open_session(self) -> None:
+        try:
+            sessions = await self._service.list_sessions(_LISTED_SESSIONS)
+        except KoreError as exc:
+            self._complain(exc)
+            return
+        now = time.time()
+        choices = [
+            PickerItem(info.id, info.name, ago(now - info.last_active_at)) for info in sessions
+        ]
+        await self.push_screen(SessionChooser(choices), self._open)
+
+    def action_search(self) -> None:
+        if self.tab is not None:
+            self.tab.open_search()
+
+    def action_toggle_panel(self) -> None:
+        panel = self.query_one(SidePanel)
+        panel.display = not panel.display
+        self._refresh_panel()
+
+    def action_last_call(self) -> None:
+        calls = self.tab.conversation.content.calls if self.tab is not None else ()
+        if calls:
+            self.push_screen(Viewer(calls[-1].started.name, whole_call(calls[-1])))
+        else:
+            self.notify(t("No tool was called here yet."))
+
+    def action_pager(self) -> None:
+        if self.tab is not None:
+            self.run_worker(self._page(self.tab.feed.plain_text()), name="pager")
+
+    def action_scroll(self, pages: int) -> None:
+        if self.tab is not None:
+            self.tab.scroll_pages(pages)
+
+    def action_to_start(self) -> None:
+        if self.tab is not None:
+            self.tab.feed.scroll_to_row(0)
+
+    def action_to_end(self) -> None:
+        if self.tab is not None:
+            self.tab.feed.go_to_end()
+
+    def action_stop(self) -> None:
+        tab = self.tab
+        if tab is not None and not tab.close_search() and not tab.stop_command():
+            self.run_worker(self._stop(tab), name="stop")
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        if event.tabbed_content.id == "sessions" and self.tab is not None:
+            self.tab.come_to_front()
+            self._refresh_panel()
+
+    def on_session_tab_changed(self, event: SessionTab.Changed) -> None:
+        tab = event.tab
+        if tab.id is None or not tab.is_mounted:
+            return
+        title = tab.title_text
+        label = self._tabs.get_tab(tab.id)
+        if label.label_text != title.plain:
+            if tab.state == "asks" and tab is not self.tab:
+                self.notify(t("{name} asks something", name=title.plain[2:]), markup=False)
+            label.label = title
+        if tab is self.tab:
+            self._refresh_panel()
+
+    async def on_session_tab_ordered(self, event: SessionTab.Ordered) -> None:
+        match event.command:
+            case "/new":
+                await self.action_new_tab()
+            case "/help":
+                await self.push_screen(Viewer(t("Help"), help_table(self._start.workdir)))
+            case "/output":
+                self.action_last_call()
+            case "/resume" if event.rest:
+                await self._open(event.rest)
+            case "/sessions" | "/resume":
+                await self.action_open_session()
+            case "/export":
+                session = event.tab.conversation.session or "ID"
+                event.tab.say(f"kore sessions show {session} --html > talk.html")
+            case _:
+                self.exit()
+
+    async def on_side_panel_read_wanted(self, event: SidePanel.ReadWanted) -> None:
+        await self.push_screen(Viewer(event.heading, event.renderable))
+
+    def on_side_panel_file_named(self, event: SidePanel.FileNamed) -> None:
+        path = event.path
+        if self._folder is not None and path.is_relative_to(self._folder):
+            path = path.relative_to(self._folder)
+        text = str(path)
+        self._write(f'@"{text}" ' if " " in text else f"@{text} ")
+
+    def _handle_exception(self, error: Exception) -> None:
+        """A fault of ours goes where all of them go: nobody reads a traceback on this screen."""
+        if self.failure is None:
+            self.failure = error
+        if self.is_headless:
+            super()._handle_exception(error)
+        else:
+            self.exit(return_code=1)
+
+    async def _add_tab(self, session: str | None) -> None:
+        self._count += 1
+        tab = SessionTab(self._service, self._start, session, self._new_status(), self._count)
+        if session is None and self._count == 1:
+            tab.conversation.content.say(f"Kore {VERSION} · {self._folder or ''}")
+            tab.conversation.content.say(t("/help lists the commands, Ctrl-P all keys."))
+        await self._tabs.add_pane(tab)
+        self._bring_to_front(tab)
+
+    async def _open(self, session: str | None) -> None:
+        if session is None:
+            return
+        for tab in self._all_tabs():
+            if tab.conversation.session == session:
+                self._bring_to_front(tab)
+                return
+        await self._add_tab(session)
+
+    def _bring_to_front(self, tab: SessionTab) -> None:
+        if tab.id is not None:
+            self._tabs.active = tab.id
+
+    def _all_tabs(self) -> list[SessionTab]:
+        return list(self._tabs.query(SessionTab))
+
+    def _write(self, text: str) -> None:
+        """Put words into the line of the tab in front."""
+        if self.tab is not None:
+            self.tab.input.insert(text)
+            self.tab.input.focus()
+
+    async def _stop(self, tab: SessionTab) -> None:
+        try:
+            if await tab.conversation.stop():
+                return
+        except KoreError as exc:
+            self._complain(exc)
+        tab.input.focus()
+
+    async def _page(self, text: str) -> None:
+        if (trouble := await open_pager(self, text)) is not None:
+            self.notify(trouble, severity="warning", markup=False)
+
+    def _complain(self, error: KoreError) -> None:
+        self.notify(complaint(error), severity="error", markup=False)
+
+    def _refresh_panel(self) -> None:
+        panel, tab = self.query_one(SidePanel), self.tab
+        if not panel.display or tab is None:
+            return
+        panel.show_calls(tab.conversation.content.calls)
+        panel.show_tasks(tab.status.background)
+        panel.show_window(tab.status.lines())

@@ -1,0 +1,317 @@
+"""A tab: one session with its feed, its question, and the line to write in."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from prompt_toolkit.completion import Completion
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input, Static, TabPane
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.text.visible import escape_line
+from gateway.cli.console.chat.local_commands import (
+    CHAT_COMMANDS,
+    CONSOLE_COMMANDS,
+    by_hand,
+    misspelt,
+)
+from gateway.cli.console.input.completion import Completions
+from gateway.cli.console.input.history import ConsoleHistory
+from gateway.cli.console.input.pastes import Pastes
+from gateway.cli.console.output.status_line import StatusLine
+from gateway.cli.console.output.text import complaint
+from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.cli.tui.feed import Feed
+from gateway.cli.tui.message_input import MessageInput
+from gateway.cli.tui.tab_conversation import TabConversation, TabStart
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.core.records import SessionEvent
+
+if TYPE_CHECKING:
+    from gateway.cli.console.chat.shell_escape import UserCommand
+
+State = Literal["asks", "runs", "news", "idle", "away"]
+_MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle": "", "away": "… "}
+_TITLE_CHARS = 24
+# The feed is painted so often at most while words stream in.
+_FRAME_S = 1 / 20
+NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
+
+
+class SessionTab(TabPane):
+    """Tells by `Changed` that its title or state is another, and by `Ordered` of a command that
+    the program itself carries out."""
+
+    class Changed(Message):
+        def __init__(self, tab: "SessionTab") -> None:
+            super().__init__()
+            self.tab = tab
+
+    class Ordered(Message):
+        def __init__(self, tab: "SessionTab", command: str, rest: str) -> None:
+            super().__init__()
+            self.tab = tab
+            self.command = command
+            self.rest = rest
+
+    def __init__(
+        self,
+        service: Service,
+        start: TabStart,
+        session: str | None,
+        status: StatusLine,
+        number: int,
+    ) -> None:
+        super().__init__(t("New"), id=f"tab-{number}")
+        self.conversation = TabConversation(service, start, session, self._take)
+        self.status = status
+        self._start = start
+        self._is_due = False
+        self._seen_entries = 0
+        self._was_running = False
+        self._queued = 0
+        self._has_failed = False
+
+    def compose(self) -> ComposeResult:
+        place = self._start.workdir
+        pastes = Pastes()
+        folder = self._start.options.cwd or ""
+        history = ConsoleHistory(
+            self._start.folder / "console_history", folder, pastes.recall, pastes.whole
+        )
+        commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), place)
+        commands.service = self.conversation.service
+        yield Feed(self.conversation.content)
+        search = Input(id="search", placeholder=t("search; Enter goes on, Escape closes"))
+        search.display = False
+        yield search
+        yield ApprovalPanel()
+        offered = Static(id="offered")
+        offered.display = False
+        yield offered
+        yield MessageInput(history, commands, pastes)
+        yield Static(id="status", markup=False)
+
+    def on_mount(self) -> None:
+        self.run_worker(self._follow(), name="events of a session")
+        self.run_worker(self.refresh_status(), name="status of a session")
+
+    @property
+    def state(self) -> State:
+        content = self.conversation.content
+        if not self.conversation.is_connected:
+            return "away"
+        if content.approvals:
+            return "asks"
+        if content.is_running:
+            return "runs"
+        return "news" if self._seen_entries < len(content.entries) else "idle"
+
+    @property
+    def title_text(self) -> Text:
+        name = escape_line(self.conversation.name) or t("New")
+        if len(name) > _TITLE_CHARS:
+            name = name[: _TITLE_CHARS - 1] + "…"
+        return Text(f"{_MARKS[self.state]}{name}")
+
+    @property
+    def feed(self) -> Feed:
+        return self.query_one(Feed)
+
+    @property
+    def input(self) -> MessageInput:
+        return self.query_one(MessageInput)
+
+    def come_to_front(self) -> None:
+        """It is looked at from now on."""
+        self._show()
+        self._focus()
+
+    def scroll_pages(self, pages: int) -> None:
+        """Through the question if there is one, else through the feed."""
+        panel = self.query_one(ApprovalPanel)
+        view: Widget = panel.query_one(VerticalScroll) if panel.display else self.feed
+        view.scroll_relative(y=pages * max(1, view.size.height - 2), animate=False)
+
+    def open_search(self) -> None:
+        search = self.query_one("#search", Input)
+        search.display = True
+        search.focus()
+
+    async def refresh_status(self) -> None:
+        """Ask how the session stands; while nobody answers, what is known stays."""
+        try:
+            await self.status.refresh(self.conversation.service, self.conversation.lane)
+            await self.conversation.look_up_name()
+        except ConnectionLost:
+            return
+        except KoreError as exc:
+            self._complain(exc)
+        self._show_status()
+        self.post_message(self.Changed(self))
+
+    async def on_message_input_sent(self, event: MessageInput.Sent) -> None:
+        event.stop()
+        text = event.text.strip() if event.text.startswith("/") else event.text
+        command, _, rest = text.partition(" ")
+        begin, shell_line = self._start.begin_command, by_hand(text)
+        if begin is not None and shell_line is not None:
+            self.say(f"! {shell_line}", "bold")
+            self.run_worker(self._run(begin(shell_line, self._show_output)), group="by hand")
+        elif command in NOT_SENT or text in ("/quit", "exit", "quit"):
+            self.post_message(self.Ordered(self, command, rest.strip()))
+        elif (suggestion := misspelt(text)) is not None:
+            self.say(suggestion, "yellow")
+        else:
+            self._queued += 1
+            self._show_status()
+            self.run_worker(self._say(text, event.pasted), name="message to a session")
+
+    def say(self, text: str, style: str = "dim") -> None:
+        self.conversation.content.say(text, style)
+        self.feed.go_to_end()
+        self._note_news()
+
+    def on_message_input_offered(self, event: MessageInput.Offered) -> None:
+        event.stop()
+        offered = self.query_one("#offered", Static)
+        offered.display = bool(event.choices)
+        offered.update(_offer(event.choices, event.at))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "search":
+            self._search(event.value, backwards=True)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "search":
+            self._search(event.value, backwards=True)
+
+    def on_approval_panel_typed(self, event: ApprovalPanel.Typed) -> None:
+        event.stop()
+        self.input.insert(event.character)
+
+    async def on_approval_panel_reply_given(self, event: ApprovalPanel.ReplyGiven) -> None:
+        event.stop()
+        self.run_worker(self._reply(event), name="answer to a question")
+
+    def close_search(self) -> bool:
+        """False when it was not open."""
+        search = self.query_one("#search", Input)
+        was_open, search.display = search.display, False
+        if was_open:
+            self.feed.needle = ""
+            self.feed.go_to_end()
+            self._focus()
+        return was_open
+
+    async def _follow(self) -> None:
+        try:
+            await self.conversation.follow()
+        except KoreError as exc:
+            self._complain(exc)
+
+    async def _say(self, text: str, pasted: list[tuple[int, int]]) -> None:
+        self.feed.go_to_end()
+        try:
+            await self.conversation.say(text, pasted)
+        except KoreError as exc:
+            self._complain(exc)
+            # What was refused is not lost.
+            if not self.input.text:
+                self.input.text = text
+        finally:
+            self._queued -= 1
+        self.status.use_options(self.conversation.options)
+        await self.refresh_status()
+
+    async def _run(self, command: "UserCommand") -> None:
+        await self.conversation.run_by_hand(command)
+        self._note_news()
+
+    def _show_output(self, text: str) -> None:
+        self.conversation.content.show_output(text)
+        self._note_news()
+
+    def stop_command(self) -> bool:
+        """Kill what the person runs by hand; False when nothing runs."""
+        return bool(self.workers.cancel_group(self, "by hand"))
+
+    async def _reply(self, event: ApprovalPanel.ReplyGiven) -> None:
+        try:
+            if not await self.conversation.answer(event.approval, event.reply):
+                self.say(t("This question has expired or was answered already."))
+        except KoreError as exc:
+            self._complain(exc)
+
+    def _complain(self, error: KoreError) -> None:
+        self.say(complaint(error), "red")
+
+    def _search(self, words: str, *, backwards: bool) -> None:
+        is_there = self.feed.find(words, backwards=backwards)
+        self.query_one("#search", Input).set_class(bool(words) and not is_there, "-none")
+
+    def _take(self, event: SessionEvent | None) -> None:
+        if event is not None:
+            self.status.take(event)
+        self._note_news()
+
+    def _note_news(self) -> None:
+        if not self._is_due and self.is_mounted:
+            self._is_due = True
+            self.set_timer(_FRAME_S, self._show)
+
+    def _show(self) -> None:
+        """Paint what has come in. A tab behind another one is painted when it comes to front."""
+        self._is_due = False
+        content = self.conversation.content
+        if self._was_running and not content.is_running:
+            self.run_worker(self.refresh_status(), name="status of a session")
+        self._was_running = content.is_running
+        if self.is_in_front:
+            self._seen_entries = len(content.entries)
+            self.feed.show_news()
+            self._show_question()
+            self._show_status()
+        self.post_message(self.Changed(self))
+
+    @property
+    def is_in_front(self) -> bool:
+        return self.display
+
+    def _show_question(self) -> None:
+        panel = self.query_one(ApprovalPanel)
+        had_focus = panel.has_focus_within or panel.has_focus
+        before = panel.approval
+        panel.show_first(self.conversation.content.approvals)
+        if panel.approval is not before and (panel.approval is not None or had_focus):
+            self._focus()
+
+    def _focus(self) -> None:
+        panel = self.query_one(ApprovalPanel)
+        if panel.display:
+            panel.focus()
+            panel.arm()
+        else:
+            self.input.focus()
+
+    def _show_status(self) -> None:
+        words = {"away": t("Kore is away; looking for it …"), "runs": t("working; Escape stops")}
+        state = words.get(self.state, "")
+        line = self.status.line(max(20, self.size.width - len(state) - 3), self._queued)
+        self.query_one("#status", Static).update(f"{state} · {line}" if state else line)
+
+
+def _offer(choices: Sequence[Completion], at: int) -> Text:
+    lines = Text()
+    for n, choice in enumerate(choices):
+        style = "reverse" if n == at else ""
+        lines.append(f" {escape_line(choice.display_text)} ", style)
+        lines.append(f" {escape_line(choice.display_meta_text)}\n", "dim")
+    lines.right_crop(1)
+    return lines

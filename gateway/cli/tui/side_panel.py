@@ -1,0 +1,132 @@
+"""What is beside the feed of a tab: calls, changed files, what runs, the window, the folder."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import DirectoryTree, OptionList, Static, TabbedContent, TabPane
+from textual.widgets.option_list import Option
+
+from agent import events
+from agent.i18n import t
+from agent.text.visible import escape_line
+from gateway.cli.console.output.diff import diff
+from gateway.cli.console.output.text import call_line, seconds, without_ansi
+from gateway.cli.tui.feed_content import CallRecord
+
+_LINE_CHARS = 200
+
+
+class SidePanel(Vertical):
+    """`show_calls`, `show_tasks` and `show_window` of the tab that is in front. `ReadWanted` asks
+    to have something shown in full, `FileNamed` to name a file in the message."""
+
+    class ReadWanted(Message):
+        def __init__(self, heading: str, renderable: RenderableType) -> None:
+            super().__init__()
+            self.heading = heading
+            self.renderable = renderable
+
+    class FileNamed(Message):
+        def __init__(self, path: Path) -> None:
+            super().__init__()
+            self.path = path
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__()
+        self._folder = folder
+        self._calls: list[CallRecord] = []
+        self._changes: list[CallRecord] = []
+
+    def compose(self) -> ComposeResult:
+        with TabbedContent():
+            with TabPane(t("Calls"), id="calls"):
+                yield OptionList(id="call-list", markup=False)
+            with TabPane(t("Changes"), id="changes"):
+                yield OptionList(id="change-list", markup=False)
+            with TabPane(t("Tasks"), id="tasks"):
+                yield Static(id="task-list", markup=False)
+            with TabPane(t("Window"), id="window"):
+                yield Static(id="window-use", markup=False)
+            if self._folder is not None:
+                with TabPane(t("Files"), id="files"):
+                    yield _ShownFiles(self._folder)
+
+    def show_calls(self, calls: Iterable[CallRecord]) -> None:
+        """The newest first."""
+        newest = list(reversed(list(calls)))
+        if newest == self._calls:
+            return
+        self._calls = newest
+        self._changes = [one for one in newest if one.result is not None and one.result.diff]
+        _fill(self.query_one("#call-list", OptionList), map(_call, self._calls))
+        _fill(self.query_one("#change-list", OptionList), map(_change, self._changes))
+
+    def show_tasks(self, names: Sequence[str]) -> None:
+        text = "\n".join(f"● {escape_line(name)}" for name in names)
+        self.query_one("#task-list", Static).update(text or t("Nothing runs in the background."))
+
+    def show_window(self, lines: Sequence[str]) -> None:
+        self.query_one("#window-use", Static).update("\n".join(lines))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        is_change = event.option_list.id == "change-list"
+        record = (self._changes if is_change else self._calls)[event.option_index]
+        heading = escape_line(call_line(record.started.name, record.started.arguments))
+        self.post_message(self.ReadWanted(heading, whole_call(record)))
+
+    def on_directory_tree_file_selected(self, event: DirectoryTree.FileSelected) -> None:
+        self.post_message(self.FileNamed(event.path))
+
+
+def whole_call(record: CallRecord) -> RenderableType:
+    """A call with all of its arguments and all that it came to."""
+    parts: list[RenderableType] = [
+        Text(f"{without_ansi(str(name))}: {without_ansi(str(value))}", "dim")
+        for name, value in record.started.arguments.items()
+    ]
+    result = record.result
+    if result is not None:
+        parts += [Text(""), Text(without_ansi(result.content), "red" if result.is_error else "")]
+        if result.diff:
+            parts += [Text(""), diff(result.diff, None)]
+        if result.file:
+            parts.append(Text(without_ansi(result.file), "dim"))
+    return Group(*parts)
+
+
+class _ShownFiles(DirectoryTree):
+    """Without what is hidden."""
+
+    def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
+        return [path for path in paths if not path.name.startswith(".")]
+
+
+def _fill(options: OptionList, lines: Iterable[Text]) -> None:
+    options.clear_options()
+    options.add_options(Option(line) for line in lines)
+
+
+def _call(record: CallRecord) -> Text:
+    result: events.ToolResulted | None = record.result
+    mark, style = ("✗ ", "red") if result is not None and result.is_error else ("● ", "green")
+    line = call_line(record.started.name, record.started.arguments)[:_LINE_CHARS]
+    text = Text.assemble((mark, style), line, no_wrap=True, overflow="ellipsis")
+    if result is not None and result.elapsed_s >= 1:
+        text.append(f" {seconds(result.elapsed_s)}", "dim")
+    return text
+
+
+def _change(record: CallRecord) -> Text:
+    lines = (record.result.diff or "").split("\n") if record.result is not None else []
+    added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    name = str(record.started.arguments.get("path") or record.started.name)
+    return Text.assemble(
+        escape_line(name)[:_LINE_CHARS], (f"  +{added}", "green"), (f" -{removed}", "red"),
+        no_wrap=True,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""`kore tui`: sessions side by side in the whole terminal."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.security.policy.base import MODES
+from gateway.cli.context import data_dir_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agent.context.project.context import ProjectContext
+    from gateway.cli.console.chat.conversation import Connect
+    from gateway.cli.console.chat.shell_escape import Show
+    from gateway.cli.console.output.status_line import StatusLine
+    from gateway.cli.tui.tab_conversation import TabStart
+    from gateway.control.service import Service
+    from gateway.core.errors import ConnectionLost
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "address",
+        nargs="?",
+        metavar="ADDR",
+        help="http(s)://HOST:PORT or unix:/PATH of a Kore elsewhere (default: the one here)",
+    )
+    add("--ca", metavar="FILE", help="trust certificates of this CA only")
+    add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
+    add("--key", metavar="FILE", help="its private key")
+    add("-s", "--session", action="append", metavar="ID", help="open this session (repeatable)")
+    add("-c", "--continue", action="store_true", dest="latest", help="open the last session")
+    add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
+    add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
+    add("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
+    parser.set_defaults(file=None, sandbox=None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises `KoreError`."""
+    try:
+        import textual  # noqa: F401 - is it there?
+    except ImportError:
+        raise ConfigError(
+            t("kore tui needs a package that is not installed"),
+            hint=t("install it: pip install 'kore[tui]'; `kore agent` needs nothing more"),
+        ) from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(t("kore tui needs a terminal"))
+    return asyncio.run(_there(args) if args.address else _here(args))
+
+
+async def _here(args: argparse.Namespace) -> int:
+    """With the data of this machine, whoever owns it."""
+    from gateway.cli.chat.project_options import place_of, project_of
+    from gateway.cli.chat.service_connection import next_connection
+    from gateway.cli.chat.start_folder import start_folder, with_trust
+    from gateway.cli.chat.terminal import connected_service
+    from gateway.cli.console.chat.shell_escape import Shell, UserCommand
+    from gateway.cli.console.output.status_line import StatusLine
+    from gateway.cli.service_link import settings_beside
+    from gateway.cli.tui.tab_conversation import TabStart
+    from gateway.core.messages import MessageOptions
+    from gateway.runtime.log_setup import open_logs
+
+    settings, home = settings_beside(args), data_dir_of(args)
+    home.ensure()
+    # The screen is for conversations.
+    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "tui.log")
+    folder = args.cwd.expanduser() if args.cwd is not None else start_folder(settings, home)
+    if folder is not None:
+        settings = with_trust(args, settings, home, folder)
+    cwd = str(folder.resolve()) if folder is not None else None
+    agent = None
+    if args.agent is not None:
+        from gateway.turns.agents.profiles import agent_option
+
+        agent = agent_option(home, settings, args.agent, cwd)
+    options = MessageOptions(model=args.model, cwd=cwd, mode=args.permission_mode, agent=agent)
+    place = place_of(options, settings, None, home.root)
+
+    def begin_command(command: str, show: "Show") -> "UserCommand":
+        return UserCommand(Shell.of(settings, cwd), command, show)
+
+    def new_project() -> "ProjectContext | None":
+        return project_of(args, options, settings)
+
+    start = TabStart(home.root, options, new_project, place, begin_command)
+
+    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
+        if lost is None:
+            return connected_service(settings, home)
+        return next_connection(settings, home, lost)
+
+    def new_status(model: str) -> "StatusLine":
+        return StatusLine(options, model, place.mode, place.context_window, place.model_title)
+
+    return await _show(args, connect, start, new_status, folder)
+
+
+async def _there(args: argparse.Namespace) -> int:
+    """With a Kore elsewhere."""
+    from gateway.cli.console.output.status_line import StatusLine
+    from gateway.cli.tui.tab_conversation import TabStart
+    from gateway.cli.verbs.server.attach import connection_to
+    from gateway.core.messages import MessageOptions
+
+    home = data_dir_of(args)
+    home.ensure()
+    options = MessageOptions(model=args.model, mode=args.permission_mode)
+    start = TabStart(home.root, options)
+
+    def new_status(model: str) -> "StatusLine":
+        return StatusLine(options, model, args.permission_mode or "", lambda _: 0)
+
+    return await _show(args, connection_to(args), start, new_status, None)
+
+
+async def _show(
+    args: argparse.Namespace,
+    connect: "Connect",
+    start: "TabStart",
+    new_status: "Callable[[str], StatusLine]",
+    folder: Path | None,
+) -> int:
+    from gateway.cli.console.chat.message_builder import principal
+    from gateway.cli.tui.full_screen import FullScreen
+    from gateway.server.replaceable_service import kept_service
+
+    async with kept_service(connect) as (service, keeping):
+        sessions = list(args.session or ())
+        if args.latest and (last := await service.last_session(principal())) is not None:
+            sessions.append(last)
+        model = str(args.model or (await service.status()).get("model"))
+        full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)
+        # Without a Kore there is nothing to show.
+        keeping.add_done_callback(lambda _: full_screen.exit())
+        with _signals(full_screen.exit):
+            await full_screen.run_async()
+        if full_screen.failure is not None:
+            raise full_screen.failure
+        if keeping.done():
+            keeping.result()
+    return 0
+
+
+@contextmanager
+def _signals(leave: "Callable[[], None]") -> "Iterator[None]":
+    """What ends the program leaves in order: the terminal is a terminal again."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)

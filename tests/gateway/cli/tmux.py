@@ -1,0 +1,44 @@
+"""Kore in a real terminal: tmux moves lines as other terminals do."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
+
+
+class Tmux:
+    """A window with `kore agent` in it, or another verb."""
+
+    def __init__(self, home: Path) -> None:
+        self._socket = str(home / "tmux")
+        self._home = home
+
+    async def start(self, columns: int, *words: str) -> None:
+        own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
+        own["KORE_AGENT_START_IN"] = "workspace"
+        given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
+        program = (sys.executable, "-m", "gateway", *(words or ("agent",)))
+        size = ("-x", str(columns), "-y", "30")
+        await self("-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *given, *program)
+
+    async def __call__(self, *words: str) -> str:
+        ran = await asyncio.create_subprocess_exec(
+            *("tmux", "-S", self._socket, *words),
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return (await ran.communicate())[0].decode()
+
+    async def see(self, is_there: Callable[[str], bool]) -> str:
+        """All lines, those above the window too, once they are as wanted."""
+        shown = ""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not is_there(shown := await self("capture-pane", "-p", "-S", "-")):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(shown) from None
+        return shown

@@ -1,0 +1,273 @@
+"""What a person does in `kore tui`, with a real service behind it."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+from textual.widgets import Input, OptionList, Static
+
+from agent.providers.base import ModelRequest
+from agent.types import Message, Text, ToolCall
+from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.cli.tui.session_chooser import SessionChooser
+from gateway.cli.tui.side_panel import SidePanel
+from gateway.cli.tui.tab_conversation import TabStart
+from gateway.cli.tui.viewer import Viewer
+from gateway.core.messages import MessageOptions
+from tests.gateway.cli.tui.screens import Screens, full_screen_of
+from tests.gateway.parts import running
+
+
+def call(name: str, **arguments: object) -> Message:
+    one = ToolCall("call_1", name, arguments, json.dumps(arguments))
+    return Message("assistant", (Text("I try it."),), (one,))
+
+
+async def open_question(screens: Screens) -> ApprovalPanel:
+    """The panel, once a question stands in it and keys count."""
+    panel = screens.tab.query_one(ApprovalPanel)
+    await screens.until(lambda: panel.approval is not None)
+    await screens.until(lambda: panel.is_armed)
+    return panel
+
+
+async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, ["Hello, **you**."]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("hi there")
+        seen = await screens.see("tokens in")
+        assert seen.index("› hi there") < seen.index("Hello, you.") < seen.index("tokens in")
+        assert seen.count("Hello, you.") == 1
+        await screens.until(lambda: screens.titles == ["hi there"])
+
+
+async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, ["first answer", "second answer"]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("one")
+        await screens.see("first answer", "tokens in")
+        await screens.pilot.press("ctrl+n")
+        await screens.write("two")
+        await screens.see("second answer", "tokens in")
+        assert "first answer" not in screens.feed_text
+        await screens.until(lambda: screens.titles == ["one", "two"])
+        other = await parts.service.list_sessions()
+        await screens.pilot.press("f5")
+        await screens.until(lambda: "first answer" in screens.feed_text)
+        assert {info.name for info in other} == {"one", "two"}
+
+
+async def test_what_happens_behind_another_tab_is_marked(tmp_path: Path) -> None:
+    steps = ["first", call("exec", command="ls"), "done"]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("one")
+        await screens.see("tokens in")
+        behind = screens.tab.conversation.session
+        assert behind is not None
+        await screens.pilot.press("ctrl+n")
+        await parts.service.send_message(behind, "again")
+        await screens.until(lambda: screens.titles[0].startswith("? "))
+        await screens.pilot.press("f6")
+        await open_question(screens)
+        await screens.pilot.press("n")
+        await screens.see("denied", "done")
+
+
+async def test_a_question_shows_the_call_and_keys_answer_it(tmp_path: Path) -> None:
+    steps = [call("exec", command="echo apple > new.txt"), "written"]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        panel = await open_question(screens)
+        assert "exec: echo apple > new.txt" in lines_of(panel.query_one("#question", Static))
+        assert "[y] once" in lines_of(panel.query_one("#choices", Static))
+        await screens.pilot.press("y")
+        await screens.see("allowed once", "written", "tokens in")
+        assert (parts.workspace / "new.txt").read_text() == "apple\n"
+        assert not panel.display
+        assert screens.full_screen.focused is screens.tab.input
+
+
+async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:
+    steps = [call("exec", command="touch new.txt"), "as you like"]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        panel = screens.tab.query_one(ApprovalPanel)
+        await screens.until(lambda: panel.approval is not None)
+        await screens.pilot.press("y", "e", "s", "t")
+        await screens.until(lambda: screens.tab.input.text == "yest")
+        assert panel.approval is not None
+        await open_question(screens)
+        await screens.pilot.press("f")
+        await screens.until(lambda: panel.query_one(Input).display)
+        await screens.pilot.press(*"no apples", "enter")
+        await screens.see("denied: no apples", "as you like")
+        assert screens.tab.input.text == "yest"
+        assert not (parts.workspace / "new.txt").exists()
+
+
+async def test_escape_stops_the_turn(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, [call("exec", command="ls"), "never"]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("look")
+        await open_question(screens)
+        session = screens.tab.conversation.session
+        assert session is not None
+        await parts.service.stop_session(session)
+        await screens.see("Stopped")
+        assert "never" not in screens.feed_text
+
+
+async def test_a_session_is_chosen_from_all_and_its_history_is_there(tmp_path: Path) -> None:
+    async with running(tmp_path, ["answer one", "answer two"]) as parts:
+        async with full_screen_of(parts.service, tmp_path) as screens:
+            await screens.write("about apples")
+            await screens.see("answer one", "tokens in")
+        async with full_screen_of(parts.service, tmp_path) as screens:
+            await screens.pilot.press("ctrl+o")
+            await screens.until(lambda: isinstance(screens.full_screen.screen, SessionChooser))
+            options = screens.full_screen.screen.query_one(OptionList)
+            await screens.until(lambda: options.option_count == 1)
+            await screens.pilot.press(*"appl", "enter")
+            await screens.see("› about apples", "answer one")
+            await screens.write("and on")
+            await screens.see("answer two")
+            assert len(await parts.service.list_sessions()) == 1
+
+
+async def test_the_panel_lists_calls_and_changes_and_shows_them_in_full(tmp_path: Path) -> None:
+    lines = "".join(f"line {n}\n" for n in range(90))
+    steps = [call("write_file", path="new.txt", content=lines), "written"]
+    async with (
+        running(tmp_path, steps, modes={"cli": "accept-edits"}) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        await screens.see("written", "tokens in")
+        await screens.pilot.press("f2")
+        panel = screens.full_screen.query_one(SidePanel)
+        calls = panel.query_one("#call-list", OptionList)
+        await screens.until(lambda: calls.option_count == 1)
+        changes = panel.query_one("#change-list", OptionList)
+        assert "new.txt  +90 -0" in str(changes.get_option_at_index(0).prompt)
+        await screens.pilot.press("f3")
+        await screens.until(lambda: isinstance(screens.full_screen.screen, Viewer))
+        assert "line 0" not in screens.feed_text.split("written")[1]
+        # Keys of the tabs wait while something stands above them.
+        await screens.pilot.press("ctrl+n", "escape")
+        await screens.until(lambda: not isinstance(screens.full_screen.screen, Viewer))
+        assert len(screens.titles) == 1
+
+
+async def test_search_goes_to_older_places_and_back_to_the_end(tmp_path: Path) -> None:
+    answer = "\n\n".join(f"paragraph {n} of many" for n in range(200))
+    async with (
+        running(tmp_path, [answer]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("talk")
+        await screens.see("paragraph 199", "tokens in")
+        feed = screens.tab.feed
+        await screens.until(lambda: feed.is_at_end and feed.max_scroll_y > 100)
+        await screens.pilot.press("ctrl+f", *"paragraph 42", "enter")
+        await screens.until(lambda: "paragraph 42 of" in visible(screens))
+        await screens.pilot.press("escape")
+        await screens.until(lambda: "paragraph 199" in visible(screens))
+
+
+def lines_of(widget: Static) -> str:
+    return "\n".join(widget.render_line(y).text.rstrip() for y in range(widget.size.height))
+
+
+def visible(screens: Screens) -> str:
+    feed = screens.tab.feed
+    return "\n".join(feed.render_line(y).text for y in range(feed.size.height))
+
+
+async def test_commands_and_what_was_typed_before_come_back(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, ["one", "two"]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("first words")
+        await screens.see("one", "tokens in")
+        await screens.pilot.press("up")
+        assert screens.tab.input.text == "first words"
+        await screens.pilot.press("down")
+        assert screens.tab.input.text == ""
+        await screens.pilot.press(*"/stat")
+        offered = screens.tab.query_one("#offered", Static)
+        await screens.until(lambda: offered.display)
+        await screens.pilot.press("tab", "enter")
+        await screens.see("Model")
+        await screens.write("/help")
+        await screens.until(lambda: isinstance(screens.full_screen.screen, Viewer))
+
+
+async def test_a_command_of_the_person_runs_here_and_is_told_to_the_model(tmp_path: Path) -> None:
+    from agent.security.redaction import Redactor
+    from gateway.cli.console.chat.shell_escape import Shell, UserCommand
+
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        requests.append(request)
+        return "seen"
+
+    shell = Shell(tmp_path, 10_000, Redactor())
+    start = TabStart(
+        tmp_path, MessageOptions(), begin_command=lambda line, show: UserCommand(shell, line, show)
+    )
+    async with (
+        running(tmp_path, [answer]) as parts,
+        full_screen_of(parts.service, tmp_path, start=start) as screens,
+    ):
+        await screens.write("!echo pear; exit 3")
+        await screens.see("pear", "exit code 3")
+        await screens.write("what did it say?")
+        await screens.see("seen")
+        assert "pear" in str(requests[0].messages)
+
+
+async def test_words_of_others_are_inert_wherever_they_stand(tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m[bold]markup[/bold] [@click=app.quit]x[/]"
+    steps = [call("exec", command=f"echo '{hostile}'"), hostile]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write(hostile)
+        panel = await open_question(screens)
+        question = panel.query_one("#question", Static)
+        assert not controls(lines_of(question))
+        await screens.pilot.press("n")
+        seen = await screens.see("tokens in")
+        assert not controls(seen)
+        assert seen.count("[bold]markup[/bold]") >= 2
+        assert not controls("".join(screens.titles))
+        await screens.pilot.press("f2", "f3")
+        await screens.until(lambda: isinstance(screens.full_screen.screen, Viewer))
+        assert not controls(lines_of(screens.full_screen.screen.query_one(Static)))
+
+
+def controls(text: str) -> list[str]:
+    """Characters that a terminal would act on, or that hide what is written."""
+    return [
+        letter
+        for letter in text
+        if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cf", "Co", "Cs")
+    ]

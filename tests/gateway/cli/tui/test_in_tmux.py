@@ -1,0 +1,90 @@
+"""`kore tui` as a person starts it, in a real terminal, with other processes around it."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, create_subprocess_exec
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import ReplyScript
+from tests.gateway.cli.console.terminal import DEADLINE_S
+from tests.gateway.cli.tmux import Tmux
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def window(tmp_path: Path, model: ModelServer) -> AsyncIterator[Tmux]:
+    tmp_path.chmod(0o700)
+    entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
+    config = {"model_list": [{**entry, "api_key": "sk-tui"}], "http": {"port": 0}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tmux = Tmux(tmp_path)
+    await tmux.start(90, "tui")
+    await tmux.see(lambda shown: "/help lists the commands" in shown)
+    yield tmux
+    await tmux("kill-server")
+
+
+@asynccontextmanager
+async def gateway(home: Path) -> AsyncIterator[int]:
+    """`kore gateway` as a process of its own, once it owns the data; its id."""
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "KORE_HOME": str(home)}
+    process = await create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", "gateway"), env=own, stdin=DEVNULL, stderr=PIPE
+    )
+    assert process.stderr is not None
+    try:
+        async for line in process.stderr:
+            if b"is running" in line:
+                break
+        yield process.pid
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_gateway_takes_over_and_is_killed_and_nothing_is_lost_or_told_twice(
+    window: Tmux, model: ModelServer, tmp_path: Path
+) -> None:
+    await window("send-keys", "first words", "Enter")
+    await window.see(lambda shown: "echo: first words" in shown)
+    async with gateway(tmp_path) as pid:
+        text = "It comes in pieces, and is broken off."
+        model.script(ReplyScript(text=text, pieces=4, waits_at=3), ReplyScript(text=text))
+        await window("send-keys", "second words", "Enter")
+        await window.see(lambda shown: "It comes in" in shown)
+        os.kill(pid, signal.SIGKILL)
+        shown = await window.see(lambda shown: f"{text}\n" in shown.replace(" \n", "\n"))
+        await window("send-keys", "third words", "Enter")
+        shown = await window.see(lambda shown: "echo: third words" in shown)
+    for words in ("› first words", "› second words", "› third words", "is broken off"):
+        assert shown.count(words) == 1, shown
+
+
+async def test_it_leaves_the_terminal_as_it_was(window: Tmux) -> None:
+    await window("set-option", "remain-on-exit", "on")
+    await window("send-keys", "C-q")
+    async with asyncio.timeout(DEADLINE_S):
+        while "1" not in await window("display-message", "-p", "#{pane_dead}"):
+            await asyncio.sleep(0.05)
+    modes = await window("display-message", "-p", "#{alternate_on} #{mouse_any_flag}")
+    assert modes.split() == ["0", "0"]
