@@ -4,7 +4,6 @@ The comparison is a walk over the same folders by os.walk.
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,25 +12,21 @@ from pathlib import Path
 from agent.context.project.context import ProjectContext
 from agent.context.project.directory_tree import TreeLimits, tree
 from agent.context.token_budget import estimate_text
+from bench.code.large_trees import large_trees
 from bench.figure import Figure, sampled
 
-SIZES = ((10_000, 1_000), (100_000, 10_000))
 TIMES = 5
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     figures: list[Figure] = []
-    for files, folders in SIZES:
-        with tempfile.TemporaryDirectory(prefix="kore-bench-") as name:
-            root = Path(name).resolve()
-            _make_tree(root, files, folders)
-            size = f"{files:,} files in {folders:,} folders"
-            walked_ms = sorted(_timed(partial(_walk, root)))[TIMES // 2]
-            trees_ms = _timed(partial(tree, root, TreeLimits()))
-            figures.append(
-                sampled(f"{size}: tree", "ms", trees_ms, bare=walked_ms, goal=1_000, goal_p95=1_000)
-            )
-            figures += _news(root, size)
+    for root, _, size in large_trees():
+        walked_ms = sorted(_timed(partial(_walk, root)))[TIMES // 2]
+        trees_ms = _timed(partial(tree, root, TreeLimits()))
+        figures.append(
+            sampled(f"{size}: tree", "ms", trees_ms, bare=walked_ms, goal=1_000, goal_p95=1_000)
+        )
+        figures += _news(root, size)
     return figures
 
 
@@ -63,11 +58,3 @@ def _timed(work: Callable[[], object]) -> list[float]:
         work()
         taken_ms.append((time.perf_counter() - began) * 1000)
     return taken_ms
-
-
-def _make_tree(root: Path, files: int, folders: int) -> None:
-    for folder in range(folders):
-        path = root / f"{folder // 100}/{folder % 100}"
-        path.mkdir(parents=True)
-        for number in range(files // folders):
-            (path / f"{number}.py").write_text("x")

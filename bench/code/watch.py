@@ -9,17 +9,16 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.code.large_trees import large_trees
 from bench.figure import Figure, sampled
 from bench.process import ROOT, environ
 
-SIZES = ((10_000, 1_000), (100_000, 10_000))
 WRITES = 100
 REST_S = 5.0
 BURST = 5_000
@@ -27,12 +26,8 @@ BURST = 5_000
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     figures: list[Figure] = []
-    for files, folders in SIZES:
-        with tempfile.TemporaryDirectory(prefix="kore-bench-") as name:
-            root = Path(name).resolve()
-            _make_tree(root, files, folders)
-            own, bare = (_in_process(way, root, folders) for way in ("kore", "watchfiles"))
-        tree = f"{files:,} files in {folders:,} folders"
+    for root, folders, tree in large_trees():
+        own, bare = (_in_process(way, root, folders) for way in ("kore", "watchfiles"))
         figures += [
             Figure(f"{tree}: to begin", "ms", own["begin_ms"], bare=bare["begin_ms"]),
             Figure(f"{tree}: longest stall", "ms", own["stall_ms"], bare=bare["stall_ms"]),
@@ -50,14 +45,6 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             ),
         ]
     return figures
-
-
-def _make_tree(root: Path, files: int, folders: int) -> None:
-    for folder in range(folders):
-        path = root / f"{folder // 100}/{folder % 100}"
-        path.mkdir(parents=True)
-        for number in range(files // folders):
-            (path / f"{number}.py").write_text("x")
 
 
 def _in_process(way: str, root: Path, folders: int) -> Any:

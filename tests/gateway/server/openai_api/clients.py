@@ -34,3 +34,15 @@ async def served_with_model(folder: Path) -> AsyncIterator[tuple[Served, ModelSe
 
 def says(text: str) -> Any:
     return [{"role": "user", "content": text}]
+
+
+async def streamed_chunks(server: Served, model: str, text: str) -> list[Any]:
+    """The chunks of an answer, with its usage."""
+    async with client_of(server) as client:
+        stream = await client.chat.completions.create(
+            model=model,
+            messages=says(text),
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        return [chunk async for chunk in stream]

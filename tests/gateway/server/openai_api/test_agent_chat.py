@@ -15,7 +15,7 @@ from agent.types import ImageFile, ToolCall, assistant
 from gateway.core.records import MessageOutcome
 from gateway.server.openai_api.agent_answer import TurnEnd
 from tests.fakes.gated import Gated
-from tests.gateway.server.openai_api.clients import client_of, says
+from tests.gateway.server.openai_api.clients import client_of, says, streamed_chunks
 from tests.gateway.server.served import Served, served
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -55,14 +55,7 @@ async def test_an_answer(server: Served) -> None:
 
 
 async def test_a_streamed_answer_with_usage(server: Served) -> None:
-    async with client_of(server) as client:
-        stream = await client.chat.completions.create(
-            model="kore/plan",
-            messages=says("hi"),
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        chunks = [chunk async for chunk in stream]
+    chunks = await streamed_chunks(server, "kore/plan", "hi")
     words = [one.choices[0].delta.content for one in chunks if one.choices]
     assert "".join(word or "" for word in words) == "re: hi"
     assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"

@@ -13,7 +13,12 @@ from agent.types import ImageFile, Message, user
 from gateway.core.records import ModelCall, ModelTool
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.server.openai_api.clients import client_of, says, served_with_model
+from tests.gateway.server.openai_api.clients import (
+    client_of,
+    says,
+    served_with_model,
+    streamed_chunks,
+)
 from tests.gateway.server.served import Served
 
 WEATHER: Any = {
@@ -105,14 +110,7 @@ async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: 
 async def test_a_stream(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("a few words"))
-    async with client_of(server) as client:
-        stream = await client.chat.completions.create(
-            model="stand-in",
-            messages=says("hi"),
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        chunks = [chunk async for chunk in stream]
+    chunks = await streamed_chunks(server, "stand-in", "hi")
     words = [one.choices[0].delta.content or "" for one in chunks if one.choices]
     assert "".join(words) == "a few words"
     assert chunks[-1].usage is not None

@@ -3,7 +3,7 @@ is Kore's own. The checks are written anew after its names: there is no package 
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,18 +124,23 @@ async def test_streaming_response(both: Both, model: str) -> None:
     assert text_of(events[-1]["response"]) == "one two three"
 
 
+async def messages_for_model(both: Both, model: str, question: Sequence[Any]) -> str:
+    """What the model behind it is sent for a question, as JSON; it answers something."""
+    server, backend = both
+    backend.script(ReplyScript("an answer"))
+    status, response = await post(server, model=model, input=question)
+    assert status == 200
+    check(response)
+    return json.dumps(backend.requests[0].body["messages"])
+
+
 @MODELS
 async def test_system_prompt(both: Both, model: str) -> None:
-    server, backend = both
-    backend.script(ReplyScript("Ahoy"))
     question = [
         {"type": "message", "role": "system", "content": "You are a pirate."},
         {"type": "message", "role": "user", "content": "Say hello."},
     ]
-    status, response = await post(server, model=model, input=question)
-    assert status == 200
-    check(response)
-    assert "You are a pirate." in json.dumps(backend.requests[0].body["messages"])
+    assert "You are a pirate." in await messages_for_model(both, model, question)
 
 
 async def test_tool_calling(both: Both) -> None:
@@ -180,32 +185,22 @@ async def test_tool_calls_stream(both: Both) -> None:
 
 @MODELS
 async def test_image_input(both: Both, model: str) -> None:
-    server, backend = both
-    backend.script(ReplyScript("a heart"))
     content = [
         {"type": "input_text", "text": "What is this?"},
         {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
     ]
     question = [{"type": "message", "role": "user", "content": content}]
-    status, response = await post(server, model=model, input=question)
-    assert status == 200
-    check(response)
-    assert PNG in json.dumps(backend.requests[0].body["messages"])
+    assert PNG in await messages_for_model(both, model, question)
 
 
 @MODELS
 async def test_multi_turn_conversation(both: Both, model: str) -> None:
-    server, backend = both
-    backend.script(ReplyScript("Your name is Alice."))
     question = [
         {"type": "message", "role": "user", "content": "My name is Alice."},
         {"type": "message", "role": "assistant", "content": "Hello Alice!"},
         {"type": "message", "role": "user", "content": "What is my name?"},
     ]
-    status, response = await post(server, model=model, input=question)
-    assert status == 200
-    check(response)
-    assert "My name is Alice." in json.dumps(backend.requests[0].body["messages"])
+    assert "My name is Alice." in await messages_for_model(both, model, question)
 
 
 @pytest.mark.parametrize(
