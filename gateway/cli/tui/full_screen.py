@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
+from textual.command import CommandPalette
 from textual.containers import Horizontal
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, TabbedContent
@@ -79,6 +80,9 @@ class FullScreen(App[None]):
             # They come before those of the line that one writes in.
             self._bindings.bind(keys, action, words, show=bool(words), priority=True)
         self.bind("escape", "stop", description=t("Stop"))
+        self._bindings.key_to_bindings.pop(self.COMMAND_PALETTE_BINDING, None)
+        palette = (self.COMMAND_PALETTE_BINDING, "command_palette", t("Commands"))
+        self._bindings.bind(*palette, show=False, priority=True)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -120,6 +124,10 @@ class FullScreen(App[None]):
         if isinstance(self.screen, ModalScreen) and action in _OF_TABS:
             return False
         return super().check_action(action, parameters)
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, ModalScreen):
+            self.push_screen(CommandPalette(placeholder=t("Find a command …")))
 
     async def action_new_tab(self) -> None:
         await self._add_tab(None)

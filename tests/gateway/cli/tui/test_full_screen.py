@@ -4,7 +4,10 @@ import json
 import unicodedata
 from pathlib import Path
 
+import pytest
+from textual.command import CommandPalette
 from textual.widgets import Input, OptionList, Static
+from textual.worker import WorkerFailed
 
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
@@ -13,6 +16,7 @@ from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.side_panel import SidePanel
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer
+from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
 from tests.gateway.cli.tui.screens import Screens, full_screen_of
 from tests.gateway.parts import running
@@ -271,3 +275,31 @@ def controls(text: str) -> list[str]:
         for letter in text
         if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cf", "Co", "Cs")
     ]
+
+
+async def test_the_palette_puts_a_command_into_the_line(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, []) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.pilot.press("ctrl+p")
+        await screens.until(lambda: CommandPalette.is_open(screens.full_screen))
+        await screens.pilot.press(*"/comp")
+        options = screens.full_screen.screen.query_one(OptionList)
+        await screens.until(lambda: options.option_count == 1)
+        await screens.pilot.press("enter")
+        await screens.until(lambda: screens.tab.input.text == "/compact ")
+
+
+async def test_a_fault_inside_ends_it_and_is_kept_for_the_report(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a fault")
+
+    async def open_and_fail(service: Service) -> None:
+        async with full_screen_of(service, tmp_path) as screens:
+            screens.full_screen.run_worker(fail(), name="fault")
+            await screens.until(lambda: screens.full_screen.failure is not None)
+
+    async with running(tmp_path, []) as parts:
+        with pytest.raises(WorkerFailed):
+            await open_and_fail(parts.service)
