@@ -63,6 +63,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
+    from gateway.ops.project_files import ProjectFiles
     from gateway.ops.user_data import UserDataService
     from gateway.ops.workbench import Workbench
 
@@ -402,6 +403,12 @@ def build_container(
             database=database, home=resources.home, settings=settings, redactor=redactor
         )
 
+    def files() -> "ProjectFiles":
+        """Called for the screens of a browser."""
+        from gateway.ops.project_files import ProjectFiles
+
+        return ProjectFiles(settings, agent.settings.tools)
+
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
     reload_targets = ReloadTargets(
         agent=agent,
@@ -446,6 +453,7 @@ def build_container(
         status=status,
         user_data=user_data,
         workbench=workbench,
+        files=files,
         handover=handover,
         reloader=reloader,
     )

@@ -20,6 +20,7 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
@@ -134,7 +135,7 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, DataOwner):
+class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -158,11 +159,13 @@ class LocalService(ModelService, WorkbenchService, DataOwner):
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
         workbench: Callable[[], WorkbenchData],
+        files: Callable[[], FilesData],
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
         ModelService.__init__(self, agent, model_calls)
         WorkbenchService.__init__(self, workbench)
+        FilesService.__init__(self, files)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus

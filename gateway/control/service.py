@@ -326,6 +326,30 @@ class WorkbenchCalls(Protocol):
         ...
 
 
+class FileCalls(Protocol):
+    """Files of the owner's folders. A `place` is one of `list_places`, a `path` begins there."""
+
+    async def list_places(self) -> Sequence[str]:
+        """List the folders: the workspace, trusted folders and those of chats."""
+        ...
+
+    async def list_folder(self, place: str, path: str = "") -> Sequence[Mapping[str, Any]]:
+        """List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes)."""
+        ...
+
+    async def read_file(self, place: str, path: str) -> Mapping[str, Any]:
+        """Return a text file: `text`, `digest`, `size` (bytes, 1 MB at most); of one that there is
+        not the digest is ''."""
+        ...
+
+    async def write_file(
+        self, place: str, path: str, text: str, digest: str = ""
+    ) -> Mapping[str, Any]:
+        """Replace a text file, if it still has this `digest` ('': make one that there is not);
+        returns it as `read_file`."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -338,6 +362,7 @@ class Service(
     JobCalls,
     ModelCalls,
     WorkbenchCalls,
+    FileCalls,
     Protocol,
 ):
     """All calls."""

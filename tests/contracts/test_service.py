@@ -538,3 +538,20 @@ async def test_a_note_is_read_and_changed(real_service: Service) -> None:
         await real_service.write_note("USER.md", "coffee", note["digest"])
     with pytest.raises(KoreError):
         await real_service.read_note("../config.json")
+
+
+@covers("list_places", "list_folder", "read_file", "write_file")
+async def test_files_of_the_workspace_are_read_and_changed(real_service: Service) -> None:
+    (place,) = await real_service.list_places()
+    made = await real_service.write_file(place, "notes/a.txt", "one\n")
+    assert (made["text"], made["size"]) == ("one\n", 4)
+    (entry,) = await real_service.list_folder(place, "notes")
+    assert entry == {"name": "a.txt", "is_folder": False, "size": 4}
+    assert {"name": "notes", "is_folder": True, "size": 0} in await real_service.list_folder(place)
+    changed = await real_service.write_file(place, "notes/a.txt", "two\n", made["digest"])
+    assert await real_service.read_file(place, "notes/a.txt") == changed
+    for digest in ("", made["digest"]):
+        with pytest.raises(KoreError, match="changed meanwhile"):
+            await real_service.write_file(place, "notes/a.txt", "three", digest)
+    with pytest.raises(KoreError, match="expected one of"):
+        await real_service.list_folder("/etc")

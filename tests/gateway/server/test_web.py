@@ -260,3 +260,40 @@ async def test_a_picture_goes_along(tmp_path: Path) -> None:
         ((session,),) = await server.parts.stored("session", "id")
         (message, *_) = await server.parts.service.load_messages(session)
         assert [part.digest for part in message.content if isinstance(part, ImageFile)]
+
+
+async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        folder = server.parts.workspace / "src"
+        folder.mkdir()
+        (folder / "a.py").write_text("def f():\r\n    pass\r\n", newline="")
+        hostile = "<img src=x onerror=alert(1)>.txt"
+        (server.parts.workspace / hostile).write_text("<script>alert(2)</script>")
+        await log_in(page, server)
+        await page.click(".panels >> text=Files")
+        await page.click(".tree >> text=src")
+        await page.click(".tree >> text=a.py")
+        area = ".editor textarea:not([disabled])"
+        await page.wait_for_selector(area)
+        assert await page.input_value(area) == "def f():\n    pass\n"
+        await page.fill(area, "def g():\n    pass\n")
+        assert await page.is_disabled(".tree >> text=a.py")
+        await page.press(area, "Control+s")
+        await page.wait_for_selector("text=Saved.")
+        assert (folder / "a.py").read_bytes() == b"def g():\r\n    pass\r\n"
+        # Somebody else changes it meanwhile.
+        (folder / "a.py").write_text("theirs")
+        await page.fill(area, "mine")
+        await page.click(".editor .send")
+        await page.wait_for_selector("text=was changed meanwhile")
+        assert (folder / "a.py").read_text() == "theirs"
+        await page.click("text=Take back")
+        await page.click(f".tree >> text={hostile}")
+        await api.expect(page.locator(area)).to_have_value("<script>alert(2)</script>")
+        await page.fill(".files nav input", "notes/new.txt")
+        await page.press(".files nav input", "Enter")
+        await page.wait_for_selector("text=not there yet")
+        await page.fill(area, "new words")
+        await page.click(".editor .send")
+        await page.wait_for_selector(".editor:not(:has-text('not there yet'))")
+        assert (server.parts.workspace / "notes" / "new.txt").read_text() == "new words"

@@ -1,0 +1,147 @@
+"""The files of the owner's folders, for a person who looks at them and changes them from elsewhere.
+
+The same rules as for the tools of the owner: nothing outside of the folder, nothing that is
+blocked, nothing of Kore's own, through no link that leads away.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent.errors import KoreError, ToolError
+from agent.i18n import t
+from agent.security.files import file_io
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.taint.file_marks import taint_of_file
+from agent.settings import ToolSettings
+from agent.text.text_document import Document, TextFormat, decode
+from agent.text.visible import escape_line
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.types import ToolCall
+from gateway.config import Settings
+
+T = TypeVar("T")
+
+# A screen shows no more, and an editor is slow with more.
+_FILE_BYTES = 1_000_000
+_MOST_ENTRIES = 2_000
+
+
+class ProjectFiles:
+    """Reads anew at every question. All of it blocks."""
+
+    def __init__(self, settings: Settings, tools: ToolSettings) -> None:
+        self._settings = settings
+        self._scope = WorkspaceScope(tools)
+
+    def list_places(self) -> Sequence[str]:
+        """The workspace, the trusted folders and those of chats, as far as they are there."""
+        chats = [chat.folder for chat in self._settings.telegram.chats.values() if chat.folder]
+        trusted = self._settings.security.trusted_folders
+        folders = (str(self._settings.agent.workspace), *trusted, *chats)
+        real = (Path(os.path.realpath(folder)) for folder in folders)
+        return list(dict.fromkeys(str(folder) for folder in real if folder.is_dir()))
+
+    def list_folder(self, place: str, path: str) -> Sequence[Mapping[str, Any]]:
+        """What lies in a folder of a place, folders first."""
+        call = self._call(place)
+        folder = self._find(call, path)
+        is_hidden = self._scope.hidden_test(call)
+        entries: list[tuple[bool, str, int]] = []
+
+        def look() -> None:
+            with open_folder_beneath(folder, flags=LISTED) as fd, os.scandir(fd) as listed:
+                for entry in listed:
+                    if len(entries) == _MOST_ENTRIES:
+                        return
+                    if not is_hidden(folder, entry):
+                        is_folder = entry.is_dir()
+                        size = 0 if is_folder else entry.stat().st_size
+                        entries.append((not is_folder, entry.name, size))
+
+        _answer(folder, look)
+        return [
+            {"name": name, "is_folder": not is_file, "size": size}
+            for is_file, name, size in sorted(entries)
+        ]
+
+    def read_file(self, place: str, path: str) -> Mapping[str, Any]:
+        """A text, and the digest of the file that it is of; both '' for one that there is not."""
+        file = self._find(self._call(place), path)
+        document, data = self._read(file)
+        return _as_json(document, data)
+
+    def write_file(self, place: str, path: str, text: str, digest: str) -> Mapping[str, Any]:
+        """In the place of what has this digest; '' makes a file that there is not."""
+        call = self._call(place)
+        file = self._find(call, path)
+        document, data = self._read(file)
+        if _digest(data) != digest:
+            raise KoreError(
+                t("{name} was changed meanwhile", name=escape_line(file.name)),
+                hint=t("read it again, and make your change in that"),
+            )
+        if "\r\n" in document.text and "\r\n" not in text:
+            # Browsers know one line end.
+            text = text.replace("\n", "\r\n")
+        changed = Document(text, document.form)
+        new = _answer(file, changed.encode)
+        if len(new) > _FILE_BYTES:
+            raise KoreError(t("{name} may have {most:,} bytes", name=file.name, most=_FILE_BYTES))
+        # A stranger's words do not become ours by a change beside them.
+        with taint_of_file(file, call.environment.workspace, frozenset()):
+            _answer(file, lambda: file_io.write_atomic(file, new))
+        return _as_json(changed, new)
+
+    def _read(self, file: Path) -> tuple[Document, bytes | None]:
+        """The second is None for one that there is not."""
+        if _answer(file, lambda: file_io.kind(file)) is None:
+            return Document("", TextFormat()), None
+        data = _answer(file, lambda: file_io.read(file, _FILE_BYTES))
+        return _answer(file, lambda: decode(data, file)), data
+
+    def _call(self, place: str) -> CallContext:
+        """A call of the owner's in one of the places."""
+        places = self.list_places()
+        if place not in places:
+            raise KoreError(
+                t(
+                    "found the folder {found}, expected one of {places}",
+                    found=escape_line(place[:200]),
+                    places=", ".join(map(escape_line, places)),
+                )
+            )
+        folder = Path(place)
+        memory = self._settings.agent.workspace / "memory" / "MEMORY.md"
+        environment = ToolEnvironment("", folder, memory, owner=True)
+        return CallContext(ToolCall("", "", {}, ""), environment, lambda *_: None)
+
+    def _find(self, call: CallContext, path: str) -> Path:
+        scope = self._scope
+        root = call.environment.workspace
+        real = _answer(root, lambda: scope.find(path or ".", call))
+        if not real.is_relative_to(root):
+            raise KoreError(t("{path} is not in {folder}", path=escape_line(path), folder=root))
+        return real
+
+
+def _answer(path: Path, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except ToolError as exc:
+        raise KoreError(str(exc)) from exc
+    except OSError as exc:
+        raise KoreError(
+            t("{path} cannot be read: {reason}", path=escape_line(str(path)), reason=exc.strerror)
+        ) from None
+
+
+def _as_json(document: Document, data: bytes | None) -> Mapping[str, Any]:
+    return {"text": document.text, "digest": _digest(data), "size": len(data or b"")}
+
+
+def _digest(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()
