@@ -207,7 +207,12 @@ async def _reader(fd: int) -> asyncio.StreamReader:
 
 
 def run(
-    words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], stdin: str = ""
+    words: Sequence[str | Path],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: str = "",
+    timeout_s: float = PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` to its end: what `subprocess.run` says of it."""
     streams = [os.pipe() for _ in range(3)]
@@ -233,7 +238,7 @@ def run(
     for thread in threads:
         thread.start()
     try:
-        code = process.wait_here()
+        code = process.wait_here(timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

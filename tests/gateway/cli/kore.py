@@ -16,11 +16,16 @@ ROOT = Path(__file__).parents[3]
 
 
 def kore(
-    *words: str | Path, home: Path, environ: Mapping[str, str] | None = None, stdin: str = ""
+    *words: str | Path,
+    home: Path,
+    environ: Mapping[str, str] | None = None,
+    stdin: str = "",
+    timeout_s: float = fork_server.PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` in `home`'s parent with next to nothing in the environment."""
     clean = _clean(home)
-    return fork_server.run(words, cwd=home.parent, env={**clean, **(environ or {})}, stdin=stdin)
+    env = {**clean, **(environ or {})}
+    return fork_server.run(words, cwd=home.parent, env=env, stdin=stdin, timeout_s=timeout_s)
 
 
 def kore_here(

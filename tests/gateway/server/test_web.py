@@ -263,7 +263,10 @@ async def test_a_picture_goes_along(tmp_path: Path) -> None:
 
 
 async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
-    async with served(tmp_path) as server, browser_page() as page:
+    # The name of the folder must not push the tree below the editor.
+    home = tmp_path / ("long-name-" * 12)
+    home.mkdir()
+    async with served(home) as server, browser_page() as page:
         folder = server.parts.workspace / "src"
         folder.mkdir()
         (folder / "a.py").write_text("def f():\r\n    pass\r\n", newline="")
@@ -290,8 +293,8 @@ async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
         await page.click("text=Take back")
         await page.click(f".tree >> text={hostile}")
         await api.expect(page.locator(area)).to_have_value("<script>alert(2)</script>")
-        await page.fill(".files nav input", "notes/new.txt")
-        await page.press(".files nav input", "Enter")
+        await page.fill(".project-files nav input", "notes/new.txt")
+        await page.press(".project-files nav input", "Enter")
         await page.wait_for_selector("text=not there yet")
         await page.fill(area, "new words")
         await page.click(".editor .send")

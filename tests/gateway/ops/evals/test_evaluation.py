@@ -36,6 +36,7 @@ def runs(ran: Any) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
     ran = kore(
         "eval",
@@ -46,6 +47,8 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
         ROOT / "evals",
         home=tmp_path / "kore",
         environ=LOOSE,
+        # Forty cases, most of which start interpreters, beside all other tests.
+        timeout_s=240,
     )
     assert ran.returncode == 0, ran.stdout
     assert len(runs(ran)) == len(SHIPPED)
