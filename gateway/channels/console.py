@@ -9,6 +9,18 @@ from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart
 from gateway.core.records import Delivered
 
 
+def delivered_event(message: OutboundMessage) -> Delivered:
+    """What a terminal is given of a part."""
+    return Delivered(
+        message.content.text,
+        message.kind,
+        message.event_id,
+        message.last,
+        message.maybe_duplicate,
+        message.seq,
+    )
+
+
 class ConsoleChannel:
     """Delivers to the terminals that watch a console's lane; without one the answer waits."""
 
@@ -30,12 +42,5 @@ class ConsoleChannel:
         lane = message.route.lane
         if not self._watchers.is_watched(lane):
             raise NoViewer("nobody looks at this console")
-        delivered = Delivered(
-            message.content.text,
-            message.kind,
-            message.event_id,
-            message.last,
-            message.maybe_duplicate,
-        )
-        self._watchers.publish(lane, delivered)
+        self._watchers.publish(lane, delivered_event(message))
         return f"{message.delivery_id}.{message.part}"

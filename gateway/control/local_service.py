@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, cast
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.agent import Agent
 from agent.errors import KoreError
@@ -55,6 +55,7 @@ from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding, lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.lane_feed import lane_events
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.sessions.session_feed import route_of_session, session_events
@@ -196,7 +197,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
 
     @asynccontextmanager
     async def watch(
-        self, lane: str, folder: str | None = None
+        self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         with self._events.watch(lane) as watcher:
             self._reserved_until.pop(lane, None)
@@ -204,8 +205,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
                 watcher.put(self._approvals.request_event(question))
             await self._sender.retry_now(lane)
             async with self._feed.follow(lane, folder):
-                # Of sessions only their followers are told.
-                yield cast("AsyncIterator[WatchEvent]", aiter(watcher))
+                yield lane_events(self._database, lane, after, watcher)
 
     @asynccontextmanager
     async def follow_session(

@@ -62,7 +62,9 @@ def watch_event_from_json(data: Mapping[str, Any]) -> Any:
     """Raises `KoreError` for a type that this version does not know."""
     match data.get("type"):
         case Delivered.type:
-            return Delivered(**{part.name: data[part.name] for part in fields(Delivered)})
+            return Delivered(
+                **{part.name: data[part.name] for part in fields(Delivered) if part.name in data}
+            )
         case MessageStored.type:
             return MessageStored(data["seq"], data["at"], message_from_json(data["message"]))
         case TurnStored.type:

@@ -42,10 +42,12 @@ class MessageCalls(Protocol):
         ...
 
     def watch(
-        self, lane: str, folder: str | None = None
+        self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Follow the events of a lane. Undelivered answers and open questions come first. With the
-        project's `folder`, changes of its files between turns are among them."""
+        project's `folder`, changes of its files between turns are among them. A client whose
+        connection broke passes `after`, the `seq` of the last `delivered` event that it has: what
+        was delivered into the broken connection comes again."""
         ...
 
     def follow_session(

@@ -347,7 +347,8 @@ class OutboundMessage:
     the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
     arrived; the channel shows that to the reader. `preview_lost`: what may have arrived is only an
     unfinished preview. `event_id` names the inbound message that is answered, and `last` closes the
-    answer. `strayed`: its topic is closed or gone, so it goes to the chat around it.
+    answer. `strayed`: its topic is closed or gone, so it goes to the chat around it. `seq` is its
+    number in the outbox.
     """
 
     delivery_id: str
@@ -362,6 +363,7 @@ class OutboundMessage:
     event_id: str | None = None
     last: bool = True
     strayed: bool = False
+    seq: int = 0
 
 
 CONSOLE = "cli"

@@ -15,7 +15,8 @@ class Delivered:
     """A part of an answer or a notice has reached this lane for good; `text` is markdown.
 
     `event_id` names the inbound message that it answers (the newest, when several were joined),
-    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk.
+    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk. `seq`
+    is its number: a watcher that was cut off asks for what comes after the last one that it has.
     """
 
     type: ClassVar[str] = "delivered"
@@ -24,6 +25,7 @@ class Delivered:
     event_id: str | None
     last: bool
     maybe_duplicate: bool = False
+    seq: int = 0
 
 
 @frozen
@@ -166,12 +168,14 @@ class ConsoleLease:
     """A console's place: its chat id, and the session bound to it (None: the first message makes
     one). `unfinished`: an earlier answer is still under way there, because the process was killed
     or no screen watched. `language` is what the person at the console chose to be spoken to in.
+    `delivered` is the number of the last delivery that is no news there.
     """
 
     chat_id: str
     session: str | None
     unfinished: bool
     language: str | None = None
+    delivered: int = 0
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -47,6 +48,13 @@ def open_console(
 ) -> ConsoleLease | None:
     """The console's place in this chat; None when something else is still under way there."""
     lane = Route(CONSOLE, LOCAL, chat_id).lane
+    lease = _open_lane(tx, chat_id, lane, session, fresh)
+    return lease and replace(lease, delivered=outbox.last_before_news(tx, lane))
+
+
+def _open_lane(
+    tx: Transaction, chat_id: str, lane: str, session: str | None, fresh: bool
+) -> ConsoleLease | None:
     unfinished = inbox.has_work(tx, lane) or outbox.has_mail(tx, lane)
     current = sessions.bound_session(tx, lane)
     if unfinished:

@@ -233,6 +233,30 @@ async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service:
     assert answered == [first.event_id, second.event_id]
 
 
+async def test_what_was_delivered_comes_again_to_a_watcher_that_names_its_last_one(
+    service: Service,
+) -> None:
+    opened = await service.open_console(None, True)
+    first, second = message(opened.chat_id, "first"), message(opened.chat_id, "second")
+    lane = first.session_key
+    async with service.watch(lane, None, opened.delivered) as events:
+        await service.submit(first)
+        seen = await until_last(events, first.event_id)
+        await service.submit(second)
+        seen += await until_last(events, second.event_id)
+    delivered = [event for event in seen if isinstance(event, Delivered)]
+    assert opened.delivered < delivered[0].seq < delivered[1].seq
+    async with service.watch(lane, None, delivered[0].seq) as events:
+        assert await until_last(events, second.event_id) == delivered[1:]
+    async with service.watch(lane, None, opened.delivered) as events:
+        assert await until_last(events, second.event_id) == delivered
+    third = message(opened.chat_id, "third")
+    async with service.watch(lane) as events:
+        await service.submit(third)
+        seen = await until_last(events, third.event_id)
+    assert [e.event_id for e in seen if isinstance(e, Delivered)] == [third.event_id]
+
+
 async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
     (_, first), (chat_id, second) = await place(service), await place(service)
     sent = message(chat_id, "over here")

@@ -74,12 +74,14 @@ class MemoryService:
         self.grants: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, NewJob] = {}
         self._watchers: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
-        self._undelivered: dict[str, list[WatchEvent]] = {}
+        self._undelivered: dict[str, list[Delivered]] = {}
+        self._delivered: dict[str, list[Delivered]] = {}
         self._running: dict[str, asyncio.Event] = {}
         self._queues: dict[str, asyncio.Queue[InboundMessage]] = {}
         self._pending_answers: dict[str, asyncio.Future[Answer]] = {}
         self._open: dict[str, ApprovalPrompt] = {}
         self._numbers = itertools.count(1)
+        self._deliveries = itertools.count(1)
 
     async def __aenter__(self) -> "MemoryService":
         self._group = asyncio.TaskGroup()
@@ -102,11 +104,16 @@ class MemoryService:
 
     @asynccontextmanager
     async def watch(
-        self, lane: str, folder: str | None = None
+        self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue(maxsize=1000)
+        delivered = self._delivered.setdefault(lane, [])
+        for event in delivered if after is not None else ():
+            if event.seq > (after or 0):
+                queue.put_nowait(event)
         for event in self._undelivered.pop(lane, []):
             queue.put_nowait(event)
+            delivered.append(event)
         self._watchers.setdefault(lane, []).append(queue)
         try:
             yield self._drain(queue)
@@ -153,7 +160,8 @@ class MemoryService:
         if session is None and not fresh and self.lanes:
             session = list(self.lanes.values())[-1]
         bound = await self.bind_session(lane, session) if session is not None else None
-        return ConsoleLease(chat, bound, bool(self._undelivered.get(lane)))
+        last = max((event.seq for event in self._delivered.get(lane, ())), default=0)
+        return ConsoleLease(chat, bound, bool(self._undelivered.get(lane)), delivered=last)
 
     async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
@@ -336,8 +344,10 @@ class MemoryService:
 
     def _tell(self, lane: str, event: WatchEvent) -> None:
         watchers = self._watchers.get(lane)
-        if not watchers and isinstance(event, Delivered):
-            self._undelivered.setdefault(lane, []).append(event)
+        if isinstance(event, Delivered):
+            event = replace(event, seq=next(self._deliveries))
+            place = self._delivered if watchers else self._undelivered
+            place.setdefault(lane, []).append(event)
         for queue in watchers or ():
             queue.put_nowait(event)
 

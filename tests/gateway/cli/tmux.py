@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
@@ -16,9 +16,11 @@ class Tmux:
         self._socket = str(home / "tmux")
         self._home = home
 
-    async def start(self, columns: int, *words: str) -> None:
+    async def start(
+        self, columns: int, *words: str, environ: Mapping[str, str] | None = None
+    ) -> None:
         own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
-        own["KORE_AGENT_START_IN"] = "workspace"
+        own |= {"KORE_AGENT_START_IN": "workspace", **(environ or {})}
         given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
         program = (sys.executable, "-m", "gateway", *(words or ("agent",)))
         size = ("-x", str(columns), "-y", "30")

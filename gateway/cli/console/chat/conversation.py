@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,7 @@ from agent.errors import KoreError
 from agent.i18n import current_locale, set_locale, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
-from gateway.cli.console.chat.repl import Repl, ReplOptions
-from gateway.cli.console.chat.turn_screen import UnsentInput
+from gateway.cli.console.chat.repl import Repl, ReplOptions, Resumption
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
@@ -59,7 +58,7 @@ async def _converse(
     connect: Connect, start: ReplOptions, screen: Screen, prompt: Prompt | PlainPrompt
 ) -> None:
     earlier: ConsoleLease | None = None
-    unsent: Sequence[UnsentInput] = ()
+    resumed: Resumption | None = None
     lost: ConnectionLost | None = None
     tries = 0
     while True:
@@ -71,8 +70,8 @@ async def _converse(
                         screen.print(Text(await _describe_successor(service, lost), "dim"))
                     lease = earlier or await service.open_console(start.session, start.is_new)
                     set_locale(lease.language or current_locale())
-                    repl = Repl(service, lease, start, screen, prompt, unsent)
-                    await repl.run(greet=earlier is None)
+                    repl = Repl(service, lease, start, screen, prompt, resumed)
+                    await repl.run()
                     return
                 except* ConnectionLost as group:
                     # Outside of this the data is let go of, in an orderly way.
@@ -84,9 +83,8 @@ async def _converse(
         if tries > _TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # The same lane again: that is where the answer to an unfinished turn will come.
-        earlier, unsent = (
-            (repl.current_lease, repl.unsent) if repl is not None else (earlier, unsent)
-        )
+        if repl is not None:
+            earlier, resumed = repl.current_lease, repl.resumption
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):

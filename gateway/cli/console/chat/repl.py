@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -47,6 +48,16 @@ class ReplOptions:
     begin_command: "Callable[[str, Show], UserCommand] | None" = None
 
 
+@frozen
+class Resumption:
+    """What is left of a conversation whose service was lost: what was typed and may not have
+    reached it, or waited to be done, and what was shown of answers that are not complete."""
+
+    unsent: Sequence[UnsentInput]
+    lines: Sequence[str]
+    unanswered: str
+
+
 class Repl:
     """One conversation with one service."""
 
@@ -57,8 +68,9 @@ class Repl:
         start: ReplOptions,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
-        unsent: Sequence[UnsentInput] = (),
+        resumed: Resumption | None = None,
     ) -> None:
+        """`resumed`: what the conversation with an earlier service has left."""
         self._service = service
         self._lease = lease
         self._options = start
@@ -66,8 +78,12 @@ class Repl:
         self._prompt = prompt
         self._session = lease.session
         speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.workdir)
-        self._turn_screen = TurnScreen(service, speaker, screen, prompt)
-        self._unsent = unsent
+        self._turn_screen = TurnScreen(
+            service, speaker, screen, prompt, resumed.unanswered if resumed else ""
+        )
+        self._is_resumed = resumed is not None
+        self._unsent: Sequence[UnsentInput] = resumed.unsent if resumed else ()
+        self._turn_screen.queued_commands.extend(resumed.lines if resumed else ())
         self._status: StatusLine | None = None
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
@@ -82,7 +98,13 @@ class Repl:
     @property
     def current_lease(self) -> ConsoleLease:
         """Where this conversation stands, for a successor that goes on with it."""
-        return ConsoleLease(self._lease.chat_id, self.session, self._turn_screen.busy)
+        stage = self._turn_screen
+        return replace(
+            self._lease,
+            session=self.session,
+            unfinished=stage.busy,
+            delivered=stage.delivered or self._lease.delivered,
+        )
 
     @property
     def has_spoken(self) -> bool:
@@ -90,18 +112,23 @@ class Repl:
         return self._turn_screen.has_events
 
     @property
-    def unsent(self) -> Sequence[UnsentInput]:
-        """What was typed and may not have reached the service; a successor is told again."""
-        return [*self._unsent, *self._turn_screen.unsent]
+    def resumption(self) -> Resumption:
+        """For a successor's conversation."""
+        unsent = [*self._unsent, *self._turn_screen.unsent]
+        stage = self._turn_screen
+        return Resumption(unsent, stage.waiting_lines, stage.unanswered)
 
-    async def run(self, greet: bool) -> None:
+    async def run(self) -> None:
         """Returns when the person leaves. Raises what the service raises, in a group."""
         facts = await self._service.status()
         own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")))
-        if greet:
+        if not self._is_resumed:
             await self._greet(facts)
-        async with self._turn_screen.open(self._lease.unfinished):
+        lease = self._lease
+        async with self._turn_screen.open(
+            lease.unfinished, lease.delivered, again=self._is_resumed
+        ):
             while self._unsent:
                 await self._turn_screen.send_again(self._unsent[0])
                 self._unsent = self._unsent[1:]

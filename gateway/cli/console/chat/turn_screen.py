@@ -6,8 +6,9 @@ A turn has the whole screen and the keyboard without echo; between turns the pro
 import asyncio
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent import events
@@ -75,12 +76,14 @@ class TurnScreen:
         speaker: MessageBuilder,
         screen: Screen,
         prompt: Prompt | PlainPrompt,
+        unanswered: str = "",
     ) -> None:
+        """`unanswered` as for `TurnView`."""
         self._service = service
         self._builder = speaker
         self._screen = screen
         self._prompt = prompt
-        self._view = TurnView(screen)
+        self._view = TurnView(screen, unanswered)
         self.footer = self._view.footer
         self._typeahead = TypeAhead(self)
         self._pending = PendingAnswers()
@@ -94,7 +97,11 @@ class TurnScreen:
         self.has_events = False
         # Commands of the console itself that were typed while a turn ran.
         self.queued_commands: deque[str] = deque()
+        # Lines that were typed meanwhile and neither queued nor submitted yet.
+        self._typed_lines: list[str] = []
         self.session: str | None = None
+        self.delivered = 0
+        self._is_again = False
         self.unsent: list[UnsentInput] = []
         self.footer.count_queued = lambda: self._pending.queued_count + len(self.queued_commands)
 
@@ -102,11 +109,20 @@ class TurnScreen:
     def lane(self) -> str:
         return self._builder.lane
 
+    @property
+    def unanswered(self) -> str:
+        """What was streamed of answers that were not delivered yet."""
+        return self._view.unanswered
+
     @asynccontextmanager
-    async def open(self, unfinished: bool) -> AsyncIterator[None]:
-        """Watch the lane. `unfinished`: an earlier turn is still to be shown."""
+    async def open(
+        self, unfinished: bool, delivered: int | None = None, *, again: bool = False
+    ) -> AsyncIterator[None]:
+        """Watch the lane. `unfinished`: an earlier turn is still to be shown; `delivered`: the
+        last delivery that needs no showing, by its number; `again`: after a loss."""
         self._pending.has_foreign_turn = unfinished
-        watching = self._service.watch(self.lane, self._builder.options.cwd)
+        self.delivered, self._is_again = delivered or 0, again
+        watching = self._service.watch(self.lane, self._builder.options.cwd, delivered)
         async with watching as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
@@ -126,17 +142,20 @@ class TurnScreen:
         for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
         self._pending.add(message, text, line)
+        # Also when the watch notices the loss first and ends this: it may be stored or not, and a
+        # successor knows it if it is.
+        self.unsent.append(unsent := UnsentInput(message, text, line))
         try:
             await self._service.submit(message)
         except ConnectionLost:
-            # It may be stored or not: the successor is told again, and knows it if it is.
             self._pending.remove(message)
-            self.unsent.append(UnsentInput(message, text, line))
             raise
         except KoreError:
+            self.unsent.remove(unsent)
             self._pending.remove(message)
             self._builder.take_back(message)
             raise
+        self.unsent.remove(unsent)
         self._builder = self._builder.without_options_of(text)
         self.footer.use_options(self._builder.options)
 
@@ -234,10 +253,19 @@ class TurnScreen:
         if text.strip() == "/stop":
             self.interrupt()
             return
+        self._typed_lines.append(text)
         # In the order in which they were typed.
         async with self._sending:
             with self._refusals():
-                self._view.say(f"› {escape_invisible(line)}{await self._outcome_text(text)}")
+                try:
+                    outcome = await self._outcome_text(text)
+                except ConnectionLost:
+                    raise
+                except KoreError:
+                    self._typed_lines.remove(text)
+                    raise
+                self._typed_lines.remove(text)
+                self._view.say(f"› {escape_invisible(line)}{outcome}")
                 own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
                 if self._command or by_hand(text) or own:
                     self.queued_commands.append(text)
@@ -246,6 +274,11 @@ class TurnScreen:
                         self._prompt.leave()
                     return
                 await self.submit(text, line)
+
+    @property
+    def waiting_lines(self) -> Sequence[str]:
+        """What was typed while something ran and has not been done yet."""
+        return [*self.queued_commands, *self._typed_lines]
 
     async def _outcome_text(self, text: str) -> str:
         """What becomes of a message that is typed while a turn runs."""
@@ -330,12 +363,20 @@ class TurnScreen:
                 if self._approvals.close(nonce):
                     self._view.take(event)
             case Delivered():
-                self._view.take(event)
-                if self._pending.settle(event):
-                    self._stop_early = False
-                    self._all_answered.set()
+                self._deliver(event)
             case _:
                 self._view.take(event)
+
+    def _deliver(self, event: Delivered) -> None:
+        """What may be a repeat is known here to be one or not, unless an earlier program had this
+        lane: an owner that was killed sends again what it had not marked as sent."""
+        is_repeat = event.maybe_duplicate and event.seq <= self.delivered
+        if not (self._is_again and is_repeat):
+            self._view.take(replace(event, maybe_duplicate=False) if self._is_again else event)
+            self.delivered = event.seq
+        if self._pending.settle(event):
+            self._stop_early = False
+            self._all_answered.set()
 
     @property
     def busy(self) -> bool:

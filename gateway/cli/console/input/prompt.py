@@ -70,6 +70,8 @@ class Prompt:
         self.status: Callable[[int], str] = lambda _: ""
         self._input = create_input(always_prefer_tty=True)
         self._leaving = False
+        self._line: asyncio.Future[str | None] | None = None
+        self._unread_line: str | None = None
         self.draft = ""
         self.completions = completions
         self.pastes = pastes = Pastes()
@@ -109,7 +111,13 @@ class Prompt:
             yield
 
     async def read(self, question: str = "") -> str | None:
-        """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`."""
+        """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`.
+
+        What is typed when it is cancelled is not lost: a line that was ended comes with the next
+        call, another one becomes the draft."""
+        if self._unread_line is not None:
+            line, self._unread_line = self._unread_line, None
+            return line
         draft, self.draft = self.draft, ""
         self._session.app.erase_when_done = False
         try:
@@ -117,10 +125,18 @@ class Prompt:
                 question or self._mark,
                 default=draft,
                 handle_sigint=False,
-                pre_run=self._leave_at_once,
+                pre_run=self._begin,
             )
+        except asyncio.CancelledError:
+            line_end = self._line
+            if line_end is None or line_end.cancelled():
+                self.draft = self._session.default_buffer.text
+            elif line_end.exception() is None and not self._leaving:
+                self._unread_line = line_end.result()
+            raise
         finally:
             self._leaving = False
+            self._line = None
 
     async def pick(self, choices: Sequence["PickerItem"], preview: "Preview") -> str | None:
         """Choose one on the whole screen; None when cancelled."""
@@ -178,6 +194,10 @@ class Prompt:
         rows = sum(wrapped_rows(cells, columns) for cells in lines) - 1
         output.cursor_up(rows - at.y)
         renderer.erase(leave_alternate_screen=False)
+
+    def _begin(self) -> None:
+        self._line = self._session.app.future
+        self._leave_at_once()
 
     def _leave_at_once(self) -> None:
         if self._leaving:

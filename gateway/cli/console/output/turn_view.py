@@ -32,13 +32,18 @@ _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
 
 class TurnView:
-    """`take` every event, `tick` about ten times a second, `end` when the turn is over."""
+    """`take` every event, `tick` about ten times a second, `end` when the turn is over.
 
-    def __init__(self, screen: Screen) -> None:
+    `unanswered`: what an earlier view on this screen has shown of answers that were not delivered.
+    """
+
+    def __init__(self, screen: Screen, unanswered: str = "") -> None:
         self._screen = screen
         self.footer = Footer(screen)
         # What the last turns have said: a delivery may come when the next turn has begun.
-        self._spoken_texts: deque[str] = deque([""], maxlen=_MOST_TURNS)
+        self._spoken_texts: deque[str] = deque([unanswered], maxlen=_MOST_TURNS)
+        self._is_resumed = bool(unanswered)
+        self.unanswered = unanswered
         self._earlier_text = ""
         self._errors: deque[str] = deque(maxlen=_MOST_TURNS)
         self._subagents = SubagentLines()
@@ -84,6 +89,7 @@ class TurnView:
         match event:
             case events.TextDelta(text=text):
                 self._spoken_texts[-1] += text
+                self.unanswered += text
                 for block in self._blocks.feed(text):
                     self._print_block(block)
             case events.SessionStart():
@@ -222,6 +228,15 @@ class TurnView:
         self.footer.begin()
 
     def _deliver(self, delivered: Delivered) -> None:
+        self._show_news(delivered)
+        if delivered.last and delivered.kind == "final":
+            self.unanswered = ""
+            if self._is_resumed:
+                # A later answer may have the same words.
+                self._is_resumed = False
+                self._spoken_texts[0] = ""
+
+    def _show_news(self, delivered: Delivered) -> None:
         """Show what has not been streamed already."""
         streamed = [_bare(text) for text in self._spoken_texts]
         blocks = [

@@ -400,6 +400,7 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         event_id=data["event_id"],
         last=bool(data["is_last"]),
         strayed=data["lane"] != route.lane,
+        seq=data["seq"],
     )
     # Only the message whose id is known is one that a preview has filled.
     is_previewed = bool(data["is_shown"]) and data["provider_message_id"] is not None
@@ -411,6 +412,26 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         data["waited_s"],
         is_previewed,
     )
+
+
+def handed_out_after(tx: Transaction, lane: str, after: int, limit: int) -> list[OutboundMessage]:
+    """Parts with numbers above `after` that a watcher of the lane may have been given."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND seq > ?"
+        " AND state IN ('inflight', 'sent') ORDER BY seq LIMIT ?",
+        (lane, after, limit),
+    )
+    return [_due(tx, [*row, None]).message for row in rows]
+
+
+def last_before_news(tx: Transaction, lane: str) -> int:
+    """The number behind which all that a new watcher of the lane has to see comes."""
+    (number,) = tx.one(
+        f"SELECT coalesce((SELECT min(seq) - 1 FROM outbox WHERE lane = ? AND {UNSENT}),"
+        " (SELECT max(seq) FROM outbox WHERE state <> 'streaming'), 0)",
+        (lane,),
+    )
+    return int(number)
 
 
 def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:

@@ -57,6 +57,18 @@ def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
     assert text.count("first") == 1
 
 
+def test_what_an_earlier_view_has_streamed_is_not_shown_again_but_its_like_is() -> None:
+    out = io.StringIO()
+    view = TurnView(Screen(out), unanswered="yes, it")
+    view.begin()
+    view.take(events.TextDelta(" is"))
+    view.take(delivery("yes, it is"))
+    assert (out.getvalue().count("yes"), view.unanswered) == (0, "")
+    view.take(delivery("yes"))
+    view.end()
+    assert out.getvalue().count("yes") == 1
+
+
 def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
     text = rendered_turn(
         events.IterationStart(1, 5),
