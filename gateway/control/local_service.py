@@ -21,6 +21,7 @@ from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
 from gateway.control.files_service import FilesData, FilesService
+from gateway.control.follow_service import FollowService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
@@ -43,7 +44,6 @@ from gateway.core.records import (
     NewJob,
     QueueMode,
     SearchHit,
-    SessionEvent,
     SessionInfo,
     SessionPreview,
     WatchEvent,
@@ -58,7 +58,7 @@ from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.lane_feed import lane_events
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
-from gateway.sessions.session_feed import route_of_session, session_events
+from gateway.sessions.session_feed import route_of_session
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
@@ -136,7 +136,7 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
+class LocalService(FollowService, ModelService, WorkbenchService, FilesService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -164,17 +164,14 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
+        FollowService.__init__(self, database, events, approvals, sender)
         ModelService.__init__(self, agent, model_calls)
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
-        self._database = database
         self._bus = bus
         self._renderer = renderer
-        self._sender = sender
         self._languages = languages
-        self._events = events
-        self._approvals = approvals
         self._pairing = pairing
         self._audit_relay = audit_relay
         self._background = background
@@ -206,20 +203,6 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
             await self._sender.retry_now(lane)
             async with self._feed.follow(lane, folder):
                 yield lane_events(self._database, lane, after, watcher)
-
-    @asynccontextmanager
-    async def follow_session(
-        self, session: str, after: int = 0, kinds: tuple[str, ...] = ()
-    ) -> AsyncIterator[AsyncIterator[SessionEvent]]:
-        session = await self._database.transact(lookup.find, session)
-        lane = route_of_session(session).lane
-        with self._events.watch(lane, session) as watcher:
-            lanes = await self._database.transact(sessions.lanes_of, session)
-            for question in await self._approvals.open_questions():
-                if question.lane in lanes:
-                    watcher.put(self._approvals.request_event(question))
-            await self._sender.retry_now(lane)
-            yield session_events(self._database, session, after, watcher, kinds)
 
     async def send_message(
         self,
@@ -258,7 +241,9 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
 
     async def create_session(self) -> str:
         principal = f"{CONSOLE}:{os.getuid()}"
-        return await self._database.transact(sessions.create_session, principal, time.time())
+        session = await self._database.transact(sessions.create_session, principal, time.time())
+        self._announce(session)
+        return session
 
     async def stop_session(self, session: str) -> bool:
         session = await self._database.transact(lookup.find, session)
@@ -352,19 +337,27 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         return await self._sessions.search(words, limit)
 
     async def fork_session(self, session: str) -> str:
-        return await self._sessions.fork(session)
+        fork = await self._sessions.fork(session)
+        self._announce(fork)
+        return fork
 
     async def rename_session(self, session: str, name: str) -> str:
-        return await self._sessions.rename(session, name)
+        sentence = await self._sessions.rename(session, name)
+        self._announce(await self._database.transact(lookup.find, session))
+        return sentence
 
     async def export_session(self, session: str) -> Sequence[str]:
         return await self._sessions.export_lines(session)
 
     async def import_session(self, file: Path) -> str:
-        return await self._sessions.import_session(file)
+        session = await self._sessions.import_session(file)
+        self._announce(session)
+        return session
 
     async def set_session_status(self, session: str, status: Status) -> str:
-        return await self._sessions.set_status(session, status)
+        sentence = await self._sessions.set_status(session, status)
+        self._announce(await self._database.transact(lookup.find, session))
+        return sentence
 
     async def status(self) -> Mapping[str, Any]:
         waiting = await self._database.transact(inbox.waiting_count)

@@ -33,6 +33,7 @@ from gateway.core.records import (
     Delivered,
     HistoryReset,
     MessageStored,
+    SessionChanged,
     SessionEvent,
     SessionIdle,
     TurnStored,
@@ -53,7 +54,7 @@ def watch_event_to_json(event: SessionEvent) -> dict[str, Any]:
         case MessageStored(seq, at, message):
             form = message_to_json(message)
             return {"type": event.type, "seq": seq, "at": at, "message": form}
-        case TurnStored() | SessionIdle() | HistoryReset():
+        case TurnStored() | SessionIdle() | HistoryReset() | SessionChanged():
             return {"type": event.type}
     return event_to_json(event)
 
@@ -73,6 +74,8 @@ def watch_event_from_json(data: Mapping[str, Any]) -> Any:
             return SessionIdle()
         case HistoryReset.type:
             return HistoryReset()
+        case SessionChanged.type:
+            return SessionChanged()
     return event_from_json(data)
 
 

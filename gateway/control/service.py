@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 from agent.security.policy.base import Answer, PermissionMode, Scope
 from agent.types import Message
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.event_levels import Level
 from gateway.core.messages import InboundMessage, Media
 from gateway.core.records import (
     ConsoleLease,
@@ -29,6 +30,7 @@ from gateway.core.records import (
     SearchHit,
     SessionEvent,
     SessionInfo,
+    SessionNews,
     SessionPreview,
     WatchEvent,
 )
@@ -51,12 +53,24 @@ class MessageCalls(Protocol):
         ...
 
     def follow_session(
-        self, session: str, after: int = 0, kinds: tuple[str, ...] = ()
+        self, session: str, after: int = 0, kinds: tuple[str, ...] = (), level: Level = "debug"
     ) -> AbstractAsyncContextManager[AsyncIterator[SessionEvent]]:
         """Follow a session: its stored messages with a number above `after`, open questions, and
         the live events of its turns, whichever chat they are in. `kinds` are the types of live
-        events that are wanted (none: all). A message takes the place of what streamed before it;
-        a client that was away goes on with the `seq` of the last one that it has."""
+        events that are wanted (none: all), `level` is the lowest level of them. A message takes the
+        place of what streamed before it; a client that was away goes on with the `seq` of the last
+        one that it has."""
+        ...
+
+    def follow_sessions(
+        self,
+        sessions: tuple[str, ...] = (),
+        kinds: tuple[str, ...] = (),
+        level: Level = "info",
+    ) -> AbstractAsyncContextManager[AsyncIterator[SessionNews]]:
+        """Follow several sessions (none: all) over one stream: the live events of their turns and
+        `session_changed`, each with the session's id, of these `kinds` (none: all) and this
+        `level` or above. There is no past in it: list the sessions once it is open."""
         ...
 
     async def send_message(

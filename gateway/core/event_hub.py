@@ -6,7 +6,7 @@ and whatever is left out is said.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 
@@ -28,7 +28,9 @@ from agent.events import (
 )
 from agent.turn.event_stream import DroppedEvents
 from gateway.core.errors import ConnectionLost
-from gateway.core.records import SessionEvent, TurnStored, WatchEvent
+from gateway.core.records import SessionEvent, SessionNews, TurnStored, WatchEvent
+
+Accepts = Callable[[str, SessionEvent], bool]
 
 # A screen that is stopped reads nothing.
 _LEAVE_S = 1.0
@@ -54,7 +56,7 @@ class Subscription:
     put twice."""
 
     def __init__(self) -> None:
-        self._events: deque[SessionEvent] = deque()
+        self._events: deque[SessionEvent | SessionNews] = deque()
         self._chars = 0
         self._unread: Counter[type] = Counter()
         self._left_out = DroppedEvents()
@@ -68,7 +70,7 @@ class Subscription:
         """False once it was let go: what comes from then on does not reach it."""
         return not self._closed
 
-    def put(self, event: SessionEvent) -> None:
+    def put(self, event: SessionEvent | SessionNews) -> None:
         if self._closed:
             return
         last = self._events[-1] if self._events else None
@@ -117,13 +119,13 @@ class Subscription:
             if isinstance(self._events[index], _DELTAS):
                 self._drop(index)
 
-    def _append(self, event: SessionEvent) -> None:
+    def _append(self, event: SessionEvent | SessionNews) -> None:
         self._events.append(event)
         self._chars += _chars(event)
         if isinstance(event, _COUNTED):
             self._unread[type(event)] += 1
 
-    def _drop(self, index: int) -> SessionEvent:
+    def _drop(self, index: int) -> SessionEvent | SessionNews:
         event = self._events[index]
         del self._events[index]
         self._chars -= _chars(event)
@@ -131,7 +133,7 @@ class Subscription:
             self._unread[type(event)] -= 1
         return event
 
-    async def __aiter__(self) -> AsyncIterator[SessionEvent]:
+    async def __aiter__(self) -> AsyncIterator[SessionEvent | SessionNews]:
         """Raises, after what was still held, `ConnectionLost` for a screen that is let go, and what
         the whole lane has failed with."""
         while True:
@@ -152,6 +154,8 @@ class EventHub:
     def __init__(self) -> None:
         self._lanes: dict[str, list[Subscription]] = {}
         self._followers: dict[str, list[Subscription]] = {}
+        # Of many sessions, each with what it takes.
+        self._overviews: list[tuple[Subscription, Accepts]] = []
         # Of turns only: who tells nothing of its end is not kept.
         self._calls: dict[str, dict[str, ToolStart]] = {}
         self._sessions: dict[str, str] = {}
@@ -192,8 +196,34 @@ class EventHub:
                 watchers[key].remove(watcher)
                 if not watchers[key]:
                     del watchers[key]
-            if not self._lanes:
-                self._unwatched.set()
+            self._note_end_of_watch()
+
+    @contextmanager
+    def watch_sessions(self, accepts: Accepts) -> Iterator[Subscription]:
+        """Events of turns in all sessions, as `SessionNews`, that are accepted."""
+        overview = (Subscription(), accepts)
+        self._overviews.append(overview)
+        if self._failure is not None:
+            overview[0].fail(self._failure)
+        try:
+            yield overview[0]
+        finally:
+            self._overviews.remove(overview)
+            self._note_end_of_watch()
+
+    def announce(self, session: str, event: SessionEvent) -> None:
+        """Tell those who follow many sessions."""
+        for overview, accepts in self._overviews:
+            if accepts(session, event):
+                overview.put(SessionNews(session, event))
+
+    def _note_end_of_watch(self) -> None:
+        if not self._lanes and not self._overviews:
+            self._unwatched.set()
+
+    def _all_watchers(self) -> list[Subscription]:
+        lanes = [watcher for watchers in self._lanes.values() for watcher in watchers]
+        return [*lanes, *(overview for overview, _ in self._overviews)]
 
     def lanes_at_work(self, session: str | None) -> list[str]:
         """Where turns of a session run."""
@@ -204,14 +234,19 @@ class EventHub:
         watchers = self._lanes.get(lane, ())
         for watcher in watchers:
             watcher.put(event)
-        for follower in self._followers.get(self._sessions.get(lane, ""), ()):
+        session = self._sessions.get(lane)
+        if session is None:
+            return
+        for follower in self._followers.get(session, ()):
             if follower not in watchers:
                 follower.put(event)
+        self.announce(session, event)
 
     def end_turn(self, session: str) -> None:
         """All that a turn of this session has said is on disk."""
         for follower in self._followers.get(session, ()):
             follower.put(TurnStored())
+        self.announce(session, TurnStored())
 
     def fail(self, lane: str, failure: KoreError) -> None:
         """Tell every viewer of the lane why there will be no answer."""
@@ -222,12 +257,11 @@ class EventHub:
         """Every watch ends with this, also one that begins later; returns when they have ended,
         so that none learns of the end of the connection before it learns why."""
         self._failure = failure
-        for watchers in self._lanes.values():
-            for watcher in watchers:
-                watcher.fail(failure)
+        for watcher in self._all_watchers():
+            watcher.fail(failure)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_S):
-                while self._lanes:
+                while self._lanes or self._overviews:
                     self._unwatched.clear()
                     await self._unwatched.wait()
 
@@ -254,13 +288,23 @@ class EventHub:
 
     def close(self) -> None:
         """End every watch: the process goes down."""
-        for watchers in self._lanes.values():
-            for watcher in watchers:
-                watcher.close()
+        for watcher in self._all_watchers():
+            watcher.close()
 
 
-def _merge(last: SessionEvent | None, event: SessionEvent) -> SessionEvent | None:
+def _merge(
+    last: SessionEvent | SessionNews | None, event: SessionEvent | SessionNews
+) -> SessionEvent | SessionNews | None:
     """Both in one, where that loses nothing."""
+    if isinstance(event, SessionNews):
+        if not isinstance(last, SessionNews) or last.session != event.session:
+            return None
+        merged = _merge_events(last.event, event.event)
+        return None if merged is None else SessionNews(event.session, merged)
+    return None if isinstance(last, SessionNews) else _merge_events(last, event)
+
+
+def _merge_events(last: SessionEvent | None, event: SessionEvent) -> SessionEvent | None:
     match last, event:
         case State(), State():
             return event
@@ -277,8 +321,10 @@ def _merge(last: SessionEvent | None, event: SessionEvent) -> SessionEvent | Non
     return None
 
 
-def _chars(event: SessionEvent) -> int:
+def _chars(event: SessionEvent | SessionNews) -> int:
     """About what it holds; what a turn has said is held by the conversation anyway."""
+    if isinstance(event, SessionNews):
+        return len(event.session) + _chars(event.event)
     if isinstance(event, TextDelta):
         return len(event.text)
     values = (getattr(event, field.name) for field in fields(event))

@@ -65,6 +65,13 @@ class HistoryReset:
     type: ClassVar[str] = "reset"
 
 
+@frozen
+class SessionChanged:
+    """A session is new, or its name or its status has changed."""
+
+    type: ClassVar[str] = "session_changed"
+
+
 OutcomeState = Literal["unknown", "waiting", "running", "done", "dropped"]
 
 
@@ -104,7 +111,16 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset
+SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset | SessionChanged
+
+
+@frozen
+class SessionNews:
+    """An event of one session, for who follows several."""
+
+    session: str
+    event: SessionEvent
+
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.
 QueueMode = Literal["queue", "join", "steer"]

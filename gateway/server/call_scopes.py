@@ -15,6 +15,7 @@ from gateway.server.tokens import AccessToken, Scope
 _SCOPES: dict[str, Scope] = {
     Service.watch.__name__: "read",
     Service.follow_session.__name__: "read",
+    Service.follow_sessions.__name__: "read",
     Service.list_approvals.__name__: "read",
     Service.list_sessions.__name__: "read",
     Service.bound_session.__name__: "read",

@@ -1,11 +1,13 @@
 """What a follower of a session is told: the messages that are on disk, in order and each once, and
 between them what happens live."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
+from typing import cast
 
 from agent.events import ApprovalAsked, IterationStart, ToolStart
 from agent.types import Message
 from gateway.core.event_hub import Subscription
+from gateway.core.event_levels import Level, is_wanted
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import (
     Delivered,
@@ -36,11 +38,13 @@ async def session_events(
     session: str,
     after: int,
     live: Subscription,
-    kinds: Collection[str] = (),
+    kinds: tuple[str, ...] = (),
+    level: Level = "debug",
 ) -> AsyncIterator[SessionEvent]:
     """Stored messages with numbers above `after`, then live events of these `kinds` (none: all)
-    and each message once it is stored, before the event that tells of it. Where nothing is under
-    way, that is told first: who has just spoken may come too late for the turn's end."""
+    and of this `level` or above, and each message once it is stored, before the event that tells
+    of it. Where nothing is under way, that is told first: who has just spoken may come too late for
+    the turn's end."""
     feed = _StoredMessages(database, session, after)
     async for stored in feed.news():
         yield stored
@@ -49,14 +53,14 @@ async def session_events(
     if not await database.transact(_has_work, session):
         async for stored in feed.news():
             yield stored
-        if not kinds or SessionIdle.type in kinds:
-            yield SessionIdle()
-    async for event in live:
+        if is_wanted(idle := SessionIdle(), kinds, level):
+            yield idle
+    async for event in cast("AsyncIterator[SessionEvent]", aiter(live)):
         if isinstance(event, _AFTER_STORING):
             async for stored in feed.news():
                 yield stored
             live.forget_drafts()
-        if not kinds or event.type in kinds:
+        if is_wanted(event, kinds, level):
             yield event
 
 

@@ -23,13 +23,16 @@ from gateway.control.client import ControlClient
 from gateway.control.server import ControlServer
 from gateway.control.service import Service
 from gateway.core.errors import HandedOver
+from gateway.core.event_levels import level_of
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import (
     Delivered,
     MessageStored,
     ModelCall,
     NewJob,
+    SessionChanged,
     SessionIdle,
+    SessionNews,
     TurnStored,
     WatchEvent,
 )
@@ -519,6 +522,44 @@ async def test_a_session_is_spoken_in_and_followed(real_service: Service) -> Non
     assert "hello \u5b57" in stored[1].message.text
     assert not await real_service.stop_session(session)
     assert (await real_service.message_outcome("e1")).session == session
+
+
+@covers("follow_sessions", "rename_session")
+async def test_several_sessions_are_followed_over_one_stream(real_service: Service) -> None:
+    first, second = await real_service.create_session(), await real_service.create_session()
+    ended: list[str] = []
+    levels = set()
+    async with asyncio.timeout(DEADLINE_S), real_service.follow_sessions() as events:
+        await real_service.send_message(first, "one", "s1")
+        await real_service.send_message(second, "two", "s2")
+        async for news in events:
+            levels.add(level_of(news.event))
+            if isinstance(news.event, TurnStored):
+                ended.append(news.session)
+            if len(ended) == 2:
+                break
+    assert sorted(ended) == sorted([first, second])
+    assert "debug" not in levels
+    async with asyncio.timeout(DEADLINE_S), real_service.follow_sessions((second,)) as events:
+        await real_service.rename_session(first, "not followed")
+        await real_service.rename_session(second, "followed")
+        news = await anext(events)
+    assert news == SessionNews(second, SessionChanged())
+
+
+async def test_a_level_leaves_out_what_is_below_it(real_service: Service) -> None:
+    session = await real_service.create_session()
+    told = []
+    follow = real_service.follow_session(session, 0, (), "info")
+    async with asyncio.timeout(DEADLINE_S), follow as events:
+        await real_service.send_message(session, "hello", "l1")
+        async for event in events:
+            told.append(event)
+            if isinstance(event, TurnStored):
+                break
+    kinds = {event.type for event in told}
+    assert {"message", "done", "turn_end"} <= kinds
+    assert not kinds & {"text_delta", "iteration_start", "usage", "state"}
 
 
 @covers("store_picture")

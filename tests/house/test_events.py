@@ -11,6 +11,7 @@ from typing import Any, get_args
 import fastjsonschema
 import pytest
 
+from gateway.core.event_levels import level_of_type
 from gateway.core.records import WatchEvent
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
@@ -33,6 +34,9 @@ def test_the_page_tells_every_event_and_field() -> None:
     assert head[0] == "`type`"
     fields_of = {cls.type: {f.name for f in fields(cls)} for cls in get_args(WatchEvent)}
     assert {row[0].strip("`"): code_spans(row[1]) for row in told} == fields_of
+    levels = {row[0].strip("`"): row[3] for row in told}
+    own = {"notice": "its `level`", "from_agent": "that of `event`"}
+    assert levels == {cls.type: level_of_type(cls.type) for cls in get_args(WatchEvent)} | own
 
 
 @pytest.mark.parametrize(

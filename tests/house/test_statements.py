@@ -145,7 +145,7 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
         if table not in tables - SMALL.keys() or index in SMALL_INDEXES:
             continue
         bound = set(_BOUND.findall(step.partition(" (")[2]))
-        ordered = way == "SEARCH" and not bound and re.search(r"\b(max|min)\((n|step)\)", sql)
+        ordered = way == "SEARCH" and not bound and re.search(r"\b(max|min)\((n|step|seq)\)", sql)
         if not ordered and bound <= UNSELECTIVE:
             found.append(step)
     return found

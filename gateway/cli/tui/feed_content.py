@@ -24,6 +24,7 @@ from gateway.core.records import (
     Delivered,
     HistoryReset,
     MessageStored,
+    SessionChanged,
     SessionEvent,
     SessionIdle,
     TurnStored,
@@ -100,6 +101,8 @@ class FeedContent:
                 self._take_message(event)
             case HistoryReset():
                 self._reset()
+            case SessionChanged():
+                pass  # of the list of sessions
             case SessionIdle() | TurnStored():
                 self.is_running = False
                 self._forget_live()

@@ -81,6 +81,18 @@ async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None
         assert await page.locator("article").count() == 2
 
 
+async def test_the_list_of_sessions_is_live(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.wait_for_selector(".sidebar .none")
+        # Somebody else begins a session, speaks in it and renames it.
+        session = await server.parts.service.send_message(None, "spoken elsewhere")
+        await page.wait_for_selector(".sidebar li b:has-text('spoken elsewhere')")
+        await server.parts.service.rename_session(session, "named elsewhere")
+        await page.wait_for_selector(".sidebar li b:has-text('named elsewhere')")
+        assert await page.locator(".sidebar li").count() == 1
+
+
 async def test_without_a_token_nothing_is_shown(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await page.goto(server.address)

@@ -75,9 +75,9 @@ export class Connection {
   }
 
   // Tells `onItem` of each event until the function that this returns is called. `args` gives the
-  // arguments anew each time the stream has to be opened.
-  follow(name, args, onItem, onError = () => {}) {
-    const stream = { name, args, onItem, onError }
+  // arguments anew each time the stream has to be opened; then `onReady` is called.
+  follow(name, args, onItem, onError = () => {}, onReady = () => {}) {
+    const stream = { name, args, onItem, onError, onReady }
     this.streams.add(stream)
     if (this.socket.readyState === WebSocket.OPEN) this.begin(stream)
     return () => {
@@ -128,7 +128,7 @@ export class Connection {
       }
       return
     }
-    if (frame.ready) return
+    if (frame.ready) return call.stream.onReady()
     this.calls.delete(frame.id)
     if (frame.error) call.reject(new CallError(frame.error))
     else call.resolve?.(frame.value)

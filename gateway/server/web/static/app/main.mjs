@@ -7,8 +7,13 @@ import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t } from "./texts.mjs"
 
-const REFRESH_MS = 15_000
+// Commands in chats change sessions without an event.
+const REFRESH_MS = 300_000
+const PAUSE_MS = 150
 const SAID_MS = 8_000
+
+// Events after which a session is listed differently.
+const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked"]
 
 function App() {
   const [isIn, setIn] = useState(null)
@@ -84,7 +89,20 @@ function Workbench({ onOut }) {
     refresh()
     connection.call("status").then(setFacts, () => {})
     const timer = setInterval(refresh, REFRESH_MS)
-    return () => clearInterval(timer)
+    let soon = 0
+    const onNews = () => {
+      soon ||= setTimeout(() => {
+        soon = 0
+        refresh()
+      }, PAUSE_MS)
+    }
+    // What happened before it was open, or while there was no connection, is in the list by then.
+    const stop = connection.follow("follow_sessions", () => ({ kinds: LISTED }), onNews, say, onNews)
+    return () => {
+      stop()
+      clearInterval(timer)
+      clearTimeout(soon)
+    }
   }, [state])
   const open = (id) => {
     refresh()
