@@ -99,6 +99,7 @@ schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
 	@$(BIN)/python -m tests.house.openapi > docs/openapi.json
+	@$(BIN)/python -m tests.house.typescript > gateway/server/web/static/app/protocol.d.mts
 
 vendor: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.vendored

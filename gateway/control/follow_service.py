@@ -51,10 +51,10 @@ class FollowService:
         kinds: tuple[str, ...] = (),
         level: Level = "info",
     ) -> AsyncIterator[AsyncIterator[SessionNews]]:
-        wanted = [await self._database.transact(lookup.find, session) for session in sessions]
+        ids = [await self._database.transact(lookup.find, session) for session in sessions]
 
         def accepts(session: str, event: SessionEvent) -> bool:
-            return (not wanted or session in wanted) and is_wanted(event, kinds, level)
+            return (not ids or session in ids) and is_wanted(event, kinds, level)
 
         with self._events.watch_sessions(accepts) as watcher:
             yield cast("AsyncIterator[SessionNews]", aiter(watcher))

@@ -1,7 +1,7 @@
 // A conversation: its feed, its questions, and where one writes.
 
 import { Approval } from "./approval-view.mjs"
-import { newId } from "./connection.mjs"
+import { newId } from "./protocol.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
@@ -71,7 +71,7 @@ function useConversation(connection, session, onTurn, say) {
         draw((n) => n + 1)
       })
     }
-    const stop = connection.follow("follow_session", () => ({ session, after: own.seq }), onItem, say)
+    const stop = connection.followSession({ session }, onItem, say)
     return () => {
       cancelAnimationFrame(frame)
       stop()

@@ -1,7 +1,7 @@
 // The page: login, sessions at the side, one conversation.
 
 import { Chat } from "./chat-view.mjs"
-import { Connection, isLoggedIn, login, logout } from "./connection.mjs"
+import { connect, isLoggedIn, login, logout } from "./connection.mjs"
 import { html, render, useEffect, useMemo, useState } from "./html.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
@@ -74,7 +74,7 @@ function Workbench({ onOut }) {
   const [sessions, setSessions] = useState([])
   const [facts, setFacts] = useState({})
   const [isMenuOpen, setMenuOpen] = useState(false)
-  const connection = useMemo(() => new Connection(setState), [])
+  const connection = useMemo(() => connect(setState), [])
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
   const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message, isGood: error.isGood })
