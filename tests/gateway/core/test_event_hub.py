@@ -27,7 +27,7 @@ from gateway.core.event_hub import (
     EventHub,
     Subscription,
 )
-from gateway.core.records import WatchEvent
+from gateway.core.records import SessionNews, WatchEvent
 
 
 async def read(watcher: Subscription) -> list[WatchEvent]:
@@ -195,3 +195,33 @@ async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_re
         with pytest.raises(KoreError, match="broken"):
             await anext(events)
         assert other.is_open
+
+
+async def test_who_follows_all_sessions_is_told_whose_events_they_are() -> None:
+    hub = EventHub()
+    with hub.watch_sessions(lambda session, _: session != "hidden") as overview:
+        for lane, session in (("x", "one"), ("y", "two"), ("z", "hidden")):
+            with hub.turn(lane, session):
+                hub.publish(lane, TextDelta("a"))
+                hub.publish(lane, TextDelta("b"))
+            hub.end_turn(session)
+        # Of no turn, so of no session.
+        hub.publish("x", TextDelta("later"))
+        hub.close()
+        told = [event async for event in overview]
+    expected = [(session, event) for session in ("one", "two") for event in ("ab", "turn_end")]
+    assert [
+        (one.session, getattr(one.event, "text", one.event.type))
+        for one in told
+        if isinstance(one, SessionNews)
+    ] == expected
+
+
+async def test_who_follows_all_sessions_is_told_why_it_ends() -> None:
+    hub = EventHub()
+    with hub.watch_sessions(lambda *_: True) as overview:
+        async with asyncio.TaskGroup() as group:
+            failing = group.create_task(hub.fail_all(ConnectionLost("gone")))
+            with pytest.raises(ConnectionLost, match="gone"):
+                _ = [event async for event in overview]
+            failing.cancel()
