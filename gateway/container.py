@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from gateway.ops.project_files import ProjectFiles
     from gateway.ops.user_data import UserDataService
     from gateway.ops.workbench import Workbench
+    from gateway.plugins.manager import PluginManager
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -409,6 +410,12 @@ def build_container(
 
         return ProjectFiles(settings, agent.settings.tools)
 
+    def plugins() -> "PluginManager":
+        """Called for the screens of a browser."""
+        from gateway.plugins.manager import PluginManager
+
+        return PluginManager(resources.home.plugins, is_watched=config is not None)
+
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
     reload_targets = ReloadTargets(
         agent=agent,
@@ -454,6 +461,7 @@ def build_container(
         user_data=user_data,
         workbench=workbench,
         files=files,
+        plugins=plugins,
         handover=handover,
         reloader=reloader,
     )

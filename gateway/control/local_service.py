@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, ParamSpec
 
 from agent.agent import Agent
 from agent.errors import KoreError
@@ -20,9 +20,11 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.data_owner import ConfigReload, DataHandover, DataOwner, UserData
 from gateway.control.files_service import FilesData, FilesService
 from gateway.control.follow_service import FollowService
 from gateway.control.model_service import ModelService
+from gateway.control.plugin_service import PluginData, PluginService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
 from gateway.control.workbench_service import WorkbenchData, WorkbenchService
@@ -70,73 +72,14 @@ from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
-
-class ConfigReload(Protocol):
-    """Reads the configuration again."""
-
-    async def reload(self) -> Mapping[str, Any]: ...
-
-    def facts(self) -> dict[str, Any]: ...
-
-
-class UserData(Protocol):
-    """Knows what is stored of a person."""
-
-    async def summarize(self, principal: str) -> Mapping[str, Any]: ...
-
-    async def export(self, principal: str, target: Path) -> Mapping[str, Any]: ...
-
-    async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]: ...
-
-
-class DataHandover(Protocol):
-    """Lets go of the data."""
-
-    async def request(self, successor: str) -> Sequence[str]: ...
-
-
-class DataOwner:
-    """What the process that owns the data does with its files. A gateway has no `handover`, since
-    it keeps the data; a terminal of its own has no `reloader`."""
-
-    def __init__(
-        self,
-        *,
-        user_data: Callable[[], UserData],
-        handover: DataHandover | None,
-        reloader: ConfigReload | None,
-    ) -> None:
-        self._user_data = user_data
-        self._handover = handover
-        self._reloader = reloader
-
-    async def hand_over(self, successor: str) -> Sequence[str] | None:
-        return None if self._handover is None else await self._handover.request(successor)
-
-    async def reload(self) -> Mapping[str, Any]:
-        if self._reloader is None:
-            raise KoreError(
-                t("Kore is running as a terminal conversation, not as a gateway"),
-                hint=t("It reads the configuration only when it starts; restart it."),
-            )
-        return await self._reloader.reload()
-
-    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        return await self._user_data().summarize(principal)
-
-    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
-        return await self._user_data().export(principal, target)
-
-    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        return await self._user_data().delete(principal, copies=copies)
-
-
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 
 
-class LocalService(FollowService, ModelService, WorkbenchService, FilesService, DataOwner):
+class LocalService(
+    FollowService, ModelService, WorkbenchService, FilesService, PluginService, DataOwner
+):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -161,6 +104,7 @@ class LocalService(FollowService, ModelService, WorkbenchService, FilesService, 
         user_data: Callable[[], UserData],
         workbench: Callable[[], WorkbenchData],
         files: Callable[[], FilesData],
+        plugins: Callable[[], PluginData],
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
@@ -168,6 +112,7 @@ class LocalService(FollowService, ModelService, WorkbenchService, FilesService, 
         ModelService.__init__(self, agent, model_calls)
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
+        PluginService.__init__(self, plugins)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._bus = bus
         self._renderer = renderer

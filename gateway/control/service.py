@@ -26,6 +26,7 @@ from gateway.core.records import (
     MessageOutcome,
     ModelCall,
     NewJob,
+    PluginChange,
     QueueMode,
     SearchHit,
     SessionEvent,
@@ -366,6 +367,60 @@ class FileCalls(Protocol):
         ...
 
 
+class PluginCalls(Protocol):
+    """Plugins and markets. A `source` is NAME, NAME@MARKET, owner/repository, the address of a git
+    repository or an archive, npm:NAME, or a path of Kore's machine that begins with / or ~."""
+
+    async def list_plugins(self) -> Sequence[Mapping[str, Any]]:
+        """List the installed plugins with what each brings; `rows` are pairs of label and text."""
+        ...
+
+    async def look_at_plugin(
+        self, source: str, ref: str = "", update: bool = False
+    ) -> Mapping[str, Any]:
+        """Fetch a plugin (with `update` the new version of the installed one with the name
+        `source`) and show it; nothing is kept or run. `review` is for `install_plugin`, `options`
+        are what it asks, `needs` what has to be installed first. May take minutes."""
+        ...
+
+    async def install_plugin(
+        self,
+        source: str,
+        review: str,
+        answers: Mapping[str, str],
+        ref: str = "",
+        update: bool = False,
+    ) -> str:
+        """Install a plugin, if it still is what `look_at_plugin` showed; returns a sentence.
+        `answers` are by the keys of `options`. May take minutes."""
+        ...
+
+    async def change_plugin(self, name: str, change: PluginChange) -> str:
+        """Use a plugin or not, leave it out of updates, or remove it; returns a sentence."""
+        ...
+
+    async def list_markets(self) -> Sequence[Mapping[str, Any]]:
+        """List the markets: `name`, `from`, `plugins` (how many), `problems` by entry."""
+        ...
+
+    async def search_plugins(self, words: str = "", limit: int = 50) -> Sequence[Mapping[str, Any]]:
+        """List the entries of all markets with these words, the best first: `name`, `market`,
+        `description`, `version`, `pinned`, `installed`, and `problem` if it cannot be used."""
+        ...
+
+    async def add_market(self, source: str, ref: str = "") -> str:
+        """Fetch a market and keep it; returns a sentence. May take minutes."""
+        ...
+
+    async def update_market(self, name: str) -> str:
+        """Fetch a market again; returns a sentence. May take minutes."""
+        ...
+
+    async def remove_market(self, name: str) -> str:
+        """Forget a market; its plugins stay. Returns a sentence."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -379,6 +434,7 @@ class Service(
     ModelCalls,
     WorkbenchCalls,
     FileCalls,
+    PluginCalls,
     Protocol,
 ):
     """All calls."""

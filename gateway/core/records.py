@@ -212,6 +212,7 @@ class NewJob:
 
 
 JobChange = Literal["remove", "pause", "resume", "run"]
+PluginChange = Literal["enable", "disable", "pin", "unpin", "remove"]
 
 # How much of what was done stands below an answer.
 Trace = Literal["off", "summary", "full"]

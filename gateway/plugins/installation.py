@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gateway.plugins.copying import copy_plugin
 from gateway.plugins.download import hash_file
 from gateway.plugins.errors import PluginError
 from gateway.plugins.manifest import PluginManifest, read_manifest
+from gateway.plugins.market import Markets
 from gateway.plugins.options import PluginOption, Value
 from gateway.plugins.sources import Source, describe, fetch, name_in, place_of
 
@@ -41,6 +42,13 @@ class PluginReview:
     market: str = ""
     is_update: bool = False
     folder: Path = field(default=Path(), repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """One hash of all that a person agrees to: the files, what the manifest and the market make
+        of them, and where they come from."""
+        approved = [self.digest, asdict(self.manifest), dict(self.source), self.market]
+        return hashlib.sha256(json.dumps(approved, sort_keys=True).encode()).hexdigest()
 
 
 class PluginInstaller:
@@ -66,6 +74,22 @@ class PluginInstaller:
             copy = Path(scratch) / "copy"
             dropped = copy_plugin(place, copy)
             yield self._review(copy, source, dropped, entry, market)
+
+    @contextmanager
+    def fetched_update(self, name: str) -> Iterator[PluginReview]:
+        """What the source of an installed plugin holds now. Raises `PluginError`, also for one that
+        has taken another name."""
+        plugin = self.find(name)
+        source: Source = plugin.source
+        more: dict[str, Any] = {"market": plugin.market}
+        if plugin.market:
+            source, more = Markets(self._folder).locate(f"{name}@{plugin.market}")
+        with self.fetched(source, **more) as review:
+            if (other := review.manifest.name) != name:
+                raise PluginError(
+                    t("the plugin {name} now calls itself {other!r}", name=name, other=other[:80])
+                )
+            yield review
 
     def install(
         self, review: PluginReview, answers: Mapping[str, Value] | None = None

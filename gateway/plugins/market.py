@@ -16,7 +16,15 @@ from agent.text.visible import escape_line
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.plugins.errors import PluginError
 from gateway.plugins.manifest import is_name, read_manifest, read_object
-from gateway.plugins.sources import Source, check_remote, describe, fetch, is_local, place_of
+from gateway.plugins.sources import (
+    Source,
+    check_remote,
+    describe,
+    fetch,
+    is_local,
+    place_of,
+    source_of,
+)
 
 INDEX = Path(".claude-plugin", "marketplace.json")
 _FILE = "markets.json"
@@ -151,6 +159,17 @@ class Markets:
         if entry.problem:
             raise PluginError(f"{entry.name}: {entry.problem}")
         return entry.source, {"base": folder, "entry": entry.raw, "market": entry.market}
+
+    def locate_source(
+        self, text: str, ref: str | None = None, *, has_folder: bool = True
+    ) -> tuple[Source, dict[str, Any]]:
+        """Where a plugin comes from that a person names: by NAME[@MARKET], or by anything that
+        `source_of` takes. Without `has_folder` a path is one only when it begins with / or ~.
+        Raises `PluginError`."""
+        is_path = text.startswith(("/", "~")) or (has_folder and Path(text).exists())
+        if "/" in text or ":" in text or is_path:
+            return source_of(text, ref, has_folder=has_folder), {}
+        return self.locate(text)
 
     def _rows(self) -> dict[str, Any]:
         path = self._folder / _FILE

@@ -1,7 +1,7 @@
 """What a plugin asks of the person when it is installed: `userConfig` of its manifest."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -58,6 +58,27 @@ class PluginOption:
         if not least <= value <= most:
             raise PluginError(t("{key}: expected a number", key=self.key))
         return int(value) if value.is_integer() else value
+
+
+def answers_of(
+    options: Sequence[PluginOption], texts: Mapping[str, str], before: Collection[str]
+) -> dict[str, Value]:
+    """What a person's answers mean, with defaults for what neither they nor those `before` say.
+    Raises `PluginError` for an answer to no question, and for a required one that is missing."""
+    unknown = sorted(texts.keys() - {one.key for one in options})
+    if unknown:
+        raise PluginError(t("the plugin does not ask for {key}", key=unknown[0][:80]))
+    answers: dict[str, Value] = {}
+    for one in options:
+        if text := texts.get(one.key, "").strip():
+            answers[one.key] = one.value_of(text)
+        elif one.key in before:
+            continue
+        elif one.default is not None:
+            answers[one.key] = one.default
+        elif one.is_required:
+            raise PluginError(t("the plugin needs a value for {key}", key=one.key))
+    return answers
 
 
 def read_options(value: Any) -> tuple[PluginOption, ...]:

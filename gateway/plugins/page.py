@@ -9,12 +9,14 @@ from agent.i18n import plural, t
 from agent.text.visible import escape_line
 from gateway.config.foreign.hook_files import commands, hooks_in
 from gateway.config.installed_plugins import InstalledPlugin
+from gateway.config.secret_keys import mask_text
 from gateway.plugins.manifest import PluginManifest
 from gateway.plugins.options import PluginOption
 from gateway.plugins.sources import describe, is_pinned
 
 if TYPE_CHECKING:
     from gateway.plugins.installation import PluginReview
+    from gateway.plugins.market import Market, MarketEntry
 
 _SHOWN = 12
 Rows = list[tuple[str, str]]
@@ -30,7 +32,7 @@ def review_rows(review: "PluginReview") -> Rows:
         size=review.size_bytes,
     )
     rows = [
-        (t("from"), f"{describe(review.source)} ({pinned})"),
+        (t("from"), f"{mask_text(describe(review.source))} ({pinned})"),
         (t("hash"), review.digest),
         (t("files"), size),
         *(_parts(review.manifest, review.files) or [(t("contents"), t("nothing that Kore uses"))]),
@@ -47,7 +49,7 @@ def review_rows(review: "PluginReview") -> Rows:
 def installed_rows(plugin: InstalledPlugin) -> Rows:
     rows = [
         (t("state"), state_of(plugin)),
-        (t("from"), describe(plugin.source)),
+        (t("from"), mask_text(describe(plugin.source))),
         (t("hash"), plugin.digest),
         *_parts(plugin),
     ]
@@ -75,10 +77,34 @@ def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
         "commands": list(plugin.commands),
         "agents": list(plugin.agents),
         "servers": list(plugin.servers),
+        "hooks": _hooks(plugin.hooks),
         "styles": list(plugin.styles),
         "language_servers": list(plugin.languages),
         "options": {**plugin.options, **dict.fromkeys(plugin.secret_options, "***")},
         "dependencies": list(plugin.dependencies),
+    }
+
+
+def market_facts(market: "Market") -> dict[str, Any]:
+    """For programs."""
+    problems = {one.name: one.problem for one in market.entries if one.problem}
+    return {
+        "name": market.name,
+        "plugins": len(market.entries),
+        "from": mask_text(describe(market.source)),
+        "problems": problems,
+    }
+
+
+def entry_facts(entry: "MarketEntry") -> dict[str, Any]:
+    """For programs."""
+    return {
+        "name": entry.name,
+        "market": entry.market,
+        "description": entry.description,
+        "version": entry.version,
+        "source": dict(entry.source),
+        "problem": entry.problem,
     }
 
 

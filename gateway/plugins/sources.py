@@ -27,14 +27,16 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
 
-def source_of(text: str, ref: str | None = None) -> dict[str, Any]:
-    """The source that a word on the command line names. Raises `PluginError`."""
+def source_of(text: str, ref: str | None = None, *, has_folder: bool = True) -> dict[str, Any]:
+    """The source that a person names by a word. Without `has_folder` there is no folder that the
+    person is in, and a path begins with / or ~. Raises `PluginError`."""
     more = {"ref": ref} if ref else {}
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return {"source": "folder", "path": str(path.resolve())}
-    if path.is_file():
-        return {"source": "archive", "url": str(path.resolve())}
+    if has_folder or text.startswith(("/", "~")):
+        path = _path_of(text)
+        if path.is_dir():
+            return {"source": "folder", "path": str(path.resolve())}
+        if path.is_file():
+            return {"source": "archive", "url": str(path.resolve())}
     if text.startswith("npm:"):
         name, _, version = text.removeprefix("npm:").rpartition("@")
         return {
@@ -55,6 +57,18 @@ def source_of(text: str, ref: str | None = None) -> dict[str, Any]:
             source=text[:200],
         )
     )
+
+
+def _path_of(text: str) -> Path:
+    """Raises `PluginError` for what cannot be a path."""
+    try:
+        path = Path(text).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, RuntimeError, ValueError) as exc:
+        raise PluginError(f"{text[:200]!r}: {exc}"[:300]) from None
+    return path
 
 
 def fetch(source: Source, target: Path, base: Path | None = None) -> Path:

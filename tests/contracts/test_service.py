@@ -36,6 +36,7 @@ from gateway.core.records import (
     TurnStored,
     WatchEvent,
 )
+from gateway.plugins.market import make_index
 from gateway.runtime.paths import DataDir
 from gateway.server.listener import ListenAddress, ServerOptions, serve
 from gateway.server.remote_service import opened_service
@@ -620,3 +621,78 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
             await real_service.write_file(place, "notes/a.txt", "three", digest)
     with pytest.raises(KoreError, match="expected one of"):
         await real_service.list_folder("/etc")
+
+
+def a_market(folder: Path) -> Path:
+    """A folder with two plugins: `greeter`, which asks for a key, and `band`, which needs it."""
+    skill = "---\nname: hi\ndescription: Says hi.\n---\nSay hi.\n"
+    manifests: dict[str, dict[str, Any]] = {
+        "greeter": {
+            "userConfig": {"KEY": {"title": "Key", "sensitive": True, "required": True}},
+            "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "echo bye"}]}]},
+        },
+        "band": {"dependencies": ["greeter"]},
+    }
+    for name, more in manifests.items():
+        (folder / name / "skills" / "hi").mkdir(parents=True)
+        (folder / name / "skills" / "hi" / "SKILL.md").write_text(skill)
+        (folder / name / ".claude-plugin").mkdir()
+        manifest = {"name": name, "version": "1.0", "description": f"The {name}.", **more}
+        (folder / name / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
+    make_index(folder, "fair")
+    return folder
+
+
+@covers("list_markets", "add_market", "update_market", "remove_market", "search_plugins")
+async def test_markets_are_added_searched_and_removed(
+    real_service: Service, tmp_path: Path
+) -> None:
+    assert await real_service.list_markets() == []
+    folder = a_market(tmp_path / "fair")
+    assert await real_service.add_market(str(folder)) == "fair: 2 plugins"
+    assert await real_service.update_market("fair") == "fair: 2 plugins"
+    (market,) = await real_service.list_markets()
+    assert (market["name"], market["plugins"]) == ("fair", 2)
+    (entry,) = await real_service.search_plugins("greeter")
+    assert (entry["name"], entry["market"], entry["installed"]) == ("greeter", "fair", False)
+    assert len(await real_service.search_plugins()) == 2
+    assert await real_service.remove_market("fair") == "removed: fair"
+    with pytest.raises(KoreError, match="no market"):
+        await real_service.update_market("fair")
+    with pytest.raises(KoreError, match="no folder"):
+        await real_service.add_market("no-such-place")
+
+
+@covers("list_plugins", "look_at_plugin", "install_plugin", "change_plugin")
+async def test_a_plugin_is_looked_at_installed_and_removed(
+    real_service: Service, tmp_path: Path
+) -> None:
+    place = a_market(tmp_path / "fair") / "greeter"
+    shown = await real_service.look_at_plugin(str(place))
+    assert ["skills", "hi"] in shown["rows"]
+    assert ["hooks", "Stop: echo bye"] in shown["rows"]
+    (option,) = shown["options"]
+    assert (option["key"], option["is_secret"], option["is_known"]) == ("KEY", True, False)
+    assert await real_service.list_plugins() == []
+    with pytest.raises(KoreError, match="needs a value for KEY"):
+        await real_service.install_plugin(str(place), shown["review"], {})
+    answer = {"KEY": "sesame-open"}
+    # What was not shown is not installed.
+    (place / "skills" / "hi" / "SKILL.md").write_text("other")
+    with pytest.raises(KoreError, match="changed since it was shown"):
+        await real_service.install_plugin(str(place), shown["review"], answer)
+    shown = await real_service.look_at_plugin(str(place))
+    said = await real_service.install_plugin(str(place), shown["review"], answer)
+    assert said.startswith("installed greeter 1.0")
+    (plugin,) = await real_service.list_plugins()
+    assert (plugin["name"], plugin["digest"], plugin["enabled"]) == (
+        *("greeter", shown["digest"]),
+        True,
+    )
+    assert "sesame" not in json.dumps(plugin)
+    assert (await real_service.look_at_plugin("greeter", update=True))["is_current"]
+    assert "disabled" in await real_service.change_plugin("greeter", "disable")
+    assert "stays" in await real_service.change_plugin("greeter", "pin")
+    assert "removed" in await real_service.change_plugin("greeter", "remove")
+    with pytest.raises(KoreError, match="no plugin"):
+        await real_service.change_plugin("greeter", "enable")

@@ -14,6 +14,7 @@ from gateway.control.calls import call_names, find_call
 from gateway.server import listener
 from gateway.server.guard import KEY_HEADER, cookie_name
 from gateway.server.login import HALF
+from gateway.server.tokens import Scope
 from tests.gateway.server.served import Served, served
 
 PLAIN: dict[object, object] = {str: "x", int: 1, bool: False, float: 1.0}
@@ -205,6 +206,28 @@ async def test_a_slow_head_is_cut_off(tmp_path: Path, monkeypatch: pytest.Monkey
             assert await reader.read() in (b"",)
         writer.close()
         assert (await server.call("status"))[0] == 200
+
+
+OWNERS_CALLS = [
+    *("list_plugins", "look_at_plugin", "install_plugin", "change_plugin"),
+    *("list_markets", "search_plugins", "add_market", "update_market", "remove_market"),
+]
+
+
+@pytest.mark.parametrize("scope", ["read", "chat", "approve"])
+async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: Scope) -> None:
+    """Over both ways, and whatever the arguments are."""
+    for name in OWNERS_CALLS:
+        call = find_call(name)
+        assert call is not None
+        values = {one: PLAIN.get(kind, {}) for one, kind in call.arguments.items()}
+        assert await server.call(name, scope, **values) == (403, "denied")
+        assert await server.call(name, scope) == (403, "denied")
+    async with server.session(scope) as session, session.ws_connect("/v1/connect") as socket:
+        for number, name in enumerate(OWNERS_CALLS):
+            await socket.send_json({"id": number, "call": name, "arguments": {}})
+            assert (await socket.receive_json())["error"]["code"] == "denied"
+    assert not (server.parts.workspace.parent / "plugins" / "markets").exists()
 
 
 ODD_VALUES = [

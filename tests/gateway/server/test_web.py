@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agent.types import ImageFile, assistant
+from gateway.plugins.market import make_index
 from gateway.server.web.pages import files
 from tests.fakes.model import ModelServer
 from tests.gateway.core.test_transcript_page import ATTACKS
@@ -312,3 +313,64 @@ async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
         await page.click(".editor .send")
         await page.wait_for_selector(".editor:not(:has-text('not there yet'))")
         assert (server.parts.workspace / "notes" / "new.txt").read_text() == "new words"
+
+
+def a_fair(folder: Path) -> Path:
+    """A market with a plugin whose words are hostile."""
+    place = folder / "greeter"
+    (place / "skills" / "hi").mkdir(parents=True)
+    (place / "skills" / "hi" / "SKILL.md").write_text("---\nname: hi\n---\nSay hi.")
+    (place / "<img src=x onerror=alert(3)>").write_text("x")
+    evil = "<script>alert(1)</script>"
+    command = {"type": "command", "command": f"echo '{evil}'"}
+    values = {
+        "name": "greeter",
+        "version": "1.0",
+        "description": f"Greets. {evil}",
+        "userConfig": {"KEY": {"title": f"Key {evil}", "sensitive": True, "required": True}},
+        "hooks": {"Stop": [{"hooks": [command]}]},
+    }
+    (place / ".claude-plugin").mkdir()
+    (place / ".claude-plugin" / "plugin.json").write_text(json.dumps(values))
+    make_index(folder, "fair")
+    return folder
+
+
+async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Path) -> None:
+    fair = a_fair(tmp_path / "fair")
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.click(".panels >> text=Plugins")
+        await page.wait_for_selector("text=No plugins are installed.")
+        # What cannot be fetched says so, with a way out.
+        await page.fill(".market input", str(tmp_path / "nowhere"))
+        await page.press(".market input", "Enter")
+        await page.wait_for_selector(".failure >> text=Try again")
+        await page.click(".failure >> text=Cancel")
+        await page.fill(".market input", str(fair))
+        await page.press(".market input", "Enter")
+        await page.wait_for_selector("text=fair: 1 plugin")
+        await page.fill(".panel [type=search]", "greets")
+        await page.click("[aria-label='Look at it: greeter']")
+        await page.wait_for_selector("h3:focus >> text=Install: greeter 1.0")
+        shown = await page.inner_text(".panel")
+        assert "Stop: echo '<script>alert(1)</script>'" in shown
+        # It changes between the look and the click.
+        (fair / "greeter" / "skills" / "hi" / "SKILL.md").write_text("other")
+        await page.fill(".install input[type=password]", "sesame")
+        await page.click(".install .send")
+        await page.wait_for_selector(".failure >> text=changed since it was shown")
+        await page.click(".failure >> text=Try again")
+        await page.wait_for_selector(".install:not(:has(.failure))")
+        await page.fill(".install input[type=password]", "sesame")
+        await page.click(".install .send")
+        await page.wait_for_selector("text=installed greeter 1.0")
+        assert "sesame" not in await page.content()
+        await page.click("text=Disable")
+        await page.wait_for_selector("[aria-label='Enable: greeter']")
+        await page.click("[aria-label='Look for an update: greeter']")
+        await page.wait_for_selector("text=up to date.")
+        await page.click(".back")
+        await page.click("[aria-label='Remove: greeter']")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=No plugins are installed.")

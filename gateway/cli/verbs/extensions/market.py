@@ -52,11 +52,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.page import market_facts
     from gateway.plugins.sources import source_of
 
     market = markets.add(source_of(args.source, args.ref))
     if args.json:
-        print_json(_facts(market))
+        print_json(market_facts(market))
     else:
         _say_added(market)
     return 0
@@ -74,12 +75,13 @@ def _say_added(market: "Market") -> None:
 
 
 def _list(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.page import market_facts
     from gateway.plugins.sources import describe
 
     print_list(
         args,
         markets.load(),
-        _facts,
+        market_facts,
         {
             "name": lambda one: one.name,
             mark_for_translation("plugins"): lambda one: str(len(one.entries)),
@@ -90,19 +92,9 @@ def _list(args: argparse.Namespace, markets: "Markets") -> int:
     return 0
 
 
-def _facts(market: "Market") -> dict[str, object]:
-    from gateway.plugins.sources import describe
-
-    problems = {one.name: one.problem for one in market.entries if one.problem}
-    return {
-        "name": market.name,
-        "plugins": len(market.entries),
-        "from": describe(market.source),
-        "problems": problems,
-    }
-
-
 def _search(args: argparse.Namespace, markets: "Markets") -> int:
+    from gateway.plugins.page import entry_facts
+
     entries = markets.search(" ".join(args.words))
     if not entries and not args.json:
         is_empty = not markets.load()
@@ -115,7 +107,7 @@ def _search(args: argparse.Namespace, markets: "Markets") -> int:
     print_list(
         args,
         entries if args.json else entries[:_MOST_ROWS],
-        _entry_facts,
+        entry_facts,
         {
             "name": lambda one: one.name,
             mark_for_translation("market"): lambda one: one.market,
@@ -133,17 +125,6 @@ def _pinned(entry: "MarketEntry") -> str:
     from gateway.plugins.sources import is_pinned
 
     return t("yes") if is_pinned(entry.source) else t("no")
-
-
-def _entry_facts(entry: "MarketEntry") -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "market": entry.market,
-        "description": entry.description,
-        "version": entry.version,
-        "source": dict(entry.source),
-        "problem": entry.problem,
-    }
 
 
 def _update(args: argparse.Namespace, markets: "Markets") -> int:

@@ -71,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    source, more = _source_of(args)
+    from gateway.plugins.market import Markets
+
+    source, more = Markets(data_dir_of(args).plugins).locate_source(args.source, args.ref)
     _install_from(args, installer, source, more, ())
     return 0
 
@@ -104,17 +106,6 @@ def _install_from(
             tell(t("{name} needs {need}:", name=clean(name), need=clean(need)))
             _install_from(args, installer, *place, (*around, name))
         _decide(args, installer, review, is_need=bool(around))
-
-
-def _source_of(args: argparse.Namespace) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Where the named plugin comes from; a market's name before anything else."""
-    from gateway.plugins.market import Markets
-    from gateway.plugins.sources import source_of
-
-    text = args.source
-    if "/" in text or ":" in text or Path(text).exists():
-        return source_of(text, args.ref), {}
-    return Markets(data_dir_of(args).plugins).locate(text)
 
 
 def _decide(
@@ -198,23 +189,13 @@ def _pin(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 
 
 def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    from gateway.plugins.market import Markets
-
     plugins = installer.installed.load()
     names = [args.name] if args.name else [n for n, one in plugins.items() if not one.is_pinned]
     if not names:
         print(t("every plugin is pinned") if plugins else t(_NO_PLUGINS))
     for name in names:
         plugin = installer.find(name)
-        source: Mapping[str, Any] = plugin.source
-        more: dict[str, Any] = {"market": plugin.market}
-        if plugin.market:
-            source, more = Markets(data_dir_of(args).plugins).locate(f"{name}@{plugin.market}")
-        with installer.fetched(source, **more) as review:
-            if (other := review.manifest.name) != name:
-                raise KoreError(
-                    t("the plugin {name} now calls itself {other!r}", name=name, other=other[:80])
-                )
+        with installer.fetched_update(name) as review:
             if review.digest == plugin.digest:
                 print(t("{name} is up to date", name=name))
             else:

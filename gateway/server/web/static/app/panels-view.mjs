@@ -4,12 +4,14 @@ import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
 import { Files } from "./files-view.mjs"
+import { Plugins } from "./plugins-view.mjs"
 import { Audit, Config, Costs, Logs, Notes } from "./records-view.mjs"
 import { t } from "./texts.mjs"
 
 export const PANELS = {
   ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files" },
-  ...{ people: "People", permissions: "Permissions", config: "Configuration", logs: "Logs", audit: "Audit log" },
+  ...{ plugins: "Plugins", people: "People", permissions: "Permissions", config: "Configuration" },
+  ...{ logs: "Logs", audit: "Audit log" },
 }
 
 export function Panel({ name, connection, say }) {
@@ -125,6 +127,6 @@ function duration(seconds) {
 }
 
 const VIEWS = {
-  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files },
+  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, plugins: Plugins },
   ...{ permissions: Permissions, config: Config, logs: Logs, audit: Audit },
 }

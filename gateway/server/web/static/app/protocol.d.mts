@@ -231,6 +231,24 @@ export interface Calls {
   read_file: { arguments: { place: string; path: string }; result: { [key: string]: any } }
   // Replace a text file, if it still has this `digest` ('': make one that there is not); returns it as `read_file`.
   write_file: { arguments: { place: string; path: string; text: string; digest?: string }; result: { [key: string]: any } }
+  // List the installed plugins with what each brings; `rows` are pairs of label and text.
+  list_plugins: { arguments: {}; result: { [key: string]: any }[] }
+  // Fetch a plugin (with `update` the new version of the installed one with the name `source`) and show it; nothing is kept or run. `review` is for `install_plugin`, `options` are what it asks, `needs` what has to be installed first. May take minutes.
+  look_at_plugin: { arguments: { source: string; ref?: string; update?: boolean }; result: { [key: string]: any } }
+  // Install a plugin, if it still is what `look_at_plugin` showed; returns a sentence. `answers` are by the keys of `options`. May take minutes.
+  install_plugin: { arguments: { source: string; review: string; answers: { [key: string]: string }; ref?: string; update?: boolean }; result: string }
+  // Use a plugin or not, leave it out of updates, or remove it; returns a sentence.
+  change_plugin: { arguments: { name: string; change: "enable" | "disable" | "pin" | "unpin" | "remove" }; result: string }
+  // List the markets: `name`, `from`, `plugins` (how many), `problems` by entry.
+  list_markets: { arguments: {}; result: { [key: string]: any }[] }
+  // List the entries of all markets with these words, the best first: `name`, `market`, `description`, `version`, `pinned`, `installed`, and `problem` if it cannot be used.
+  search_plugins: { arguments: { words?: string; limit?: number }; result: { [key: string]: any }[] }
+  // Fetch a market and keep it; returns a sentence. May take minutes.
+  add_market: { arguments: { source: string; ref?: string }; result: string }
+  // Fetch a market again; returns a sentence. May take minutes.
+  update_market: { arguments: { name: string }; result: string }
+  // Forget a market; its plugins stay. Returns a sentence.
+  remove_market: { arguments: { name: string }; result: string }
 }
 
 export interface Streams {
