@@ -41,6 +41,7 @@ from gateway.media.transcription import Transcriber
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
+from gateway.ops.screens import ScreenData
 from gateway.runtime.paths import DataDir
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
@@ -63,10 +64,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
-    from gateway.ops.project_files import ProjectFiles
     from gateway.ops.user_data import UserDataService
-    from gateway.ops.workbench import Workbench
-    from gateway.plugins.manager import PluginManager
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -396,26 +394,6 @@ def build_container(
             flush_audit=audit_relay.flush,
         )
 
-    def workbench() -> "Workbench":
-        """Called for the screens of a browser."""
-        from gateway.ops.workbench import Workbench
-
-        return Workbench(
-            database=database, home=resources.home, settings=settings, redactor=redactor
-        )
-
-    def files() -> "ProjectFiles":
-        """Called for the screens of a browser."""
-        from gateway.ops.project_files import ProjectFiles
-
-        return ProjectFiles(settings, agent.settings.tools)
-
-    def plugins() -> "PluginManager":
-        """Called for the screens of a browser."""
-        from gateway.plugins.manager import PluginManager
-
-        return PluginManager(resources.home.plugins, is_watched=config is not None)
-
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
     reload_targets = ReloadTargets(
         agent=agent,
@@ -459,9 +437,17 @@ def build_container(
         feed=ProjectFeed(agent, events),
         status=status,
         user_data=user_data,
-        workbench=workbench,
-        files=files,
-        plugins=plugins,
+        screens=ScreenData(
+            settings=settings,
+            home=resources.home,
+            database=database,
+            agent=agent,
+            access=access,
+            policies=resources.security.roles,
+            redactor=redactor,
+            sources=config.sources if config is not None else None,
+            reloader=reloader,
+        ),
         handover=handover,
         reloader=reloader,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import file_lock, keep_secrets, write_atomic
+from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets, write_atomic
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import find, read, remove_value, set_value
 from gateway.config.key_catalog import catalogue, guess, guess_section, leaf_types, whole_sections
@@ -17,7 +17,7 @@ from gateway.config.layers import CommandLineLayer
 from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference, read_secrets
 from gateway.config.schema import Settings
-from gateway.config.secret_keys import extract_secret, name_of
+from gateway.config.secret_keys import extract_secret, is_secret, name_of, orphans
 from gateway.config.sources import Sources
 
 Path_ = tuple[str, ...]
@@ -93,6 +93,8 @@ def parse_argument(path: Path_, text: str) -> Any:
 
     Raises `ConfigError`.
     """
+    if is_secret(path) and text != "null" and text[:1] not in ("[", "{", '"'):
+        return text
     if len(path) == 2 and path[0] in catalogue() and path[1] in catalogue()[path[0]]:
         if path[1] in ("token", "webhook_secret") or leaf_types(path) <= {Path}:
             return text
@@ -136,6 +138,25 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
 def unsetting(sources: Sources, file: Path, path: Path_) -> ConfigEdit:
     """A file of ours without what stands at a path. Raises `ConfigError`."""
     return validate(sources, ConfigEdit(file, without(file, path)))
+
+
+def drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
+    """Remove the secrets that went with a key of a file, whose text was `before`: what any file
+    that may be read refers to stays. Returns their names."""
+    files = {file, draft_path(file), sources.home / "config.json", *sources.watched_files}
+    files.discard(sources.secrets_file)
+    try:
+        texts = [read_text(path) or "" for path in files]
+    except ConfigError:  # an unreadable one may refer to any of them
+        return []
+    removed = orphans(read_secrets(sources.secrets_file), before, texts)
+    drop_secrets(sources.secrets_file, removed)
+    return removed
+
+
+def draft_path(file: Path) -> Path:
+    """Where an edit that does not hold is kept."""
+    return file.with_name(f"{file.stem}.edit{file.suffix}")
 
 
 def without(file: Path, path: Path_) -> str:

@@ -29,13 +29,36 @@ def whole_sections() -> tuple[str, ...]:
 @cache
 def leaf_types(key: Key) -> frozenset[type]:
     """The plain types that a key accepts: bool, int, float, str, tuple, dict, NoneType."""
+    return frozenset(_types(_annotation(key)))
+
+
+@cache
+def choices(key: Key) -> tuple[str, ...]:
+    """The words that a key accepts, where there are only some."""
+    if bool in leaf_types(key):
+        return ("true", "false")
+    return tuple(_literals(_annotation(key)))
+
+
+def _annotation(key: Key) -> Any:
     info = Settings.model_fields[key[0]]
     if len(key) > 1:
         section = info.annotation
         assert isinstance(section, type)
         assert issubclass(section, Section)
         info = section.model_fields[key[1]]
-    return frozenset(_types(info.annotation))
+    return info.annotation
+
+
+def _literals(annotation: Any) -> list[str]:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return [str(one) for one in get_args(annotation)]
+    if origin is Annotated:
+        return _literals(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [one for part in get_args(annotation) for one in _literals(part)]
+    return []
 
 
 def default_of(key: Key) -> Any:

@@ -88,6 +88,7 @@ class Settings(BaseSettings):
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
+    _own_file: Path | None = PrivateAttr(default=None)
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _project_hooks: tuple[HookSource, ...] = PrivateAttr(default=())
@@ -122,6 +123,15 @@ class Settings(BaseSettings):
     @property
     def files(self) -> tuple[Path, ...]:
         return self._files
+
+    @property
+    def own_file(self) -> Path | None:
+        """The user's own file, whether it is there or not; None when nothing was loaded."""
+        return self._own_file
+
+    def set_own_file(self, path: Path) -> None:
+        """Set by the loader."""
+        self._own_file = path
 
     @property
     def places(self) -> Mapping[Loc, str]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from agent.agent import Agent
 from agent.errors import KoreError
@@ -27,6 +27,7 @@ from gateway.control.model_service import ModelService
 from gateway.control.plugin_service import PluginData, PluginService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.settings_service import PolicyData, SettingsData, SettingsService
 from gateway.control.workbench_service import WorkbenchData, WorkbenchService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
@@ -72,14 +73,37 @@ from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
+
+class Screens(Protocol):
+    """Opens the data that only screens ask for."""
+
+    def workbench(self) -> WorkbenchData: ...
+
+    def files(self) -> FilesData: ...
+
+    def plugins(self) -> PluginData: ...
+
+    def policy(self) -> PolicyData: ...
+
+    def config(self) -> SettingsData: ...
+
+
+class ScreenService(WorkbenchService, FilesService, PluginService, SettingsService):
+    """The calls that only screens make, each on its own data."""
+
+    def __init__(self, screens: Screens) -> None:
+        WorkbenchService.__init__(self, screens.workbench)
+        FilesService.__init__(self, screens.files)
+        PluginService.__init__(self, screens.plugins)
+        SettingsService.__init__(self, screens.policy, screens.config)
+
+
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 
 
-class LocalService(
-    FollowService, ModelService, WorkbenchService, FilesService, PluginService, DataOwner
-):
+class LocalService(FollowService, ModelService, ScreenService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -102,17 +126,13 @@ class LocalService(
         feed: ProjectFeed,
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
-        workbench: Callable[[], WorkbenchData],
-        files: Callable[[], FilesData],
-        plugins: Callable[[], PluginData],
+        screens: Screens,
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
         FollowService.__init__(self, database, events, approvals, sender)
         ModelService.__init__(self, agent, model_calls)
-        WorkbenchService.__init__(self, workbench)
-        FilesService.__init__(self, files)
-        PluginService.__init__(self, plugins)
+        ScreenService.__init__(self, screens)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._bus = bus
         self._renderer = renderer

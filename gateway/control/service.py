@@ -421,6 +421,51 @@ class PluginCalls(Protocol):
         ...
 
 
+class PolicyCalls(Protocol):
+    """What the policy allows."""
+
+    async def check_policy(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        role: str = "build",
+        mode: PermissionMode | None = None,
+        channel: str = "cli",
+    ) -> Mapping[str, Any]:
+        """Say what would happen to a call in the workspace; nothing runs: `decision` (allow, ask or
+        deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules.
+        Without a `mode` that of the channel."""
+        ...
+
+    async def list_roles(self) -> Mapping[str, Any]:
+        """Return the `roles` (`name`, `source`, `tools` with their scopes, `agents`), who has which
+        by `access.roles` (`assigned`), and the `owner`, whose role is always `build`."""
+        ...
+
+
+class SettingsCalls(Protocol):
+    """The settings, changed one by one. A `key` is `SECTION.KEY` or leads on into a list or a map
+    (`model_list.NAME.api_key`), a `value` text or JSON; None takes the key out of the file."""
+
+    async def list_settings(self) -> Mapping[str, Any]:
+        """Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value`
+        and `own` (as the file has it) without secrets, `from`, `choices`, `at_once`, `widens`, and
+        `locked`, why it cannot be changed here."""
+        ...
+
+    async def check_setting(self, key: str, value: str | None) -> Mapping[str, Any]:
+        """Say what a change would do; nothing is written: `old` and `new`, `effect` (now, restart
+        or none), `notes`, `widens`, and the `proposal` for `change_setting`."""
+        ...
+
+    async def change_setting(
+        self, key: str, value: str | None, proposal: str, confirmed: bool = False
+    ) -> Mapping[str, Any]:
+        """Write a change that was checked, if the file is still the same, and take it in; returns
+        it as `check_setting`. One that `widens` what Kore may do has to be `confirmed`."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -435,6 +480,8 @@ class Service(
     WorkbenchCalls,
     FileCalls,
     PluginCalls,
+    PolicyCalls,
+    SettingsCalls,
     Protocol,
 ):
     """All calls."""

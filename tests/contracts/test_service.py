@@ -696,3 +696,51 @@ async def test_a_plugin_is_looked_at_installed_and_removed(
     assert "removed" in await real_service.change_plugin("greeter", "remove")
     with pytest.raises(KoreError, match="no plugin"):
         await real_service.change_plugin("greeter", "enable")
+
+
+@covers("check_policy", "list_roles")
+async def test_the_policy_is_asked_about_calls(real_service: Service) -> None:
+    command = {"command": "sudo rm x; ls"}
+    verdict = await real_service.check_policy("exec", command, mode="auto", channel="telegram")
+    assert verdict["decision"] == "deny"
+    assert {"all", "ls", "sudo rm x"} == {one["part"] for one in verdict["verdicts"]}
+    new = {"path": "notes.txt", "content": "x"}
+    assert (await real_service.check_policy("write_file", new))["decision"] == "allow"
+    planned = await real_service.check_policy("write_file", new, mode="plan")
+    assert (planned["decision"], planned["rule"]) == ("deny", "plan-change")
+    assert (await real_service.check_policy("bash", {"command": "ls"}, "guest"))["rule"] == (
+        "role-tool"
+    )
+    for tool, arguments, role in [
+        ("exec", {}, "build"),
+        ("exec", {"command": " "}, "build"),
+        ("no_such_tool", {}, "build"),
+        ("write_file", {"path": 1}, "build"),
+        ("write_file", {"path": "../../x", "content": ""}, "build"),
+        ("lsp", {}, "build"),
+        ("exec", {"command": "ls"}, "nobody"),
+    ]:
+        with pytest.raises(KoreError):
+            await real_service.check_policy(tool, arguments, role)
+    facts = await real_service.list_roles()
+    roles = {one["name"]: one for one in facts["roles"]}
+    assert roles["guest"]["tools"]["web_fetch"] == {"allow": True, "ask": True}
+    assert facts["assigned"] == {}
+
+
+@covers("list_settings", "check_setting", "change_setting")
+async def test_a_setting_is_checked_and_changed(real_service: Service) -> None:
+    checked = await real_service.check_setting("agent.max_iterations", "7")
+    assert (checked["old"], checked["new"], checked["widens"]) == (200, 7, False)
+    with pytest.raises(KoreError, match="changed meanwhile"):
+        await real_service.change_setting("agent.max_iterations", "8", checked["proposal"])
+    changed = await real_service.change_setting("agent.max_iterations", "7", checked["proposal"])
+    assert changed["effect"] == "restart"
+    facts = await real_service.list_settings()
+    (row,) = (one for one in facts["settings"] if one["key"] == "agent.max_iterations")
+    assert (row["value"], row["own"], row["from"]) == (7, 7, facts["file"])
+    with pytest.raises(KoreError, match=r"agent\.max_iterations"):
+        await real_service.check_setting("agent.max_iterations", "many")
+    proposal = (await real_service.check_setting("security.sandbox", "none"))["proposal"]
+    with pytest.raises(KoreError, match="confirm"):
+        await real_service.change_setting("security.sandbox", "none", proposal)

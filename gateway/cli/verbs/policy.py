@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.records import frozen
 from agent.security.policy.base import MODES
 from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 from gateway.core.messages import CONSOLE
 
 if TYPE_CHECKING:
-    from agent.security.policy.base import Decision, ToolRequest
-    from agent.security.policy.engine import RolePolicy
-    from agent.security.policy.roles import Role
+    from gateway.access.policy_case import PolicyCase
     from gateway.config import Settings
     from gateway.runtime.paths import DataDir
 
@@ -51,49 +48,22 @@ def run(args: argparse.Namespace) -> int:
     return _check(case, args) if args.action == "check" else _explain(case, args)
 
 
-@frozen
-class PolicyCase:
-    """A role under the circumstances that the command line names."""
-
-    role: "Role"
-    policy: "RolePolicy"
-    folder: Path
-
-    def request(self, words: list[str]) -> "ToolRequest":
-        """A command to run in this folder."""
-        from agent.security.policy.base import ToolRequest
-        from agent.security.shell.classifier import only_reads
-
-        command, folder = " ".join(words), self.folder
-        return ToolRequest(
-            "exec",
-            "unsafe",
-            {"command": command},
-            folder,
-            command=command,
-            folder=folder,
-            read_only=self.policy.principal.is_confined and only_reads(command, folder, folder),
-        )
-
-
-def _case(args: argparse.Namespace) -> PolicyCase:
-    from agent.security.policy.engine import PrincipalContext, RolePolicy
+def _case(args: argparse.Namespace) -> "PolicyCase":
+    from gateway.access.policy_case import make_case
     from gateway.access.roles import RoleRegistry
     from gateway.cli.context import data_dir_of, settings_of
 
     settings = settings_of(args)
     policies = RoleRegistry.of(settings)
     policies.check(args.role, "--role")
-    role = policies.role(args.role)
-    assert role is not None, "it was just found"
-    principal = PrincipalContext(
-        role=role,
-        mode=args.mode or policies.default_mode(args.channel),
-        trust="local" if args.channel == CONSOLE else "remote",
+    return make_case(
+        policies,
+        role=args.role,
+        mode=args.mode,
+        channel=args.channel,
+        folder=Path(os.path.realpath(Path.cwd())),
         is_confined=_is_confined(settings, data_dir_of(args)),
-        blocked_commands=policies.blocked_commands,
     )
-    return PolicyCase(role, RolePolicy(principal), Path(os.path.realpath(Path.cwd())))
 
 
 def _is_confined(settings: "Settings", home: "DataDir") -> bool:
@@ -105,26 +75,28 @@ def _is_confined(settings: "Settings", home: "DataDir") -> bool:
     return select_sandbox(sandbox_options(settings), home.root).sandbox.confines
 
 
-def _check(case: PolicyCase, args: argparse.Namespace) -> int:
+def _check(case: "PolicyCase", args: argparse.Namespace) -> int:
+    from gateway.access.policy_case import decision_facts
     from gateway.cli.output import clean, print_json
 
-    decision = case.policy.decide(case.request(args.words))
+    decision = case.policy.decide(case.request(" ".join(args.words)))
     if args.json:
-        print_json(_facts(decision))
+        print_json(decision_facts(decision))
     else:
         print(f"{decision.verdict}: {clean(decision.reason)} ({decision.rule})")
     return 0
 
 
-def _explain(case: PolicyCase, args: argparse.Namespace) -> int:
+def _explain(case: "PolicyCase", args: argparse.Namespace) -> int:
+    from gateway.access.policy_case import scopes_of
     from gateway.cli.output import clean, print_json, print_table
 
     facts = _describe_case(case)
     tool = _tool(args.words)
     if tool is not None:
-        facts["tool"] = {"name": tool, **_scopes(case.role, tool)}
+        facts["tool"] = {"name": tool, **scopes_of(case.role, tool)}
     if args.words and tool is None:
-        facts["verdicts"] = _verdicts(case, args.words)
+        facts["verdicts"] = case.verdicts(" ".join(args.words))
     if args.json:
         print_json(facts)
         return 0
@@ -132,49 +104,30 @@ def _explain(case: PolicyCase, args: argparse.Namespace) -> int:
         if facts.get(name):
             print(f"{name + ':':<9}{clean(str(facts[name]))}")
     if tool is not None:
-        print_table(("tool", "scopes"), [(tool, _line(_scopes(case.role, tool)))])
+        print_table(("tool", "scopes"), [(tool, _line(scopes_of(case.role, tool)))])
     elif args.words:
         rows = [(v["decision"], v["rule"], v["part"], v["reason"]) for v in facts["verdicts"]]
         print_table(("verdict", "rule", "command", "reason"), rows)
     else:
-        rules = ((name, _line(_scopes(case.role, name))) for name in facts["tools"])
+        rules = ((name, _line(facts["tools"][name])) for name in facts["tools"])
         print_table(("tool", "scopes"), rules)
     return 0
 
 
-def _describe_case(case: PolicyCase) -> dict[str, Any]:
-    from dataclasses import asdict
+def _describe_case(case: "PolicyCase") -> dict[str, Any]:
+    from gateway.access.policy_case import describe_role
 
-    from agent.security.policy.roles import Grants
-
-    principal, role = case.policy.principal, case.role
-    grants = {} if role.grants == Grants() else asdict(role.grants)
+    principal = case.policy.principal
+    facts = describe_role(case.role)
     return {
-        "role": role.name,
-        "source": role.source,
+        "role": facts["name"],
+        "source": facts["source"],
         "mode": principal.mode,
         "trust": principal.trust,
         "sandbox": "confines commands" if principal.is_confined else "none",
-        "agents": grants,
-        "tools": {name: _scopes(role, name) for name in role.tools},
+        "agents": facts["agents"],
+        "tools": facts["tools"],
     }
-
-
-def _verdicts(case: PolicyCase, words: list[str]) -> list[dict[str, str]]:
-    """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
-    from agent.security.shell.parser import parse_script
-
-    request = case.request(words)
-    verdicts = [{"part": "all", **_facts(decision)} for decision in case.policy.evaluate(request)]
-    parts = [part.text for part in parse_script(request.command or "").commands if part.argv]
-    if len(parts) > 1:
-        for text in dict.fromkeys(parts):
-            verdicts.append({"part": text, **_facts(case.policy.decide(case.request([text])))})
-    return verdicts
-
-
-def _facts(decision: "Decision") -> dict[str, str]:
-    return {"decision": decision.verdict, "reason": decision.reason, "rule": decision.rule}
 
 
 def _tool(words: list[str]) -> str | None:
@@ -182,19 +135,6 @@ def _tool(words: list[str]) -> str | None:
     from gateway.access.roles import tool_name
 
     return tool_name(words[0]) if len(words) == 1 else None
-
-
-def _scopes(role: "Role", tool: str) -> dict[str, Any]:
-    """What the role says of a tool, without what it leaves open."""
-    rule = role.rule(tool)
-    if rule is None:
-        return {"allow": False}
-    scopes: dict[str, Any] = {"allow": rule.allow}
-    scopes |= {name: True for name in ("ask", "new_files_only") if getattr(rule, name)}
-    for name in ("paths", "commands", "hosts"):
-        if (values := getattr(rule, name)) is not None:
-            scopes[name] = list(values)
-    return scopes
 
 
 def _line(scopes: dict[str, Any]) -> str:

@@ -211,6 +211,7 @@ async def test_a_slow_head_is_cut_off(tmp_path: Path, monkeypatch: pytest.Monkey
 OWNERS_CALLS = [
     *("list_plugins", "look_at_plugin", "install_plugin", "change_plugin"),
     *("list_markets", "search_plugins", "add_market", "update_market", "remove_market"),
+    *("check_policy", "list_roles", "list_settings", "check_setting", "change_setting"),
 ]
 
 

@@ -247,7 +247,14 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
         await page.click("text=Pause")
         await page.click("text=Remove")
         await page.wait_for_selector("text=Nothing is scheduled.")
-        for name in ("People", "Permissions", "Costs", "Logs", "Audit log", "Configuration"):
+        for name in (
+            "People and roles",
+            "Permissions",
+            "Costs",
+            "Logs",
+            "Audit log",
+            "Configuration",
+        ):
             await page.click(f".panels >> text={name}")
             await page.wait_for_selector(f".panel h2 >> text={name}")
         await page.wait_for_selector("th >> text=agent.model")
@@ -374,3 +381,95 @@ async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Pat
         await page.click("[aria-label='Remove: greeter']")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("text=No plugins are installed.")
+
+
+async def test_the_policy_is_asked_and_nothing_runs(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.click(".panels >> text=Policy check")
+        await page.fill(".policy input", "touch made; rm -rf x")
+        await page.click(".policy .send")
+        await page.wait_for_selector(".verdict.deny >> text=blocked-command")
+        await page.click("text=What each rule says")
+        assert "rm -rf x" in await page.inner_text(".panel table")
+        await page.select_option(".policy select >> nth=0", "read_file")
+        await page.fill(".policy textarea", "no object")
+        await page.click(".policy .send")
+        await page.wait_for_selector(".failure >> text=JSON object")
+        await page.fill(".policy textarea", '{"path": "a.txt"}')
+        await page.click(".policy .send")
+        await page.wait_for_selector(".verdict.allow")
+        assert list(server.parts.workspace.iterdir()) == []
+
+
+async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"agent": {"model": "offline/echo"}}')
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.click(".panels >> text=Configuration")
+        await page.fill(".panel [type=search]", "max_iterations")
+        await page.click("[aria-label='Change: agent.max_iterations']")
+        await page.fill(".setting input", "many")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".failure >> text=agent.max_iterations")
+        await page.fill(".setting input", "7")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".sides >> text=200")
+        await page.click(".setting .send")
+        await page.wait_for_selector("text=Restart Kore to use it.")
+        # What widens Kore's power is confirmed with both values on the screen.
+        await page.fill(".panel [type=search]", "security.sandbox")
+        await page.click("[aria-label='Change: security.sandbox']")
+        await page.select_option(".setting select", "none")
+        await page.click(".setting .send")
+        await page.wait_for_selector(".sides")
+        assert await page.is_disabled(".setting .send")
+        await page.check(".widens input")
+        # Somebody else changes the file meanwhile.
+        content = json.loads((tmp_path / "config.json").read_text())
+        content["agent"]["max_tokens"] = 500
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        await page.click(".setting .send")
+        await page.wait_for_selector(".failure >> text=was changed meanwhile")
+        await page.click(".failure >> text=Cancel")
+        await page.click(".setting .send")
+        await page.check(".widens input")
+        await page.click(".setting .send")
+        await page.wait_for_selector("tr:has-text('security.sandbox') code >> text=none")
+        # A secret is set, and not shown again.
+        await page.fill("[placeholder='model_list.NAME.api_key']", "transcription.api_key")
+        await page.press("[placeholder='model_list.NAME.api_key']", "Enter")
+        await page.fill(".setting [type=password]", "sesame-opens")
+        await page.click(".setting .send")
+        await page.wait_for_selector("text=kept in secrets.json")
+        await page.click(".setting .send")
+        await page.wait_for_selector(".panel:not(:has(.setting))")
+        assert "sesame" not in await page.content()
+        assert "sesame" in (tmp_path / "secrets.json").read_text()
+        written = json.loads((tmp_path / "config.json").read_text())
+        assert written["agent"] == {
+            "model": "offline/echo",
+            "max_iterations": 7,
+            "max_tokens": 500,
+        }
+
+
+async def test_a_person_gets_another_role(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.click(".panels >> text=People and roles")
+        await page.click(".role >> text=guest")
+        assert "web_fetch" in await page.inner_text(".role[open]")
+        who = "[placeholder^='telegram:123']"
+        await page.fill(who, "somebody")
+        await page.press(who, "Enter")
+        await page.wait_for_selector(".toast >> text=access.roles")
+        await page.fill(who, "telegram:77")
+        await page.select_option("select[aria-label=Role]", "guest")
+        await page.press(who, "Enter")
+        await page.wait_for_selector(".sides >> text=guest")
+        await page.check(".widens input")
+        await page.click(".setting .send")
+        await page.wait_for_selector("text=Restart Kore to use it.")
+        written = json.loads((tmp_path / "config.json").read_text())
+        assert written["access"]["roles"] == {"telegram:77": "guest"}

@@ -14,12 +14,12 @@ from agent.security.sandbox.trusted_programs import find_trusted_program
 from gateway.cli.output import print_json
 from gateway.cli.verbs.config import foreign
 from gateway.config import editing
-from gateway.config.atomic_write import drop_secrets, file_lock, write_atomic
+from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import inside
 from gateway.config.foreign.formats import is_foreign
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_text
-from gateway.config.references import has_reference, read_secrets
-from gateway.config.secret_keys import is_secret, masked, orphans
+from gateway.config.references import has_reference
+from gateway.config.secret_keys import is_secret, masked
 from gateway.config.sources import Sources
 from gateway.runtime.paths import DataDir
 
@@ -56,7 +56,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         change = editing.unsetting(sources, file, path)
         change.write(sources)
         # Only now: a file never refers to what is not there.
-        removed = _drop_orphans(sources, file, before)
+        removed = editing.drop_orphans(sources, file, before)
     if removed and not args.json:
         print(
             t("removed from {path}: {names}", path=sources.secrets_file, names=", ".join(removed))
@@ -64,23 +64,10 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     return _report(args, sources, change, t("{key} is no longer set here", key=args.key))
 
 
-def _drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
-    """The secrets that went with a key: what any file that may be read refers to stays."""
-    files = {file, _draft_path(file), DataDir(sources.home).config, *sources.watched_files}
-    files.discard(sources.secrets_file)
-    try:
-        texts = [read_text(path) or "" for path in files]
-    except ConfigError:  # an unreadable one may refer to any of them
-        return []
-    removed = orphans(read_secrets(sources.secrets_file), before, texts)
-    drop_secrets(sources.secrets_file, removed)
-    return removed
-
-
 def edit(args: argparse.Namespace, sources: Sources) -> int:
     """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
     file = _file(args, sources)
-    aside = _draft_path(file)
+    aside = editing.draft_path(file)
     before = editing.text_of(file)
     if aside.exists():
         notice = t("{path}: continuing from this draft; delete it to start over", path=aside)
@@ -139,16 +126,11 @@ def revert(args: argparse.Namespace, sources: Sources) -> int:
             return 0
         change = editing.rewriting(sources, file, text)
         if now is not None:
-            write_atomic(_draft_path(file), now)
+            write_atomic(editing.draft_path(file), now)
         change.write(sources)
     return _report(
         args, sources, change, t("now matches {good}; `edit` opens your other version", good=good)
     )
-
-
-def _draft_path(file: Path) -> Path:
-    """Where an edit that does not hold is kept."""
-    return file.with_name(f"{file.stem}.edit{file.suffix}")
 
 
 def _file(args: argparse.Namespace, sources: Sources) -> Path:

@@ -1,17 +1,20 @@
-// What is beside conversations: status, schedule, people, permissions.
+// What is beside conversations: status, schedule, permissions, and the other panels by their names.
 
 import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
+import { Config } from "./config-view.mjs"
 import { Files } from "./files-view.mjs"
+import { People } from "./people-view.mjs"
 import { Plugins } from "./plugins-view.mjs"
-import { Audit, Config, Costs, Logs, Notes } from "./records-view.mjs"
+import { Policy } from "./policy-view.mjs"
+import { Audit, Costs, Logs, Notes } from "./records-view.mjs"
 import { t } from "./texts.mjs"
 
 export const PANELS = {
   ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files" },
-  ...{ plugins: "Plugins", people: "People", permissions: "Permissions", config: "Configuration" },
-  ...{ logs: "Logs", audit: "Audit log" },
+  ...{ plugins: "Plugins", people: "People and roles", permissions: "Permissions", policy: "Policy check" },
+  ...{ config: "Configuration", logs: "Logs", audit: "Audit log" },
 }
 
 export function Panel({ name, connection, say }) {
@@ -79,30 +82,6 @@ function Schedule({ connection, say }) {
     </ul>`
 }
 
-function People({ connection, say }) {
-  const [people, act] = useCall(connection, say, "list_people")
-  const [code, setCode] = useState("")
-  if (!people) return html`<${Wait} />`
-  const approve = (event) => {
-    event.preventDefault()
-    act("approve_pairing", { code: code.trim() })
-    setCode("")
-  }
-  const row = (one, state) => html`<li key=${`${state}/${one.id}`}>
-    <b>${visible(one.name || one.id)}</b> <span class="dim">${visible(one.id)} · ${t(state)}</span>
-    <p class="actions"><button aria-label=${`${t("Remove")}: ${one.name}`} onClick=${() => act("revoke_pairing", { who: one.id })}>${t("Remove")}</button></p>
-  </li>`
-  return html`<form class="row" onSubmit=${approve}>
-      <input required aria-label=${t("Code of a person who asks")} placeholder=${t("Code of a person who asks")} value=${code} onInput=${(event) => setCode(event.target.value)} />
-      <button class="send">${t("Let in")}</button>
-    </form>
-    <ul class="cards">
-      ${people.asking.map((one) => row(one, "asks"))}
-      ${people.paired.map((one) => row(one, one.owner ? "owner" : "may write"))}
-    </ul>
-    ${!people.asking.length && !people.paired.length && html`<p class="dim">${t("Nobody has asked.")}</p>`}`
-}
-
 function Permissions({ connection, say }) {
   const [grants, act] = useCall(connection, say, "list_grants")
   if (!grants) return html`<${Wait} />`
@@ -128,5 +107,5 @@ function duration(seconds) {
 
 const VIEWS = {
   ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, plugins: Plugins },
-  ...{ permissions: Permissions, config: Config, logs: Logs, audit: Audit },
+  ...{ permissions: Permissions, policy: Policy, config: Config, logs: Logs, audit: Audit },
 }

@@ -249,6 +249,16 @@ export interface Calls {
   update_market: { arguments: { name: string }; result: string }
   // Forget a market; its plugins stay. Returns a sentence.
   remove_market: { arguments: { name: string }; result: string }
+  // Say what would happen to a call in the workspace; nothing runs: `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules. Without a `mode` that of the channel.
+  check_policy: { arguments: { tool: string; arguments: { [key: string]: any }; role?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; channel?: string }; result: { [key: string]: any } }
+  // Return the `roles` (`name`, `source`, `tools` with their scopes, `agents`), who has which by `access.roles` (`assigned`), and the `owner`, whose role is always `build`.
+  list_roles: { arguments: {}; result: { [key: string]: any } }
+  // Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value` and `own` (as the file has it) without secrets, `from`, `choices`, `at_once`, `widens`, and `locked`, why it cannot be changed here.
+  list_settings: { arguments: {}; result: { [key: string]: any } }
+  // Say what a change would do; nothing is written: `old` and `new`, `effect` (now, restart or none), `notes`, `widens`, and the `proposal` for `change_setting`.
+  check_setting: { arguments: { key: string; value: string | null }; result: { [key: string]: any } }
+  // Write a change that was checked, if the file is still the same, and take it in; returns it as `check_setting`. One that `widens` what Kore may do has to be `confirmed`.
+  change_setting: { arguments: { key: string; value: string | null; proposal: string; confirmed?: boolean }; result: { [key: string]: any } }
 }
 
 export interface Streams {

@@ -1,4 +1,4 @@
-// What Kore has written down: costs, notes, settings, logs, the audit log.
+// What Kore has written down: costs, notes, logs, the audit log.
 
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -65,25 +65,6 @@ export function Notes({ connection, say }) {
     <textarea aria-label=${name} rows="24" spellcheck="false" disabled=${note === null} value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
   </form>`
 }
-
-export function Config({ connection, say }) {
-  const [settings] = useCall(connection, say, "describe_config")
-  const [words, setWords] = useState("")
-  if (!settings) return html`<${Wait} />`
-  const rows = Object.entries(settings).flatMap(([section, values]) =>
-    isObject(values)
-      ? Object.entries(values).map(([key, value]) => [`${section}.${key}`, value])
-      : [[section, values]],
-  )
-  const shown = rows.filter(([key]) => key.includes(words.trim().toLowerCase()))
-  return html`<p class="dim">${t("Changed with `kore config set KEY VALUE`.")}</p>
-    <p><input type="search" aria-label=${t("Search")} placeholder=${t("Search")} value=${words} onInput=${(event) => setWords(event.target.value)} /></p>
-    <table class="facts list"><tbody>
-      ${shown.map(([key, value]) => html`<tr><th scope="row">${visible(key)}</th><td><code>${visible(JSON.stringify(value))}</code></td></tr>`)}
-    </tbody></table>`
-}
-
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value)
 
 export function Logs({ connection, say }) {
   const [level, setLevel] = useState("info")

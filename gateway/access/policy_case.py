@@ -1,0 +1,98 @@
+"""What the policy says of a call, for a person who asks: a role under given circumstances."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent.records import frozen
+from agent.security.policy.base import Decision, PermissionMode, ToolRequest
+from agent.security.policy.engine import PrincipalContext, RolePolicy
+from agent.security.policy.roles import Grants, Role
+from agent.security.shell.classifier import only_reads
+from agent.security.shell.parser import parse_script
+from gateway.access.roles import RoleRegistry
+from gateway.core.messages import CONSOLE
+
+
+@frozen
+class PolicyCase:
+    """A role under circumstances; commands run in `folder`."""
+
+    role: Role
+    policy: RolePolicy
+    folder: Path
+
+    def request(self, command: str) -> ToolRequest:
+        """A command to run in this folder."""
+        folder = self.folder
+        return ToolRequest(
+            "exec",
+            "unsafe",
+            {"command": command},
+            folder,
+            command=command,
+            folder=folder,
+            read_only=self.policy.principal.is_confined and only_reads(command, folder, folder),
+        )
+
+    def verdicts(self, command: str) -> list[dict[str, str]]:
+        """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
+        request = self.request(command)
+        decisions = self.policy.evaluate(request)
+        verdicts = [{"part": "all", **decision_facts(decision)} for decision in decisions]
+        parts = [part.text for part in parse_script(command).commands if part.argv]
+        if len(parts) > 1:
+            for text in dict.fromkeys(parts):
+                decision = self.policy.decide(self.request(text))
+                verdicts.append({"part": text, **decision_facts(decision)})
+        return verdicts
+
+
+def make_case(
+    policies: RoleRegistry,
+    *,
+    role: str,
+    mode: PermissionMode | None,
+    channel: str,
+    folder: Path,
+    is_confined: bool,
+) -> PolicyCase:
+    """For a role that there is; without a `mode` that of the channel."""
+    current = policies.role(role)
+    assert current is not None, "the caller has checked it"
+    principal = PrincipalContext(
+        role=current,
+        mode=mode or policies.default_mode(channel),
+        trust="local" if channel == CONSOLE else "remote",
+        is_confined=is_confined,
+        blocked_commands=policies.blocked_commands,
+    )
+    return PolicyCase(current, RolePolicy(principal), folder)
+
+
+def decision_facts(decision: Decision) -> dict[str, str]:
+    return {"decision": decision.verdict, "reason": decision.reason, "rule": decision.rule}
+
+
+def describe_role(role: Role) -> dict[str, Any]:
+    """`tools` are those that the role names, each with its scopes; `agents` what the setting of
+    that name takes from it."""
+    return {
+        "name": role.name,
+        "source": role.source,
+        "agents": {} if role.grants == Grants() else asdict(role.grants),
+        "tools": {name: scopes_of(role, name) for name in role.tools},
+    }
+
+
+def scopes_of(role: Role, tool: str) -> dict[str, Any]:
+    """What the role says of a tool, without what it leaves open."""
+    rule = role.rule(tool)
+    if rule is None:
+        return {"allow": False}
+    scopes: dict[str, Any] = {"allow": rule.allow}
+    scopes |= {name: True for name in ("ask", "new_files_only") if getattr(rule, name)}
+    for name in ("paths", "commands", "hosts"):
+        if (values := getattr(rule, name)) is not None:
+            scopes[name] = list(values)
+    return scopes

@@ -1,0 +1,118 @@
+"""The policy for a person who asks what would happen to a call, and what roles there are."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.agent import Agent
+from agent.errors import KoreError, ToolError
+from agent.i18n import t
+from agent.security.policy.base import PermissionMode, ToolRequest
+from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
+from agent.types import ToolCall
+from gateway.access.control import AccessControl
+from gateway.access.policy_case import PolicyCase, decision_facts, describe_role, make_case
+from gateway.access.roles import RoleRegistry, tool_name
+
+_COMMAND_CHARS = 20_000
+# To say what they would do, these start servers or ask them.
+_NOT_PLANNED = frozenset({"lsp", "task"})
+_PLAN_S = 10.0
+
+
+class PolicyCheck:
+    """Asks the rules that are in force now; nothing runs."""
+
+    def __init__(
+        self, agent: Agent[Any], policies: RoleRegistry, access: AccessControl, workspace: Path
+    ) -> None:
+        self._agent = agent
+        self._policies = policies
+        self._access = access
+        self._workspace = workspace
+
+    async def check(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        role: str,
+        mode: PermissionMode | None,
+        channel: str,
+    ) -> Mapping[str, Any]:
+        """The decision, and for a command the verdicts of all rules. Raises `KoreError`."""
+        sandbox = self._agent.settings.tools.sandbox
+        folder = await asyncio.to_thread(self._workspace.resolve)
+        self._policies.check(role, "role")
+        case = make_case(
+            self._policies,
+            role=role,
+            mode=mode,
+            channel=channel,
+            folder=folder,
+            is_confined=sandbox is not None and sandbox.confines,
+        )
+        name = tool_name(tool) or tool
+        if name == "exec":
+            return await asyncio.to_thread(_check_command, case, arguments)
+        request = await self._request(name, arguments, folder)
+        decision = await asyncio.to_thread(case.policy.decide, request)
+        return {**decision_facts(decision), "mode": case.policy.principal.mode, "verdicts": []}
+
+    def list_roles(self) -> Mapping[str, Any]:
+        """The roles, and who has which by `access.roles`."""
+        roles = (self._policies.role(name) for name in self._policies.names)
+        return {
+            "roles": [describe_role(role) for role in roles if role is not None],
+            "assigned": dict(self._access.roles),
+            "owner": self._access.owner_id,
+        }
+
+    async def _request(self, name: str, arguments: Mapping[str, Any], folder: Path) -> ToolRequest:
+        """What the tool itself says that it would do in the workspace."""
+        tool = self._agent.toolbox.find(name)
+        if tool is None or name in _NOT_PLANNED:
+            raise KoreError(t("the tool {name!r} cannot be checked here", name=name[:80]))
+        memory = folder / "memory" / "MEMORY.md"
+        environment = ToolEnvironment("", folder, memory, owner=True)
+        call = ToolCall("", name, dict(arguments), "")
+        try:
+            values = self._agent.toolbox.validate(tool, dict(arguments))
+            plan = EffectPlan()
+            if isinstance(tool, DescribesEffects):
+                async with asyncio.timeout(_PLAN_S):
+                    plan = await tool.plan(values, CallContext(call, environment, lambda *_: None))
+        except TimeoutError:
+            raise KoreError(t("{name} takes too long to be checked", name=name)) from None
+        except ToolError as exc:
+            raise KoreError(str(exc)) from exc
+        return ToolRequest(
+            tool=name,
+            effect=tool.effect,
+            arguments=values,
+            workspace=folder,
+            reads=plan.reads,
+            changes=plan.changes,
+            creates=plan.creates,
+            command=plan.command,
+            folder=plan.folder,
+            hosts=plan.hosts,
+            sends=plan.sends,
+            read_only=plan.read_only,
+            outside_reason=plan.outside_reason,
+            network=plan.network,
+        )
+
+
+def _check_command(case: PolicyCase, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    command = arguments.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise KoreError(t("the command is empty"))
+    if len(command) > _COMMAND_CHARS:
+        raise KoreError(t("the command is too long"))
+    decision = case.policy.decide(case.request(command))
+    return {
+        **decision_facts(decision),
+        "mode": case.policy.principal.mode,
+        "verdicts": case.verdicts(command),
+    }

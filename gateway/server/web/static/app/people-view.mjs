@@ -1,0 +1,100 @@
+// Who may write to Kore, and which role each has.
+
+import { html, useState } from "./html.mjs"
+import { ConfirmChange } from "./config-view.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+import { useCall, Wait } from "./use-call.mjs"
+
+export function People({ connection, say }) {
+  const [people, act] = useCall(connection, say, "list_people")
+  const [facts, , refresh] = useCall(connection, say, "list_roles")
+  const [code, setCode] = useState("")
+  if (!people || !facts) return html`<${Wait} />`
+  const approve = (event) => {
+    event.preventDefault()
+    act("approve_pairing", { code: code.trim() })
+    setCode("")
+  }
+  const role = (who, fallback, name) => html`<${RoleOf} key=${who} ...${{ connection, say, facts, who, fallback, name, refresh }} />`
+  const row = (one, state) => html`<li key=${`${state}/${one.id}`}>
+    <b>${visible(one.name || one.id)}</b> <span class="dim">${visible(one.id)} · ${t(state)}</span>
+    ${state === "owner" && html`<p class="dim">${t("Role")}: build</p>`}
+    ${state === "may write" && role(one.id, "general", one.name || one.id)}
+    <p class="actions"><button aria-label=${`${t("Remove")}: ${one.name}`} onClick=${() => act("revoke_pairing", { who: one.id })}>${t("Remove")}</button></p>
+  </li>`
+  const ids = new Set(people.paired.map((one) => one.id))
+  const others = Object.keys(facts.assigned).filter((who) => !ids.has(who))
+  return html`<form class="row" onSubmit=${approve}>
+      <input required aria-label=${t("Code of a person who asks")} placeholder=${t("Code of a person who asks")} value=${code} onInput=${(event) => setCode(event.target.value)} />
+      <button class="send">${t("Let in")}</button>
+    </form>
+    <ul class="cards">
+      ${people.asking.map((one) => row(one, "asks"))}
+      ${people.paired.map((one) => row(one, one.owner ? "owner" : "may write"))}
+    </ul>
+    ${!people.asking.length && !people.paired.length && html`<p class="dim">${t("Nobody has asked.")}</p>`}
+    <h3>${t("Roles of chats, channels and others")}</h3>
+    <ul class="cards">${others.map((who) => html`<li key=${who}><b>${visible(who)}</b>${role(who, null, who)}</li>`)}</ul>
+    <${NewRole} ...${{ connection, say, facts, refresh }} />
+    <h3>${t("What each role may do")}</h3>
+    ${facts.roles.map((one) => html`<${Role} key=${one.name} role=${one} />`)}`
+}
+
+// A person's, chat's or channel's role; `fallback` is what it is without one of its own.
+function RoleOf({ connection, say, facts, who, fallback, name, refresh }) {
+  const assigned = Object.hasOwn(facts.assigned, who) ? facts.assigned[who] : ""
+  const [checked, setChecked] = useState(null)
+  const choose = (event) => checkRole(connection, who, event.target.value || null).then(setChecked, say)
+  const close = () => {
+    setChecked(null)
+    refresh()
+  }
+  return html`<p><label>${t("Role")} <select aria-label=${`${t("Role")}: ${name}`} value=${checked ? (checked.value ?? "") : assigned} disabled=${checked !== null} onChange=${choose}>
+      <option value="">${fallback ? `${fallback} (${t("default")})` : t("no role of its own")}</option>
+      ${facts.roles.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}
+    </select></label></p>
+    ${checked && html`<${ConfirmChange} ...${{ connection, say, checked, close, back: () => setChecked(null) }} />`}`
+}
+
+function NewRole({ connection, say, facts, refresh }) {
+  const [who, setWho] = useState("")
+  const [role, setRole] = useState("general")
+  const [checked, setChecked] = useState(null)
+  const begin = (event) => {
+    event.preventDefault()
+    checkRole(connection, who.trim(), role).then(setChecked, say)
+  }
+  const close = () => {
+    setChecked(null)
+    setWho("")
+    refresh()
+  }
+  if (checked) return html`<${ConfirmChange} ...${{ connection, say, checked, close, back: () => setChecked(null) }} />`
+  return html`<form class="row" onSubmit=${begin}>
+    <input required class="wide" spellcheck="false" aria-label=${t("Person, chat or channel")} placeholder="telegram:123, telegram:chat:-100123, telegram" value=${who} onInput=${(event) => setWho(event.target.value)} />
+    <select aria-label=${t("Role")} value=${role} onChange=${(event) => setRole(event.target.value)}>${facts.roles.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}</select>
+    <button>${t("Give this role")}</button>
+  </form>`
+}
+
+const checkRole = async (connection, who, value) => ({ ...(await connection.call("check_setting", { key: `access.roles.${who}`, value })), value })
+
+function Role({ role }) {
+  const tools = Object.entries(role.tools)
+  const limits = Object.entries(role.agents).map(([key, value]) => `${key}: ${value}`)
+  return html`<details class="role"><summary><b>${visible(role.name)}</b> <span class="dim">${role.source === "built in" ? t("built in") : visible(role.source)}</span></summary>
+    ${limits.length > 0 && html`<p class="dim">${t("Narrowed by the setting agents:")} ${visible(limits.join(", "))}</p>`}
+    <table class="facts list"><tbody>${tools.map(([name, scopes]) => html`<tr><th scope="row">${name === "*" ? t("all other tools") : visible(name)}</th><td>${visible(line(scopes))}</td></tr>`)}</tbody></table>
+  </details>`
+}
+
+function line(scopes) {
+  const words = [scopes.allow ? t("allowed") : t("denied")]
+  if (scopes.ask) words.push(t("asks each time"))
+  if (scopes.new_files_only) words.push(t("new files only"))
+  for (const name of ["paths", "commands", "hosts"]) {
+    if (scopes[name]) words.push(`${t(name)}: ${scopes[name].join(", ") || "–"}`)
+  }
+  return words.join("; ")
+}

@@ -1,0 +1,255 @@
+"""Settings that a person changes from elsewhere: checked first, and no other than those."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ConfigError
+from agent.security.redaction import Redactor
+from gateway.app import open_app
+from gateway.config import load_settings
+from gateway.config.sources import Sources
+from gateway.ops.config_editor import ConfigEditor, widens_power
+from gateway.ops.config_reload import WatchedConfig
+from gateway.runtime.paths import DataDir
+from gateway.runtime.secrets import redactor_of
+
+MODEL = {"model_name": "local", "model": "openai/gpt-x", "api_base": "http://127.0.0.1:9/v1"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    content = {"agent": {"model": "local"}, "model_list": [{**MODEL, "api_key": "${MY_KEY}"}]}
+    (tmp_path / "config.json").write_text(json.dumps(content, indent=4) + "\n")
+    (tmp_path / "secrets.json").write_text('{"MY_KEY": "first-secret-value"}')
+    (tmp_path / "secrets.json").chmod(0o600)
+    return tmp_path
+
+
+@pytest.fixture
+def editor(home: Path) -> Callable[..., ConfigEditor]:
+    def make(**environ: str) -> ConfigEditor:
+        sources = Sources(None, home, home, environ)
+        settings = sources.load()
+        return ConfigEditor(sources, settings, redactor_of(settings, environ), None)
+
+    return make
+
+
+async def change(editor: ConfigEditor, key: str, value: str | None) -> dict[str, Any]:
+    proposal = editor.check(key, value)["proposal"]
+    return dict(await editor.change(key, value, proposal, is_confirmed=True))
+
+
+def rows(editor: ConfigEditor) -> dict[str, Any]:
+    return {row["key"]: row for row in editor.list_settings()["settings"]}
+
+
+async def test_the_rest_of_the_file_stays(editor: Callable[..., ConfigEditor], home: Path) -> None:
+    file = home / "config.json"
+    before = file.read_text()
+    await change(editor(), "agent.max_iterations", "7")
+    lines = file.read_text().splitlines()
+    assert [line for line in before.splitlines() if line not in lines] == [
+        '        "model": "local"'
+    ]
+    assert json.loads(file.read_text())["agent"] == {"model": "local", "max_iterations": 7}
+    await change(editor(), "agent.max_iterations", None)
+    assert json.loads(file.read_text()) == json.loads(before)
+
+
+async def test_an_unknown_key_of_the_file_stays(
+    editor: Callable[..., ConfigEditor], home: Path
+) -> None:
+    made = editor()
+    file = home / "config.json"
+    content = json.loads(file.read_text())
+    content["agent"]["from_the_future"] = 1
+    file.write_text(json.dumps(content))
+    assert "from_the_future" in made.list_settings()["problem"]
+    await change(made, "agent.max_iterations", "7")
+    assert json.loads(file.read_text())["agent"]["from_the_future"] == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("agent.max_iteration", "7", "did you mean"),
+        ("nothing.at_all", "7", "unknown section"),
+        ("agent.max_iterations", "many", "agent.max_iterations"),
+        ("agent.model", "elsewhere", "expected a model_name"),
+        ("model_list", "[]", "expected a model_name"),
+        ("model_list", "[{", "not valid JSON"),
+        ("model_list.other.api_key", "x", "no entry named"),
+        ("security.sandbox", "maybe", "security.sandbox"),
+        ("access.roles.telegram:5", "nobody", "unknown role"),
+        ("access.roles.somebody", "guest", "telegram:123"),
+        ("telegram.enabled", "true", "telegram.token is required"),
+        ("model_list.local.api_key", "**********", "stand for a secret"),
+        ("agent", "{}", "which key"),
+        ("", "x", "unknown section"),
+        ("agent.max_tokens", None, "is not set there"),
+        ("agent.model", "x" * 300_000, "too long"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_nothing_written(
+    editor: Callable[..., ConfigEditor], home: Path, key: str, value: str | None, words: str
+) -> None:
+    before = (home / "config.json").read_bytes()
+    with pytest.raises(ConfigError, match=words):
+        editor().check(key, value)
+    with pytest.raises(ConfigError, match=words):
+        await editor().change(key, value, "", is_confirmed=True)
+    assert (home / "config.json").read_bytes() == before
+
+
+async def test_a_file_that_changed_meanwhile_is_not_overwritten(
+    editor: Callable[..., ConfigEditor], home: Path
+) -> None:
+    made = editor()
+    checked = made.check("agent.max_iterations", "7")
+    # Another value than the one that was checked, and another file.
+    with pytest.raises(ConfigError, match="changed meanwhile"):
+        await made.change("agent.max_iterations", "8", checked["proposal"], is_confirmed=True)
+    await change(editor(), "agent.temperature", "0.5")
+    theirs = (home / "config.json").read_bytes()
+    with pytest.raises(ConfigError, match="changed meanwhile"):
+        await made.change("agent.max_iterations", "7", checked["proposal"], is_confirmed=True)
+    assert (home / "config.json").read_bytes() == theirs
+
+
+async def test_of_many_at_once_one_is_written(
+    editor: Callable[..., ConfigEditor], home: Path
+) -> None:
+    editors = [editor() for _ in range(8)]
+    proposals = [
+        one.check("agent.max_iterations", str(n + 1))["proposal"] for n, one in enumerate(editors)
+    ]
+    results = await asyncio.gather(
+        *(
+            one.change("agent.max_iterations", str(n + 1), proposals[n], is_confirmed=True)
+            for n, one in enumerate(editors)
+        ),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(one, ConfigError) for one in results) == 7
+    assert json.loads((home / "config.json").read_text())["agent"]["max_iterations"] in range(1, 9)
+
+
+async def test_a_secret_is_set_and_never_shown(
+    editor: Callable[..., ConfigEditor], home: Path
+) -> None:
+    facts = await change(editor(), "model_list.local.api_key", "second-secret-value")
+    assert json.loads((home / "secrets.json").read_text())["MY_KEY"] == "second-secret-value"
+    assert "second-secret-value" not in (home / "config.json").read_text()
+    # Also one that is all digits.
+    digits = await change(editor(), "transcription.api_key", "1234567890123")
+    assert digits["secrets"] == ["KORE_SECRET_TRANSCRIPTION_API_KEY"]
+    shown = json.dumps([facts, digits, editor().list_settings()])
+    for secret in ("first-secret", "second-secret", "1234567890123"):
+        assert secret not in shown
+    row = rows(editor())["transcription.api_key"]
+    assert row["is_secret"]
+    await change(editor(), "transcription.api_key", None)
+    assert "1234567890123" not in (home / "secrets.json").read_text()
+
+
+def test_a_variable_with_a_secret_is_not_read_by_a_reference(
+    editor: Callable[..., ConfigEditor],
+) -> None:
+    facts = editor(AWS_SECRET_KEY="hunter2-hunter2").check("tts.voice", "${AWS_SECRET_KEY}")
+    assert "hunter2" not in json.dumps(facts)
+
+
+def test_what_the_environment_sets_is_not_changed_here(
+    editor: Callable[..., ConfigEditor],
+) -> None:
+    made = editor(KORE_AGENT_MAX_ITERATIONS="9")
+    row = rows(made)["agent.max_iterations"]
+    assert row["value"] == 9
+    assert "KORE_AGENT_MAX_ITERATIONS" in row["locked"]
+    for value in ("7", None):
+        with pytest.raises(ConfigError, match="KORE_AGENT_MAX_ITERATIONS"):
+            made.check("agent.max_iterations", value)
+    assert rows(made)["agent.model"]["locked"] == ""
+
+
+async def test_more_power_has_to_be_confirmed(
+    editor: Callable[..., ConfigEditor], home: Path
+) -> None:
+    before = (home / "config.json").read_bytes()
+    checked = editor().check("security.sandbox", "none")
+    assert (checked["widens"], checked["old"], checked["new"]) == (True, "auto", "none")
+    with pytest.raises(ConfigError, match="confirm"):
+        await editor().change("security.sandbox", "none", checked["proposal"], is_confirmed=False)
+    assert (home / "config.json").read_bytes() == before
+    await editor().change("security.sandbox", "none", checked["proposal"], is_confirmed=True)
+    for key in ("hooks", "mcp_servers.x", "server.listen", "access.roles.telegram:1", "agents"):
+        assert widens_power(tuple(key.split(".")))
+    assert not widens_power(("agent", "max_iterations"))
+
+
+def test_rows_say_how_a_key_is_changed(editor: Callable[..., ConfigEditor]) -> None:
+    found = rows(editor())
+    assert found["security.sandbox"]["choices"] == [
+        *("auto", "bwrap", "landlock", "container", "none")
+    ]
+    assert found["telegram.enabled"]["choices"] == ["true", "false"]
+    assert found["security.modes"]["choices"] == []
+    assert found["agent.max_iterations"]["at_once"]
+    assert (found["agent.model"]["own"], found["agent.model"]["is_set"]) == ("local", True)
+    assert not found["agent.max_iterations"]["is_set"]
+
+
+@asynccontextmanager
+async def watched_app(home: Path) -> AsyncIterator[Any]:
+    sources = Sources(None, home, home, {})
+    async with open_app(
+        load_settings(config=None, home=home, cwd=home, environ={}, overrides={}),
+        DataDir(home),
+        channels=False,
+        config=WatchedConfig(sources),
+    ) as app:
+        yield app
+
+
+async def test_a_running_gateway_takes_it_in_or_says_that_it_waits(home: Path) -> None:
+    async with watched_app(home) as app:
+        service = app.service
+        for key, value, effect in [
+            ("agent.max_iterations", "7", "now"),
+            ("http.port", "0", "restart"),
+            ("agent.max_tokens", "500", "now"),
+            ("agent.max_tokens", "500", "none"),
+        ]:
+            checked = await service.check_setting(key, value)
+            assert (key, checked["effect"]) == (key, effect)
+            facts = await service.change_setting(key, value, checked["proposal"], True)
+            assert (key, facts["effect"], facts["notes"]) == (key, effect, [])
+        assert app.reloader.settings.agent.max_iterations == 7
+        assert app.reloader.settings.http.port != 0
+        role = "access.roles.telegram:77"
+        proposal = (await service.check_setting(role, "guest"))["proposal"]
+        await service.change_setting(role, "guest", proposal, True)
+        assert app.access.roles == {"telegram:77": "guest"}
+        assert (await service.list_roles())["assigned"] == {"telegram:77": "guest"}
+
+
+def test_a_redactor_cleans_what_looks_like_no_secret(home: Path) -> None:
+    """A password in an address, and a text that this process knows to be secret."""
+    file = home / "config.json"
+    content = json.loads(file.read_text())
+    content["images"] = {"api_base": "https://me:hunter2@example.org/v1", "model": "known-secret"}
+    file.write_text(json.dumps(content))
+    sources = Sources(None, home, home, {})
+    editor = ConfigEditor(sources, sources.load(), Redactor({"known-secret"}), None)
+    shown = json.dumps(editor.list_settings())
+    assert "hunter2" not in shown
+    assert "known-secret" not in shown
+    assert os.stat(home / "secrets.json").st_mode & 0o077 == 0
