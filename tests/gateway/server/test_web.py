@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from gateway.server.web.pages import files
 from tests.fakes.model import ModelServer
 from tests.gateway.core.test_transcript_page import ATTACKS
 from tests.gateway.parts import tool_call
-from tests.gateway.server.browser import CHROMIUM, browser_page, log_in, say
+from tests.gateway.server.browser import CHROMIUM, IDLE, browser_page, log_in, say
 from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import served
 from tests.house.vendored import FOLDER, PACKAGES
@@ -150,6 +151,27 @@ def _path() -> str:
     return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
+async def test_a_change_stays_beside_its_call(tmp_path: Path) -> None:
+    write = tool_call("1", "write_file", path="a.sql", content="-- one\nselect 1;\n")
+    edit = tool_call("2", "edit_file", path="a.sql", old_string="-- one", new_string="++ two")
+    script = [assistant("", (write,)), assistant("", (edit,)), "Done."]
+    async with served(tmp_path, script) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.select_option(".composer select", "accept-edits")
+        await say(page, "go")
+        await page.wait_for_selector("text=Done.")
+        await page.wait_for_selector(IDLE)
+        await assert_shows_the_edit(page)
+        await page.reload()
+        await page.click(".call >> nth=1 >> summary")
+        await assert_shows_the_edit(page)
+
+
+async def assert_shows_the_edit(page: Any) -> None:
+    sides = page.locator(".call >> nth=1").locator(".diff .change span")
+    await api.expect(sides).to_have_text(["-- one", "++ two"])
+
+
 async def test_code_stays_without_colors_when_the_server_is_away(tmp_path: Path) -> None:
     async with served(tmp_path, ["```python\nx = 1\n```"]) as server, browser_page() as page:
         await page.route("**/vendor/highlight.mjs", lambda route: route.abort())
@@ -218,6 +240,11 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
         await page.click("text=Save")
         await page.wait_for_selector("text=Saved.")
         assert (server.parts.workspace / "USER.md").read_text() == "I drink tea."
+        # Asked for before the connection is open.
+        for name in ("memory", "config", "files"):
+            await page.goto(f"{server.address}/#{name}")
+            await page.reload()
+            await page.wait_for_selector(".panel :is(textarea:enabled, code, .tree li)")
 
 
 async def test_a_picture_goes_along(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     await connection.until("answer_approval", args).catch(say)
   }
   const stop = () => connection.call("stop_session", { session }).catch(say)
+  const isRunning = talk.isRunning || talk.approvals.length > 0
+  const onKey = (event) => event.key === "Escape" && isRunning && stop()
   const messages = talk.messages.slice(-count)
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
-  return html`<section class="chat">
+  return html`<section class="chat" onKeyDown=${onKey}>
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
@@ -50,7 +52,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
-    <${Composer} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} />
+    <${Composer} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} />
   </section>`
 }
 
@@ -140,7 +142,6 @@ function Composer({ session, isRunning, send, stop, usage }) {
   }
   const onKey = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event)
-    if (event.key === "Escape" && isRunning) stop()
   }
   const cost = usage?.session_cost_usd ?? usage?.cost_usd
   return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste} onDrop=${onDrop} onDragOver=${(event) => event.preventDefault()}>

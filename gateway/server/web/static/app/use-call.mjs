@@ -7,7 +7,7 @@ import { t } from "./texts.mjs"
 export function useCall(connection, say, name, args = {}) {
   const [value, setValue] = useState(null)
   const key = JSON.stringify(args)
-  const refresh = () => connection.call(name, args).then(setValue, say)
+  const refresh = () => connection.until(name, args).then(setValue, say)
   useEffect(() => void refresh(), [key])
   const act = async (other, others) => {
     try {
