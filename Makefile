@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema vendor catalogue bench crash fuzz image-test clean
+.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
@@ -23,6 +23,7 @@ help:
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
 	@echo "make crash        1,000 kills over 5,000 messages, and 100 of long work"
+	@echo "make soak         an hour of everything that a person does on the web page (needs chromium)"
 	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
@@ -74,6 +75,9 @@ crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
 	@$(BIN)/python -m tests.crash.longwork --kills 100
 	@$(BIN)/python -m tests.crash.clients --kills 1000
+
+soak: $(VENV)/.dev
+	@$(BIN)/python -m tests.soak_web --minutes 60
 
 # One part only: make fuzz FUZZ="paths archives"
 fuzz: $(VENV)/.dev

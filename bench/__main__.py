@@ -43,11 +43,12 @@ PARTS = (
     "tree",
     "clients",
     "tui",
+    "web",
 )
 # In bench/code.
 CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 # In bench/faces.
-FACE_PARTS = ("clients", "tui")
+FACE_PARTS = ("clients", "tui", "web")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

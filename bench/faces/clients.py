@@ -40,7 +40,7 @@ web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
-    async with open_stage(command) as stage, _serving(stage) as (running, address, token):
+    async with open_stage(command) as stage, serving(stage) as (running, address, token):
         alone_mb = running.anonymous_mb()
         async with _idle(address, token):
             idle_kb = (running.anonymous_mb() - alone_mb) * 1024 / IDLE
@@ -65,7 +65,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _serving(stage: Stage) -> AsyncIterator[tuple[Running, str, str]]:
+async def serving(stage: Stage) -> AsyncIterator[tuple[Running, str, str]]:
     file = stage.home / "server.json"
     words = [*stage.command, "serve", "--listen-addr", "auto"]
     with stage.process(words) as running:

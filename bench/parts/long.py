@@ -35,10 +35,10 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             pass  # makes the database
         with closing(connect(stage.home / "kore.db")) as connection:
             tx = SqliteTransaction(connection)
-            found = [_prepare(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
+            found = [store_talk(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
             untold = [_open_ms(tx, session) for session in found]
             for session in found:
-                _tell(tx, session)
+                summarize_talk(tx, session)
             opened = [_open_ms(tx, session) for session in found]
         async with stage.gateway():
             turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
@@ -62,7 +62,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _prepare(tx: Transaction, chat: int, length: int) -> str:
+def store_talk(tx: Transaction, chat: int, length: int) -> str:
     """A conversation of so many messages."""
     messages: list[Message] = []
     for n in range(length // 2):
@@ -76,7 +76,7 @@ def _prepare(tx: Transaction, chat: int, length: int) -> str:
     return session
 
 
-def _tell(tx: Transaction, session: str) -> None:
+def summarize_talk(tx: Transaction, session: str) -> None:
     """All but the newest messages become a summary."""
     tx.run("BEGIN")
     window = windows.load(tx, session)

@@ -17,6 +17,7 @@ from tests.fakes.model import ModelServer
 from tests.gateway.server.processes import KEY, Machine, free_port
 
 LATEST_S = 1.0
+KEPT_REQUESTS = 20
 
 
 @dataclass
@@ -44,6 +45,8 @@ async def run(kills: int, clients: int, seed: int) -> Report:
     report, chance = Report(), random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="kore-crash-") as folder:
         async with ModelServer(api_key=KEY) as model:
+            # Each has the whole conversation.
+            model.keep = KEPT_REQUESTS
             machine, port = Machine(Path(folder), model), free_port()
             token = TokenFile(machine.home / "tokens.json").add("clients", ("chat",))
             address, is_last, is_over = f"http://127.0.0.1:{port}", asyncio.Event(), asyncio.Event()

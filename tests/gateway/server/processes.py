@@ -18,8 +18,8 @@ KEY = "sk-server-key"
 class Machine:
     """A home with a configuration, in which processes of Kore run."""
 
-    def __init__(self, folder: Path, model: ModelServer) -> None:
-        self.home, self.model = folder / "home", model
+    def __init__(self, folder: Path, model: ModelServer, module: str = "gateway") -> None:
+        self.home, self.model, self.module = folder / "home", model, module
         self.home.mkdir()
         entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
         config = {"model_list": [{**entry, "api_key": KEY}], "http": {"port": 0}}
@@ -30,7 +30,7 @@ class Machine:
         """`kore WORDS`, killed at the end of the block."""
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", *words),
+            *(sys.executable, "-m", self.module, *words),
             env=environ,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,

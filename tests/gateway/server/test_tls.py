@@ -133,3 +133,18 @@ def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     for name in ("cert.pem", "missing.pem"):
         with pytest.raises(ConfigError, match="TLS certificate"):
             TlsFiles(tmp_path / name, tmp_path / "cert.pem").context()
+
+
+@needs_openssl
+async def test_handshakes_that_never_end_keep_nobody_out(tmp_path: Path) -> None:
+    own = Certificates(tmp_path / "tls")
+    files = TlsFiles(own.file("server"), own.key("server"))
+    async with served(tmp_path, files) as (address, token):
+        where = urlsplit(address)
+        silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(200)]
+        for _, writer in silent[::2]:
+            writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a hello
+        async with opened_service(address, token, ClientTls(str(own.file("ca")))) as service:
+            assert (await service.status())["pid"]
+        for _, writer in silent:
+            writer.close()

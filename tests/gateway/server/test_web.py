@@ -5,11 +5,8 @@ import base64
 import hashlib
 import json
 import os
-import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +18,17 @@ from gateway.server.web.pages import files
 from tests.fakes.model import ModelServer
 from tests.gateway.core.test_transcript_page import ATTACKS
 from tests.gateway.parts import tool_call
+from tests.gateway.server.browser import CHROMIUM, IDLE, browser_page, log_in, say
 from tests.gateway.server.processes import KEY, Machine, free_port
-from tests.gateway.server.served import Served, served
+from tests.gateway.server.served import served
 from tests.house.vendored import FOLDER, PACKAGES
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
     "gg=="
 )
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-
-@asynccontextmanager
-async def browser_page(**options: Any) -> AsyncIterator[Any]:
-    """A page that fails the test when anything on it fails."""
-    async with api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        context = await browser.new_context(**options)
-        page = await context.new_page()
-        page.set_default_timeout(20_000)
-        failures: list[str] = []
-        page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("dialog", lambda dialog: failures.append(f"dialog: {dialog.message}"))
-        page.failures = failures
-        try:
-            yield page
-            assert failures == [], failures
-        finally:
-            await browser.close()
-
-
-async def log_in(page: Any, server: Served) -> None:
-    async with server.session() as session, session.post("/v1/login-codes", json={}) as response:
-        code = (await response.json())["value"]["code"]
-    await page.goto(f"{server.address}/#login={code}")
-    await page.wait_for_selector(".composer textarea")
-    assert code not in page.url
-
-
-async def say(page: Any, text: str) -> None:
-    await page.fill(".composer textarea", text)
-    await page.press(".composer textarea", "Enter")
 
 
 async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None:
@@ -201,6 +164,36 @@ def _path() -> str:
     return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
+async def test_a_change_stays_beside_its_call(tmp_path: Path) -> None:
+    write = tool_call("1", "write_file", path="a.sql", content="-- one\nselect 1;\n")
+    edit = tool_call("2", "edit_file", path="a.sql", old_string="-- one", new_string="++ two")
+    script = [assistant("", (write,)), assistant("", (edit,)), "Done."]
+    async with served(tmp_path, script) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.select_option(".composer select", "accept-edits")
+        await say(page, "go")
+        await page.wait_for_selector("text=Done.")
+        await page.wait_for_selector(IDLE)
+        await assert_shows_the_edit(page)
+        await page.reload()
+        await page.click(".call >> nth=1 >> summary")
+        await assert_shows_the_edit(page)
+
+
+async def assert_shows_the_edit(page: Any) -> None:
+    sides = page.locator(".call >> nth=1").locator(".diff .change span")
+    await api.expect(sides).to_have_text(["-- one", "++ two"])
+
+
+async def test_code_stays_without_colors_when_the_server_is_away(tmp_path: Path) -> None:
+    async with served(tmp_path, ["```python\nx = 1\n```"]) as server, browser_page() as page:
+        await page.route("**/vendor/highlight.mjs", lambda route: route.abort())
+        await log_in(page, server)
+        async with page.expect_event("requestfailed"):
+            await say(page, "some code")
+        assert await page.inner_text(".code code") == "x = 1\n"
+
+
 async def test_a_phone_and_the_dark(tmp_path: Path) -> None:
     options = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "locale": "zh-CN"}
     async with served(tmp_path) as server, browser_page(**options) as page:
@@ -267,6 +260,11 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
         await page.click("text=Save")
         await page.wait_for_selector("text=Saved.")
         assert (server.parts.workspace / "USER.md").read_text() == "I drink tea."
+        # Asked for before the connection is open.
+        for name in ("memory", "config", "files"):
+            await page.goto(f"{server.address}/#{name}")
+            await page.reload()
+            await page.wait_for_selector(".panel :is(textarea:enabled, code, .tree li)")
 
 
 async def test_a_picture_goes_along(tmp_path: Path) -> None:

@@ -88,3 +88,23 @@ async def test_it_leaves_the_terminal_as_it_was(window: Tmux) -> None:
             await asyncio.sleep(0.05)
     modes = await window("display-message", "-p", "#{alternate_on} #{mouse_any_flag}")
     assert modes.split() == ["0", "0"]
+
+
+async def test_a_window_that_changes_while_words_stream_in_shows_all_of_them(
+    window: Tmux, model: ModelServer
+) -> None:
+    text = "中文混合 words。" * 40 + "结束"
+    model.script(ReplyScript(text=text, pieces=40, waits_at=20))
+    await window("resize-window", "-x", "80", "-y", "24")
+    await window("send-keys", "第一句话", "Enter")
+    await window.see(lambda shown: "中文混合" in shown)
+    await window("resize-window", "-x", "200", "-y", "50")
+    await window.see(lambda shown: any(len(line) > 90 for line in shown.splitlines()))
+    await window("resize-window", "-x", "80", "-y", "24")
+    model.let_go()
+    await window.see(lambda shown: "结束" in shown)
+    await window("resize-window", "-x", "200", "-y", "50")
+    # Lines break between any two Chinese characters.
+    whole = text.replace(" ", "")
+    shown = await window.see(lambda shown: whole in "".join(shown.split()))
+    assert shown.count("› 第一句话") == 1

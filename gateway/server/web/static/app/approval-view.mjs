@@ -20,7 +20,10 @@ function CallQuestion({ asked, answer }) {
   const box = useRef()
   const [words, setWords] = useState("")
   const shownAt = useRef(performance.now())
-  useEffect(() => box.current.focus(), [])
+  useEffect(() => {
+    box.current.focus()
+    return () => document.querySelector(".composer textarea")?.focus()
+  }, [])
   const give = (kind) => {
     if (performance.now() - shownAt.current > ARMED_AFTER_MS) answer(asked, kind, words)
   }
@@ -35,8 +38,8 @@ function CallQuestion({ asked, answer }) {
   return html`<section class="approval" role="alertdialog" aria-label=${t("Question")} tabindex="-1" ref=${box} onKeyDown=${onKey}>
     <h3>${t("Question")} ${asked.number}: ${visible(asked.tool)}</h3>
     ${command
-      ? html`<pre>${visible(String(command))}</pre>`
-      : html`<pre>${visible(JSON.stringify(asked.arguments, null, 1))}</pre>`}
+      ? html`<pre tabindex="0">${visible(String(command))}</pre>`
+      : html`<pre tabindex="0">${visible(JSON.stringify(asked.arguments, null, 1))}</pre>`}
     ${asked.folder && html`<p class="dim">${visible(asked.folder)}</p>`}
     ${asked.diff && html`<${Diff} text=${asked.diff} />`}
     ${asked.sends && html`<p class="dim">${visible(asked.sends)}</p>`}

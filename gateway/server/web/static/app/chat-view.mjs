@@ -3,12 +3,16 @@
 import { Approval } from "./approval-view.mjs"
 import { newId } from "./protocol.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
 import { isPicture, kept } from "./pictures.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
+// Messages of a block, which is laid out and drawn as one while it is far away.
+const BLOCK = 25
+// So many of the newest may still change: results come after their calls.
+const UNSETTLED = 100
 const MODES = {
   ask: "Ask before risky steps",
   plan: "Plan only, change nothing",
@@ -38,20 +42,42 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     await connection.until("answer_approval", args).catch(say)
   }
   const stop = () => connection.call("stop_session", { session }).catch(say)
-  const messages = talk.messages.slice(-count)
+  const isRunning = talk.isRunning || talk.approvals.length > 0
+  const onKey = (event) => event.key === "Escape" && isRunning && stop()
+  const blocks = blocksOf(talk.messages, count)
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
-  return html`<section class="chat">
+  return html`<section class="chat" onKeyDown=${onKey}>
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
-      ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} />`)}
+      ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
-    <${Composer} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} />
+    <${Composer} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} />
   </section>`
+}
+
+// The newest messages, cut where a longer conversation is cut, too.
+function blocksOf(messages, count) {
+  const from = Math.max(0, messages.length - count)
+  const blocks = []
+  for (let n = Math.floor(from / BLOCK); n * BLOCK < messages.length; n++) {
+    const [first, end] = [Math.max(from, n * BLOCK), Math.min(messages.length, (n + 1) * BLOCK)]
+    blocks.push({ number: n, first, end, version: end > messages.length - UNSETTLED ? NaN : 0 })
+  }
+  return blocks
+}
+
+function Block({ block: { first, end, version }, talk }) {
+  // NaN equals nothing, not even itself.
+  const items = useMemo(
+    () => talk.messages.slice(first, end).map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} />`),
+    [first, end, version, talk.messages],
+  )
+  return html`<div class="block">${items}</div>`
 }
 
 // The conversation of a session, kept up to date; drawn at most once a frame.
@@ -140,7 +166,6 @@ function Composer({ session, isRunning, send, stop, usage }) {
   }
   const onKey = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event)
-    if (event.key === "Escape" && isRunning) stop()
   }
   const cost = usage?.session_cost_usd ?? usage?.cost_usd
   return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste} onDrop=${onDrop} onDragOver=${(event) => event.preventDefault()}>

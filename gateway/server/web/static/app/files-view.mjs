@@ -76,7 +76,7 @@ function Editor({ connection, say, place, path, isChanged, setChanged }) {
     setChanged(false)
   }
   useEffect(() => {
-    connection.call("read_file", { place, path }).then(show, say)
+    connection.until("read_file", { place, path }).then(show, say)
   }, [])
   const edit = (value) => {
     setText(value)

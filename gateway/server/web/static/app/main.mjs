@@ -2,7 +2,7 @@
 
 import { Chat } from "./chat-view.mjs"
 import { connect, isLoggedIn, login, logout } from "./connection.mjs"
-import { html, render, useEffect, useMemo, useState } from "./html.mjs"
+import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t } from "./texts.mjs"
@@ -74,6 +74,7 @@ function Workbench({ onOut }) {
   const [sessions, setSessions] = useState([])
   const [facts, setFacts] = useState({})
   const [isMenuOpen, setMenuOpen] = useState(false)
+  const menu = useRef()
   const connection = useMemo(() => connect(setState), [])
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
@@ -120,10 +121,15 @@ function Workbench({ onOut }) {
   const title = isPanel(place) ? t(PANELS[place]) : (current?.name ?? t("New session"))
   useEffect(() => void (document.title = `${title} · Kore`), [title])
   const leave = () => logout().then(onOut)
-  return html`<div class=${`workbench ${isMenuOpen ? "menu-open" : ""}`}>
+  const onKey = (event) => {
+    if (event.key !== "Escape" || !isMenuOpen) return
+    setMenuOpen(false)
+    menu.current.focus()
+  }
+  return html`<div class=${`workbench ${isMenuOpen ? "menu-open" : ""}`} onKeyDown=${onKey}>
     ${!isPanel(place) && html`<a class="skip" href="#feed" onClick=${skip}>${t("Skip to the conversation")}</a>`}
     <header>
-      <button class="menu" aria-label=${t("Sessions")} aria-expanded=${isMenuOpen} onClick=${() => setMenuOpen(!isMenuOpen)}>☰</button>
+      <button class="menu" ref=${menu} aria-label=${t("Sessions")} aria-expanded=${isMenuOpen} onClick=${() => setMenuOpen(!isMenuOpen)}>☰</button>
       <h1>${title}</h1>
       <span class="dim model">${facts.model ?? ""}</span>
       <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>

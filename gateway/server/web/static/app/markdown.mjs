@@ -75,14 +75,13 @@ function dress(pre) {
   if (LANGUAGES.has(language) && code.textContent.length < HIGHLIGHT_CHARS) highlight(code, language)
 }
 
-// Loaded with the first code of a language.
+// Loaded with the first code of a language. Without the server the code stays as it is.
 async function highlight(code, language) {
-  const [{ default: highlighter }, { default: grammar }] = await Promise.all([
-    import("../vendor/highlight.mjs"),
-    import(`../vendor/languages/${language}.mjs`),
-  ])
-  if (!highlighter.getLanguage(language)) highlighter.registerLanguage(language, grammar)
-  const html = highlighter.highlight(code.textContent, { language, ignoreIllegals: true }).value
+  const modules = [import("../vendor/highlight.mjs"), import(`../vendor/languages/${language}.mjs`)]
+  const [library, grammar] = (await Promise.all(modules).catch(() => [])).map((one) => one.default)
+  if (!library) return
+  if (!library.getLanguage(language)) library.registerLanguage(language, grammar)
+  const html = library.highlight(code.textContent, { language, ignoreIllegals: true }).value
   const fragment = DOMPurify.sanitize(html, {
     ALLOWED_TAGS: ["span"],
     ALLOWED_ATTR: ["class"],

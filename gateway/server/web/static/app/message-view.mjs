@@ -58,19 +58,23 @@ const Thoughts = ({ text }) =>
 // A call with its arguments and result, folded; while it runs, with what it prints.
 export function Call({ call, live, result }) {
   const subject = String(Object.values(call.arguments ?? {})[0] ?? "").replace(/\s+/g, " ")
-  const diff = live?.result?.diff
+  const wasOpen = useRef(false)
   const isBad = result?.is_error ?? live?.result?.is_error
   const isOver = result || live?.result
   const shown = result ? textOf(result) : (live?.result?.content ?? live?.output ?? "")
+  const diff = live?.result?.diff ?? ""
+  const rows = useMemo(() => (diff ? sideBySide(diff) : result && !isBad ? changeOf(call) : []), [diff, result, isBad])
+  // What was open while the turn ran does not close at its end.
+  wasOpen.current ||= Boolean(diff)
   const state = isBad ? "bad" : isOver ? "over" : "running"
-  return html`<details class=${`call ${state}`} open=${Boolean(diff)}>
+  return html`<details class=${`call ${state}`} open=${wasOpen.current}>
     <summary>
       <span class="state" aria-hidden="true">${isBad ? "✗" : isOver ? "✓" : "●"}</span>
       <b>${visible(call.name)}</b> <span class="subject">${visible(subject.slice(0, 160))}</span>
       ${isBad && html`<span class="badge">${t("failed")}</span>`}
     </summary>
     <pre tabindex="0">${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
-    ${diff ? html`<${Diff} text=${diff} />` : shown && html`<${Output} text=${shown} />`}
+    ${rows.length ? html`<${Rows} rows=${rows} />` : shown && html`<${Output} text=${shown} />`}
   </details>`
 }
 
@@ -84,7 +88,10 @@ const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.include
 
 // The two sides beside each other where there is room, below each other on a phone.
 export function Diff({ text }) {
-  const rows = useMemo(() => sideBySide(text), [text])
+  return html`<${Rows} rows=${useMemo(() => sideBySide(text), [text])} />`
+}
+
+function Rows({ rows }) {
   return html`<div class="diff" role="table" aria-label="diff" tabindex="0">
     ${rows.map(
       ([kind, left, right]) => html`<div class=${kind} role="row">
@@ -95,18 +102,33 @@ export function Diff({ text }) {
   </div>`
 }
 
+const CHANGES = new Set(["edit_file", "write_file", "append_file"])
+
+// What a stored call changed, from its arguments: a diff is told only while the turn runs.
+function changeOf(call) {
+  if (!CHANGES.has(call.name)) return []
+  const given = call.arguments ?? {}
+  const lines = (text) => (typeof text === "string" && text ? text.replace(/\n$/, "").split("\n") : [])
+  const edits = Array.isArray(given.edits) ? given.edits : [given]
+  return edits.flatMap((one) => beside(lines(one?.old_string), lines(one?.new_string ?? one?.content)))
+}
+
+const beside = (old, added) =>
+  Array.from({ length: Math.max(old.length, added.length) }, (_, n) => ["change", old[n] ?? null, added[n] ?? null])
+
 function sideBySide(text) {
   const rows = []
   let old = []
   let added = []
   const flush = () => {
-    for (let n = 0; n < Math.max(old.length, added.length); n++) {
-      rows.push(["change", old[n] ?? null, added[n] ?? null])
-    }
+    rows.push(...beside(old, added))
     ;[old, added] = [[], []]
   }
-  for (const line of text.split("\n")) {
-    if (/^(---|\+\+\+|@@|diff |index )/.test(line)) {
+  const lines = text.split("\n")
+  // A removed line may begin with two more dashes.
+  const isName = (n) => lines[n]?.startsWith("--- ") && lines[n + 1]?.startsWith("+++ ")
+  for (const [n, line] of lines.entries()) {
+    if (/^(@@|diff |index )/.test(line) || isName(n) || isName(n - 1)) {
       flush()
       rows.push(["head", line, null])
     } else if (line.startsWith("-")) {

@@ -89,13 +89,13 @@ export class Connection {
     return new Promise((resolve, reject) => this.send(name, args, { resolve, reject }))
   }
 
-  // A call that may be made again until it is answered.
+  // A call that may be made again until it is answered, also before the connection is open.
   async until(name, args) {
     for (;;) {
       try {
         return await this.call(name, args)
       } catch (error) {
-        if (!PASSING.has(error.code)) throw error
+        if (!PASSING.has(error.code) || this.isClosed) throw error
         await pause(FIRST_WAIT_MS)
       }
     }

@@ -42,7 +42,7 @@ export function Notes({ connection, say }) {
   }
   useEffect(() => {
     setNote(null)
-    connection.call("read_note", { name }).then(show, say)
+    connection.until("read_note", { name }).then(show, say)
   }, [name])
   const isChanged = note !== null && text !== note.text
   const save = async (event) => {

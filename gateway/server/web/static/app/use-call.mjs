@@ -9,11 +9,11 @@ import { t } from "./texts.mjs"
 export function useCall(connection, say, name, args = {}) {
   const [value, setValue] = useState(null)
   const key = JSON.stringify(args)
-  const refresh = () => connection.call(name, args).then(setValue, say)
+  const refresh = () => connection.until(name, args).then(setValue, say)
   useEffect(() => {
     // Of several questions the last one counts, whichever is answered last.
     let isLast = true
-    connection.call(name, args).then((one) => isLast && setValue(one), say)
+    connection.until(name, args).then((one) => isLast && setValue(one), say)
     return () => (isLast = false)
   }, [key])
   const act = async (other, others) => {

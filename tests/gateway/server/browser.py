@@ -1,0 +1,73 @@
+"""The page of a server in a headless Chromium."""
+
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+    from tests.gateway.server.served import Served
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# A container has neither.
+_ARGUMENTS = ("--no-sandbox", "--disable-gpu")
+IDLE = ".workbench:not(:has(.stop)):not(:has(.offline))"
+_TIMEOUT_MS = 20_000
+
+
+@asynccontextmanager
+async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
+    """A browser with an empty profile."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
+        try:
+            context = await browser.new_context(**options)
+            context.set_default_timeout(_TIMEOUT_MS)
+            yield context
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def browser_page(**options: Any) -> AsyncIterator[Any]:
+    """A page that fails the test when anything on it fails."""
+    async with browser_context(**options) as context:
+        page = await context.new_page()
+        failures: list[str] = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("dialog", lambda dialog: failures.append(f"dialog: {dialog.message}"))
+        yield page
+        assert failures == [], failures
+
+
+async def log_in(page: "Page", server: "Served") -> None:
+    """By a link, as `kore web` prints it."""
+    async with server.session() as session:
+        code = await login_code(session)
+    await page.goto(f"{server.address}/#login={code}")
+    await page.wait_for_selector(".composer textarea")
+    assert code not in page.url
+
+
+async def login_code(session: aiohttp.ClientSession) -> str:
+    """Of one use, by a client whose token has every right."""
+    async with session.post("/v1/login-codes", json={}) as response:
+        return str((await response.json())["value"]["code"])
+
+
+async def say(page: "Page", text: str) -> None:
+    await page.fill(".composer textarea", text)
+    await page.press(".composer textarea", "Enter")
+
+
+def session_of(page: "Page") -> str | None:
+    """The session that the address names."""
+    found = re.search(r"#(\d{8}_\w+)$", page.url)
+    return found[1] if found else None

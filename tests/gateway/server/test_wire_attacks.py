@@ -1,0 +1,217 @@
+"""What strangers try below the calls: frames, heads, bodies, paths and links."""
+
+import asyncio
+import base64
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from gateway.server import login
+from gateway.server.guard import KEY_HEADER, cookie_name
+from gateway.server.login import HALF
+from gateway.server.web.pages import files
+from tests.gateway.server.browser import login_code
+from tests.gateway.server.served import Served, served
+
+BOMB = bytes(100_000_000)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+async def raw_answer(server: Served, request: bytes) -> bytes:
+    """All that comes until the server closes; the request names its own end."""
+    where = urlsplit(server.address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    async with asyncio.timeout(30):
+        with suppress(ConnectionError):
+            writer.write(request)
+            await writer.drain()
+        answer = b""
+        with suppress(ConnectionError):
+            answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def head(server: Served, first: str, *lines: str) -> bytes:
+    own = (f"Host: {urlsplit(server.address).netloc}", f"Authorization: {bearer(server)}")
+    return ("\r\n".join([first, *own, *lines]) + "\r\n\r\n").encode()
+
+
+def bearer(server: Served) -> str:
+    return f"Bearer {server.secrets['admin']}"
+
+
+async def test_a_compressed_frame_is_not_unpacked(server: Served) -> None:
+    async with (
+        server.session() as session,
+        session.ws_connect("/v1/connect", compress=15) as socket,
+    ):
+        assert socket.compress == 0  # offered, and not taken
+    packer = zlib.compressobj(wbits=-15)
+    data = packer.compress(BOMB) + packer.flush(zlib.Z_SYNC_FLUSH)
+    # FIN, the bit of a compressed text, and a mask of zeros.
+    frame = b"\xc1\xff" + len(data).to_bytes(8, "big") + bytes(4) + data
+    upgrade = head(
+        server, "GET /v1/connect HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
+        "Sec-WebSocket-Extensions: permessage-deflate",
+    )  # fmt: skip
+    answer = await raw_answer(server, upgrade + frame)
+    assert b" 101 " in answer
+    assert b"permessage-deflate" not in answer
+    assert b'"value"' not in answer
+    assert (await server.call("status"))[0] == 200
+
+
+async def test_a_compressed_body_is_not_unpacked_beyond_the_limit(server: Served) -> None:
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    packed = gzip.compress(b'{"a": "' + BOMB + b'"}')
+    async with (
+        server.session() as session,
+        session.post("/v1/calls/status", data=packed, headers=headers) as response,
+    ):
+        assert response.status in (400, 413)
+    assert (await server.call("status"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["X-Long: " + "x" * 100_000],
+        ["x" * 100_000 + ": 1"],
+        [f"X-{n}: {'y' * 1_000}" for n in range(40_000)],
+        ["Content-Length: 2", "Transfer-Encoding: chunked"],
+        ["Content-Length: 2", "Content-Length: 3"],
+        ["Content-Length: -1"],
+        ["X-Null: a\x00b"],
+        [" X-Folded: 1"],
+    ],
+    ids=["value", "name", "many", "both lengths", "two lengths", "negative", "null", "folded"],
+)
+async def test_a_head_that_is_wrong_or_too_large_is_refused(
+    server: Served, lines: list[str]
+) -> None:
+    request = head(server, "POST /v1/calls/status HTTP/1.1", *lines, "Connection: close")
+    answer = await raw_answer(server, request + b"{}")
+    assert answer == b"" or answer.split(b" ")[1] in (b"400", b"413", b"431")
+    assert b'"value"' not in answer
+    assert (await server.call("status"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/web/%2e%2e/%2e%2e/tokens.json",
+        "/web/..%2f..%2ftokens.json",
+        "/web/../../../../../../etc/passwd",
+        "/web/..%5c..%5cpages.py",
+        "/web/%252e%252e/pages.py",
+        "/web/app/main.mjs%00.svg",
+        "/web/app/main.mjs%00",
+        "/web//etc/passwd",
+        "/web/%2fetc%2fpasswd",
+        "/web/app/",
+        "/web/__init__.py",
+        "/%00",
+        "/v1/calls/%00",
+        "//attacker.example/%2e%2e",
+    ],
+)
+async def test_a_path_in_disguise_is_no_file(server: Served, path: str) -> None:
+    answer = await raw_answer(server, head(server, f"GET {path} HTTP/1.1", "Connection: close"))
+    assert answer.split(b" ")[1] in (b"400", b"404", b"405")
+    assert b"root:" not in answer
+    assert b"import " not in answer
+    assert b"Location:" not in answer
+
+
+async def test_files_are_what_their_type_says_and_private_answers_are_kept_nowhere(
+    server: Served,
+) -> None:
+    async with server.session() as session:
+        for name in files():
+            async with session.get(f"/web/{name}") as response:
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+                assert response.headers["Content-Type"] != "application/octet-stream"
+                assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        private = [
+            ("POST", "/v1/calls/status", 200),
+            ("POST", "/v1/calls/unknown", 404),
+            ("GET", "/v1/calls/status", 405),
+            ("POST", "/v1/login-codes", 200),
+            ("POST", "/v1/login", 401),
+            ("GET", "/v1/models", 200),
+            ("GET", "/v1/hello", 200),
+            ("GET", "/nothing", 404),
+        ]
+        for method, path, status in private:
+            async with session.request(method, path, json={}) as response:
+                assert response.status == status, path
+                assert response.headers["Cache-Control"] == "no-store", path
+                assert response.headers["X-Content-Type-Options"] == "nosniff", path
+    async with server.session(None) as session, session.post("/v1/calls/status") as response:
+        assert response.status == 401
+        assert response.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_link_that_is_opened_at_once_by_many_lets_one_in(server: Served) -> None:
+    async with server.session() as session:
+        code = await login_code(session)
+
+    async def enter() -> int:
+        headers = {"Origin": server.address}
+        async with (
+            aiohttp.ClientSession(server.address, headers=headers) as browser,
+            browser.post("/v1/login", json={"code": code}) as response,
+        ):
+            return response.status
+
+    assert Counter(await asyncio.gather(*(enter() for _ in range(8)))) == {200: 1, 401: 7}
+
+
+async def test_codes_cannot_be_guessed_and_end(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "CODE_S", 0.0)
+    async with server.session() as session:
+        late = await login_code(session)
+    async with aiohttp.ClientSession(server.address) as browser:
+        statuses = []
+        for guess in (late, "", "x" * 32, *(f"{late[:-1]}{n}" for n in range(20))):
+            async with browser.post("/v1/login", json={"code": guess}) as response:
+                statuses.append(response.status)
+    assert statuses[:10] == [401] * 10
+    assert set(statuses[11:]) == {429}
+
+
+@pytest.mark.parametrize("place", ["before", "behind", "other port"])
+async def test_a_cookie_of_another_port_lets_nobody_in(server: Served, place: str) -> None:
+    """Another server on this machine may set any cookie, also one of ours: it shuts the browser out
+    at most."""
+    admin, name = server.secrets["admin"], cookie_name(server.address)
+    own, foreign = f"{name}={admin[:HALF]}", f"{name}=kore_{'x' * 21}"
+    cookies = {
+        "before": f"{foreign}; {own}",
+        "behind": f"{own}; {foreign}",
+        "other port": f"{cookie_name('127.0.0.1:1')}={admin[:HALF]}",
+    }
+    for key in ("", "x" * 30, "kore_"):
+        headers = {"Cookie": cookies[place], "Origin": server.address, KEY_HEADER: key}
+        async with (
+            aiohttp.ClientSession(server.address, headers=headers) as session,
+            session.post("/v1/calls/status", json={}) as response,
+        ):
+            assert response.status == 401
+    assert (await server.call("status"))[0] == 200
