@@ -435,6 +435,7 @@ def build_container(
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
+        default_mode=resources.security.roles.default_mode,
         database=database,
         bus=bus,
         renderer=renderer,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, cast
+from typing import Any, Concatenate, ParamSpec, cast
 
 from agent.agent import Agent
 from agent.errors import KoreError
@@ -20,6 +20,8 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.choice_service import ChoiceService
+from gateway.control.data_owner import ConfigReload, DataHandover, DataOwner, UserData
 from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
@@ -69,73 +71,12 @@ from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
-
-class ConfigReload(Protocol):
-    """Reads the configuration again."""
-
-    async def reload(self) -> Mapping[str, Any]: ...
-
-    def facts(self) -> dict[str, Any]: ...
-
-
-class UserData(Protocol):
-    """Knows what is stored of a person."""
-
-    async def summarize(self, principal: str) -> Mapping[str, Any]: ...
-
-    async def export(self, principal: str, target: Path) -> Mapping[str, Any]: ...
-
-    async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]: ...
-
-
-class DataHandover(Protocol):
-    """Lets go of the data."""
-
-    async def request(self, successor: str) -> Sequence[str]: ...
-
-
-class DataOwner:
-    """What the process that owns the data does with its files. A gateway has no `handover`, since
-    it keeps the data; a terminal of its own has no `reloader`."""
-
-    def __init__(
-        self,
-        *,
-        user_data: Callable[[], UserData],
-        handover: DataHandover | None,
-        reloader: ConfigReload | None,
-    ) -> None:
-        self._user_data = user_data
-        self._handover = handover
-        self._reloader = reloader
-
-    async def hand_over(self, successor: str) -> Sequence[str] | None:
-        return None if self._handover is None else await self._handover.request(successor)
-
-    async def reload(self) -> Mapping[str, Any]:
-        if self._reloader is None:
-            raise KoreError(
-                t("Kore is running as a terminal conversation, not as a gateway"),
-                hint=t("It reads the configuration only when it starts; restart it."),
-            )
-        return await self._reloader.reload()
-
-    async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        return await self._user_data().summarize(principal)
-
-    async def export_person(self, principal: str, target: Path) -> Mapping[str, Any]:
-        return await self._user_data().export(principal, target)
-
-    async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        return await self._user_data().delete(principal, copies=copies)
-
-
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
+class LocalService(ModelService, ChoiceService, WorkbenchService, FilesService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -143,6 +84,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         *,
         agent: Agent[Any],
         model_calls: ModelCaller,
+        default_mode: Callable[[str], PermissionMode],
         database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
@@ -164,6 +106,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         reloader: ConfigReload | None,
     ) -> None:
         ModelService.__init__(self, agent, model_calls)
+        ChoiceService.__init__(self, database, lambda: agent.models, default_mode)
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)

@@ -284,7 +284,8 @@ class ModelCalls(Protocol):
 
     async def list_models(self) -> Sequence[Mapping[str, Any]]:
         """List the configured models and the profiles: `name`, `model` (vendor/model, None when
-        it cannot be used), `profile` (whether the name is a profile's)."""
+        it cannot be used), `profile` (whether the name is a profile's), `default` (whether it
+        answers where none is chosen)."""
         ...
 
     def call_model(
@@ -293,6 +294,19 @@ class ModelCalls(Protocol):
         """Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`,
         `tool_call_delta`, `retry`, `notice`), and in the end `reply` with `message`, `usage` and
         `finish_reason`. What it costs counts for the limits."""
+        ...
+
+
+class ChoiceCalls(Protocol):
+    """Choose how a session is answered from its next turn on. A session may be named by an
+    unambiguous prefix."""
+
+    async def choose_model(self, session: str, model: str) -> None:
+        """Choose the model that answers: a configured one, a profile's name, or vendor/model."""
+        ...
+
+    async def choose_mode(self, session: str, mode: PermissionMode) -> None:
+        """Choose the permission mode; a looser one is noted in the audit log."""
         ...
 
 
@@ -361,6 +375,7 @@ class Service(
     GrantCalls,
     JobCalls,
     ModelCalls,
+    ChoiceCalls,
     WorkbenchCalls,
     FileCalls,
     Protocol,

@@ -519,6 +519,20 @@ async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None
     assert "hi" in json.dumps(event)
 
 
+@covers("choose_model", "choose_mode")
+async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) -> None:
+    chat_id, session = await place(real_service)
+    await real_service.choose_model(session, "quick")
+    await real_service.choose_mode(session, "auto")
+    status = await real_service.conversation_status(f"cli:local:{chat_id}")
+    assert (status["model"], status["mode"]) == ("quick", "auto")
+    with pytest.raises(KoreError, match="nothing-like-it"):
+        await real_service.choose_model(session, "nothing-like-it")
+    with pytest.raises(KoreError):
+        await real_service.choose_mode("20990101_000000", "plan")
+    assert len([one for one in await real_service.list_models() if one["default"]]) == 1
+
+
 @covers("list_costs", "describe_config", "read_log", "list_audit")
 async def test_what_is_written_down_is_read(real_service: Service) -> None:
     assert [one["calls"] for one in await real_service.list_costs(2)] == [0, 0]

@@ -3,12 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import acp
-from acp.schema import PermissionOption, StopReason, ToolCallUpdate
+from acp.schema import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    PermissionOption,
+    StopReason,
+    ToolCallUpdate,
+)
 
 from agent import events
 from agent.errors import KoreError
@@ -18,6 +25,7 @@ from agent.security.policy.reasons import localized
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
 from gateway.cli.acp.prompt_blocks import PromptParts
+from gateway.cli.acp.session_choices import SessionChoices, read_choices
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
@@ -53,22 +61,60 @@ class EditorConversation:
     """`session` is Kore's id for it, which the editor uses too."""
 
     def __init__(
-        self, line: ServiceConnection, client: acp.Client, folder: Path, builder: MessageBuilder
+        self,
+        line: ServiceConnection,
+        client: acp.Client,
+        folder: Path,
+        builder: MessageBuilder,
+        default_mode: PermissionMode,
     ) -> None:
         self.session = ""
-        self.mode: PermissionMode = "ask"
         self._line = line
         self._client = client
         self._folder = folder
         self._builder = builder
+        self._default_mode = default_mode
+        self._choices: SessionChoices | None = None
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
         self._uses: Counter[str] = Counter()
 
-    async def begin(self, session: str | None) -> None:
-        """Be in a session, or in a new one. Raises `KoreError`."""
+    async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
+        """Be in a session, or in a new one, in this mode if one is given. Raises `KoreError`."""
         self.session = await self._line.service.bind_session(self._builder.lane, session)
+        if mode is not None:
+            await self.choose_mode(mode)
+        return await self.choices()
+
+    async def choices(self) -> SessionChoices:
+        """What is chosen for the session now."""
+        service, lane = self._line.service, self._builder.lane
+        self._choices = await read_choices(service, lane, self._default_mode)
+        return self._choices
+
+    async def choose_model(self, model: str) -> None:
+        """From the next prompt on. Raises `KoreError` for one that cannot be used."""
+        await self._line.service.choose_model(await self._bound_session(), model)
+
+    async def choose_mode(self, mode: PermissionMode) -> None:
+        """From the next prompt on."""
+        await self._line.service.choose_mode(await self._bound_session(), mode)
+
+    async def announce_choices(self) -> SessionChoices:
+        """Tell the editor what has changed since it was told last, as commands change it."""
+        before, now = self._choices, await self.choices()
+        if before is not None and before.mode != now.mode:
+            await self._tell(
+                CurrentModeUpdate(session_update="current_mode_update", current_mode_id=now.mode)
+            )
+        if before != now:
+            await self._tell(
+                ConfigOptionUpdate(
+                    session_update="config_option_update", config_options=now.config_options()
+                )
+            )
+        return now
 
     async def prompt(self, parts: PromptParts) -> StopReason:
         """Send the words of a person, pass on what happens, and say how it ended. When the owner of
@@ -76,11 +122,22 @@ class EditorConversation:
         async with self._turn:
             self._is_cancelled = False
             message = self._message(parts)
-            while True:
-                try:
-                    return await self._follow(message)
-                except ConnectionLost as lost:
-                    await self._line.renew(lost, self._builder.lane)
+            reason = await self._answer_to(message)
+            with suppress(ConnectionLost):
+                # The answer is complete. What changed meanwhile is announced with the next one.
+                await self.announce_choices()
+            return reason
+
+    async def _answer_to(self, message: InboundMessage) -> StopReason:
+        while True:
+            try:
+                return await self._follow(message)
+            except ConnectionLost as lost:
+                await self._line.renew(lost, self._builder.lane)
+
+    async def _bound_session(self) -> str:
+        """A command such as `/new` leaves the one that the editor named."""
+        return await self._line.service.bound_session(self._builder.lane) or self.session
 
     async def cancel(self) -> None:
         """Stop the turn. What it has come to stays."""
@@ -110,7 +167,7 @@ class EditorConversation:
     def _message(self, parts: PromptParts) -> InboundMessage:
         built = self._builder.build(parts.text)
         project = _joined(built.options.project, parts.files)
-        options = replace(built.options, mode=self.mode, project=project)
+        options = replace(built.options, project=project)
         return replace(built, options=options, media=parts.media)
 
     async def _follow(self, message: InboundMessage) -> StopReason:
