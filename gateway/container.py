@@ -46,6 +46,7 @@ from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
@@ -246,6 +247,7 @@ def build_container(
     )
     windows = SessionWindowCache(database)
     isolation = Isolation()
+    editors = EditorHub()
     compactions = CompactionService(
         database=database,
         agent=agent,
@@ -299,6 +301,7 @@ def build_container(
         is_command=command_reader.is_command,
         similarity=_similarity(settings, agent, database),
         on_answer=speech.consider,
+        editors=editors,
         style=partial(find_style, resources.home),
     )
     supervisor = ChannelSupervisor(channels)
@@ -436,6 +439,7 @@ def build_container(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
         default_mode=resources.security.roles.default_mode,
+        editors=editors,
         database=database,
         bus=bus,
         renderer=renderer,

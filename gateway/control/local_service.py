@@ -22,6 +22,7 @@ from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
 from gateway.control.choice_service import ChoiceService
 from gateway.control.data_owner import ConfigReload, DataHandover, DataOwner, UserData
+from gateway.control.editor_service import EditorService
 from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
@@ -57,6 +58,7 @@ from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding, lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
 from gateway.sessions.session_feed import route_of_session, session_events
@@ -76,7 +78,9 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, ChoiceService, WorkbenchService, FilesService, DataOwner):
+class LocalService(
+    EditorService, ModelService, ChoiceService, WorkbenchService, FilesService, DataOwner
+):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -85,6 +89,7 @@ class LocalService(ModelService, ChoiceService, WorkbenchService, FilesService, 
         agent: Agent[Any],
         model_calls: ModelCaller,
         default_mode: Callable[[str], PermissionMode],
+        editors: EditorHub,
         database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
@@ -105,6 +110,7 @@ class LocalService(ModelService, ChoiceService, WorkbenchService, FilesService, 
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
+        EditorService.__init__(self, editors)
         ModelService.__init__(self, agent, model_calls)
         ChoiceService.__init__(self, database, lambda: agent.models, default_mode)
         WorkbenchService.__init__(self, workbench)

@@ -21,6 +21,7 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, Media
 from gateway.core.records import (
     ConsoleLease,
+    EditorRequest,
     JobChange,
     MessageOutcome,
     ModelCall,
@@ -310,6 +311,22 @@ class ChoiceCalls(Protocol):
         ...
 
 
+class EditorCalls(Protocol):
+    """An editor shows files to the turns of its lane."""
+
+    def serve_editor(
+        self, lane: str, can_read: bool, can_write: bool
+    ) -> AbstractAsyncContextManager[AsyncIterator[EditorRequest]]:
+        """Follow what the lane's turns ask of the editor, each to be answered within seconds.
+        Only files of the turn's folder that its tools may open are asked for."""
+        ...
+
+    async def answer_editor(self, request: str, text: str | None) -> bool:
+        """Answer a request: with the text of a file, '' once one is written, None when it cannot
+        be done. False when nobody waits for it any more."""
+        ...
+
+
 class WorkbenchCalls(Protocol):
     """What a person looks up beside conversations."""
 
@@ -376,6 +393,7 @@ class Service(
     JobCalls,
     ModelCalls,
     ChoiceCalls,
+    EditorCalls,
     WorkbenchCalls,
     FileCalls,
     Protocol,

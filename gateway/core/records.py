@@ -102,6 +102,17 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@frozen
+class EditorRequest:
+    """What a turn asks the person's editor: to give the text of the file at `path`, or to show
+    `text` there and save it. Answered by `answer_editor` with its `id`."""
+
+    id: str
+    action: Literal["read", "write"]
+    path: str
+    text: str = ""
+
+
 SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset
 
 # Its own turn afterwards; one turn with all that waits; or into the turn that runs.

@@ -533,6 +533,16 @@ async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) ->
     assert len([one for one in await real_service.list_models() if one["default"]]) == 1
 
 
+@covers("serve_editor", "answer_editor")
+async def test_an_editor_is_asked_for_the_text_of_a_file(real_service: Service) -> None:
+    assert not await real_service.answer_editor("nobody waits", "text")
+    async with real_service.serve_editor("cli:local:editor", True, True) as requests:
+        waiting = asyncio.ensure_future(anext(requests))
+        assert not await real_service.answer_editor("nobody waits", None)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
 @covers("list_costs", "describe_config", "read_log", "list_audit")
 async def test_what_is_written_down_is_read(real_service: Service) -> None:
     assert [one["calls"] for one in await real_service.list_costs(2)] == [0, 0]

@@ -33,6 +33,10 @@ class Editor:
         self.questions: list[Any] = []
         self.answer = "once"
         self.on_update: Callable[[Any], object] = lambda update: None
+        # Texts that are not saved, by path, and what was asked for.
+        self.buffers: dict[str, str] = {}
+        self.file_requests: list[tuple[str, str]] = []
+        self.on_save: Callable[[str], str] = lambda text: text
 
     def on_connect(self, connection: Any) -> None: ...
 
@@ -48,6 +52,22 @@ class Editor:
         if self.answer:
             outcome = {"outcome": "selected", "optionId": self.answer}
         return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        self.file_requests.append(("read", path))
+        text = self.buffers.get(path)
+        if text is None:
+            # As editors keep texts: line ends apart.
+            text = Path(path).read_text().replace("\r\n", "\n")
+        return acp.ReadTextFileResponse(content=text)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.file_requests.append(("write", path))
+        self.buffers.pop(path, None)
+        file = Path(path)
+        draft = file.with_suffix(".editor")
+        draft.write_text(self.on_save(content))
+        draft.replace(file)
 
     def text(self) -> str:
         """What the model said."""

@@ -24,6 +24,7 @@ from agent.security.policy.base import Answer, PermissionMode
 from agent.security.policy.reasons import localized
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
+from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
 from gateway.cli.acp.updates import TurnUpdates, Update
@@ -67,6 +68,7 @@ class EditorConversation:
         folder: Path,
         builder: MessageBuilder,
         default_mode: PermissionMode,
+        files: FileRequests,
     ) -> None:
         self.session = ""
         self._line = line
@@ -74,6 +76,7 @@ class EditorConversation:
         self._folder = folder
         self._builder = builder
         self._default_mode = default_mode
+        self._files = files
         self._choices: SessionChoices | None = None
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
@@ -130,8 +133,10 @@ class EditorConversation:
 
     async def _answer_to(self, message: InboundMessage) -> StopReason:
         while True:
+            service, lane = self._line.service, self._builder.lane
             try:
-                return await self._follow(message)
+                async with self._files.served(service, self.session, lane):
+                    return await self._follow(message)
             except ConnectionLost as lost:
                 await self._line.renew(lost, self._builder.lane)
 

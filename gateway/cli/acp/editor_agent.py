@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import acp
 from acp.schema import (
     AgentCapabilities,
+    ClientCapabilities,
     CloseSessionResponse,
+    FileSystemCapabilities,
     Implementation,
     ListSessionsResponse,
     LoadSessionResponse,
@@ -31,6 +33,7 @@ from agent.errors import KoreError
 from agent.security.policy.base import is_mode
 from agent.version import VERSION
 from gateway.cli.acp.conversation import EditorConversation, error_of
+from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
 from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of_value
 from gateway.cli.chat.project_options import project_context
@@ -58,12 +61,19 @@ class EditorAgent:
         self._options = options
         self._origin = origin_of(settings)
         self._client: acp.Client | None = None
+        self._offer = ClientCapabilities()
         self._conversations: dict[str, EditorConversation] = {}
 
     def on_connect(self, conn: acp.Client) -> None:
         self._client = conn
 
-    async def initialize(self, protocol_version: int, **_: Any) -> acp.InitializeResponse:
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        **_: Any,
+    ) -> acp.InitializeResponse:
+        self._offer = client_capabilities or ClientCapabilities()
         return acp.InitializeResponse(
             protocol_version=min(protocol_version, _PROTOCOL) or _PROTOCOL,
             agent_info=Implementation(name="kore", title="Kore", version=VERSION),
@@ -172,7 +182,9 @@ class EditorAgent:
         project = project_context(folder, (), self._settings)
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
         default = self._settings.security.modes.get("cli", "ask")
-        conversation = EditorConversation(self._line, self._client, folder, builder, default)
+        offer = self._offer.fs or FileSystemCapabilities()
+        files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
+        conversation = EditorConversation(self._line, self._client, folder, builder, default, files)
         choices = await conversation.begin(session, mode)
         self._conversations[conversation.session] = conversation
         return conversation, choices
