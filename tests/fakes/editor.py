@@ -32,10 +32,15 @@ class Editor:
         self.updates: list[Any] = []
         self.questions: list[Any] = []
         self.answer = "once"
+        # Those that come first; and where it never answers.
+        self.answers: list[str] = []
+        self.wait_at_question: asyncio.Event | None = None
         self.on_update: Callable[[Any], object] = lambda update: None
         # Texts that are not saved, by path, and what was asked for.
         self.buffers: dict[str, str] = {}
         self.file_requests: list[tuple[str, str]] = []
+        self.elicitations: list[Any] = []
+        self.elicited: dict[str, Any] = {"action": "cancel"}
         self.on_save: Callable[[str], str] = lambda text: text
 
     def on_connect(self, connection: Any) -> None: ...
@@ -48,10 +53,23 @@ class Editor:
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
     ) -> Any:
         self.questions.append((tool_call, [one.option_id for one in options]))
+        if self.wait_at_question is not None:
+            self.wait_at_question.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0) if self.answers else self.answer
         outcome: dict[str, Any] = {"outcome": "cancelled"}
-        if self.answer:
-            outcome = {"outcome": "selected", "optionId": self.answer}
+        if answer:
+            outcome = {"outcome": "selected", "optionId": answer}
         return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.elicitations.append((message, mode))
+        kinds = {
+            "accept": acp.schema.AcceptElicitationResponse,
+            "decline": acp.schema.DeclineElicitationResponse,
+            "cancel": acp.schema.CancelElicitationResponse,
+        }
+        return kinds[self.elicited["action"]].model_validate(self.elicited)
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
         self.file_requests.append(("read", path))
@@ -92,6 +110,10 @@ class Desk:
         entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
         config = {"model_list": [{**entry, "api_key": KEY}]}
         (self.home / "config.json").write_text(json.dumps(config))
+
+    def set_config(self, **values: Any) -> None:
+        file = self.home / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
     def add_model(self, name: str, model: str) -> None:
         file = self.home / "config.json"

@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import acp
 from acp.schema import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
-    PermissionOption,
     StopReason,
-    ToolCallUpdate,
 )
 
 from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from agent.security.policy.base import Answer, PermissionMode
-from agent.security.policy.reasons import localized
+from agent.records import frozen
+from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
 from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
+from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
+from gateway.cli.acp.task_scope import task_scope
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
@@ -37,18 +37,6 @@ from gateway.core.records import Delivered
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
-_KINDS: dict[Answer, Literal["allow_once", "allow_always", "reject_once"]] = {
-    "once": "allow_once",
-    "session": "allow_always",
-    "always": "allow_always",
-    "deny": "reject_once",
-}
-_ANSWERS: dict[Answer, str] = {
-    "once": mark_for_translation("Allow once"),
-    "session": mark_for_translation("Allow for this session"),
-    "always": mark_for_translation("Always allow exactly this"),
-    "deny": mark_for_translation("Deny"),
-}
 _STOPS: dict[str, StopReason] = {
     "cancelled": "cancelled",
     "max_iterations": "max_turn_requests",
@@ -58,25 +46,34 @@ _STOPS: dict[str, StopReason] = {
 }
 
 
+@frozen
+class ConnectedEditor:
+    """An editor: what it is told, the files that it shows, and the person at it."""
+
+    client: acp.Client
+    files: FileRequests
+    questions: EditorQuestions
+
+
 class EditorConversation:
     """`session` is Kore's id for it, which the editor uses too."""
 
     def __init__(
         self,
         line: ServiceConnection,
-        client: acp.Client,
+        editor: ConnectedEditor,
         folder: Path,
         builder: MessageBuilder,
         default_mode: PermissionMode,
-        files: FileRequests,
     ) -> None:
         self.session = ""
         self._line = line
-        self._client = client
+        self._client = editor.client
+        self._files = editor.files
+        self._questions = editor.questions
         self._folder = folder
         self._builder = builder
         self._default_mode = default_mode
-        self._files = files
         self._choices: SessionChoices | None = None
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
@@ -177,15 +174,22 @@ class EditorConversation:
 
     async def _follow(self, message: InboundMessage) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses), None
-        async with self._line.service.watch(self._builder.lane) as watched:
+        # They may be answered elsewhere, too, and the turn may end without their answers.
+        open_questions: dict[str, asyncio.Task[None]] = {}
+        lane = self._builder.lane
+        async with self._line.service.watch(lane) as watched, task_scope() as start:
             await self._line.service.submit(message)
             async for event in watched:
                 if self._is_cancelled and isinstance(event, events.IterationStart):
                     # It came before there was a turn to stop.
-                    await self._line.service.stop_turn(self._builder.lane)
+                    await self._line.service.stop_turn(lane)
                 match event:
-                    case events.ApprovalAsked():
-                        await self._ask(event, updates)
+                    case events.ApprovalAsked(nonce=nonce):
+                        if nonce not in open_questions:
+                            open_questions[nonce] = start(self._ask(event, updates))
+                    case events.ApprovalAnswered(nonce=nonce):
+                        if (question := open_questions.pop(nonce, None)) is not None:
+                            question.cancel()
                     case events.Done():
                         result = event.result
                     case Delivered():
@@ -214,28 +218,12 @@ class EditorConversation:
 
     async def _ask(self, approval: events.ApprovalAsked, updates: TurnUpdates) -> None:
         """Put an approval to the person at the editor; who gives no answer denies."""
-        answer: Answer = "deny"
-        if approval.server_question is None:
-            started = updates.question(approval)
-            await self._tell(started)
-            answer = await self._answer(approval, started.tool_call_id)
-        await self._line.service.answer_approval(approval.nonce, answer, principal())
-
-    async def _answer(self, approval: events.ApprovalAsked, call: str) -> Answer:
-        options = [
-            PermissionOption(option_id=one, name=t(_ANSWERS[one]), kind=_KINDS[one])
-            for one in approval.answers
-        ]
-        reason = acp.tool_content(acp.text_block(escape_invisible(localized(approval.reason))))
-        content: list[Any] = [reason]
-        if approval.diff:
-            diff = escape_invisible(approval.diff)
-            content.insert(0, acp.tool_content(acp.text_block(f"```diff\n{diff}\n```")))
-        response = await self._client.request_permission(
-            self.session, ToolCallUpdate(tool_call_id=call, content=content), options
+        call = updates.question(approval)
+        await self._tell(call)
+        reply = await self._questions.ask(self.session, approval, call.tool_call_id)
+        await self._line.service.answer_approval(
+            approval.nonce, reply.answer, principal(), reply.words
         )
-        option: Any = getattr(response.outcome, "option_id", None)
-        return option if option in approval.answers else "deny"
 
     async def _tell(self, *updates: Update | Any) -> None:
         for update in updates:

@@ -32,9 +32,10 @@ from acp.schema import (
 from agent.errors import KoreError
 from agent.security.policy.base import is_mode
 from agent.version import VERSION
-from gateway.cli.acp.conversation import EditorConversation, error_of
+from gateway.cli.acp.conversation import ConnectedEditor, EditorConversation, error_of
 from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
+from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of_value
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
@@ -184,7 +185,9 @@ class EditorAgent:
         default = self._settings.security.modes.get("cli", "ask")
         offer = self._offer.fs or FileSystemCapabilities()
         files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
-        conversation = EditorConversation(self._line, self._client, folder, builder, default, files)
+        questions = EditorQuestions(self._client, self._offer.elicitation)
+        editor = ConnectedEditor(self._client, files, questions)
+        conversation = EditorConversation(self._line, editor, folder, builder, default)
         choices = await conversation.begin(session, mode)
         self._conversations[conversation.session] = conversation
         return conversation, choices

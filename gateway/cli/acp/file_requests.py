@@ -11,6 +11,7 @@ from acp.schema import FileSystemCapabilities
 
 from agent.errors import KoreError
 from agent.records import frozen
+from gateway.cli.acp.task_scope import task_scope
 from gateway.control.service import Service
 from gateway.core.records import EditorRequest
 
@@ -49,19 +50,10 @@ class FileRequests:
         if not can_read and not can_write:
             yield
             return
-        async with service.serve_editor(lane, can_read, can_write) as requests:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    task = group.create_task(self._serve(service, session, requests))
-                    try:
-                        yield
-                    finally:
-                        task.cancel()
-            except BaseExceptionGroup as several:
-                first: BaseException = several
-                while isinstance(first, BaseExceptionGroup):
-                    first = first.exceptions[0]
-                raise first from several
+        serving = service.serve_editor(lane, can_read, can_write)
+        async with serving as requests, task_scope() as start:
+            start(self._serve(service, session, requests))
+            yield
 
     async def _serve(
         self, service: Service, session: str, requests: AsyncIterator[EditorRequest]
