@@ -66,7 +66,7 @@ from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
 from gateway.store.repositories.access import grants
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import answers, turns
@@ -266,8 +266,10 @@ class LocalService(
         language = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=language)
 
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        return await self._database.transact(sessions.recent, limit)
+    async def list_sessions(
+        self, limit: int = 50, folder: str | None = None
+    ) -> Sequence[SessionInfo]:
+        return await self._database.transact(session_folders.list_sessions, limit, folder)
 
     async def bound_session(self, lane: str) -> str | None:
         return await self._database.transact(sessions.bound_session, lane)

@@ -112,8 +112,10 @@ class SessionCalls(Protocol):
         (`fresh`), or to the lane's last one."""
         ...
 
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        """List sessions, last used first."""
+    async def list_sessions(
+        self, limit: int = 50, folder: str | None = None
+    ) -> Sequence[SessionInfo]:
+        """List sessions, last used first; with `folder` (its real path) those that worked there."""
         ...
 
     async def bound_session(self, lane: str) -> str | None:

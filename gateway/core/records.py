@@ -124,7 +124,8 @@ SessionState = Literal["idle", "running", "paused", "closed"]
 @frozen
 class SessionInfo:
     """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
-    the session that it was forked from."""
+    the session that it was forked from. `folder` is where it worked last, '' where no terminal or
+    editor named one."""
 
     id: str
     name: str
@@ -136,6 +137,7 @@ class SessionInfo:
     last_active_at: float
     taint: str = ""
     parent: str | None = None
+    folder: str = ""
 
 
 @frozen

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -269,6 +270,20 @@ async def test_sessions_are_listed_and_limited(service: Service) -> None:
     listed = await service.list_sessions()
     assert {info.id for info in listed} == made
     assert len(await service.list_sessions(limit=2)) == 2
+    assert {info.folder for info in listed} == {""}
+
+
+async def test_sessions_of_a_folder_are_listed(service: Service) -> None:
+    await place(service)
+    chat_id, session = await place(service)
+    sent = message(chat_id, "here")
+    sent = replace(sent, options=replace(sent.options, cwd="/a/folder"))
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    (info,) = await service.list_sessions(folder="/a/folder")
+    assert (info.id, info.folder) == (session, "/a/folder")
+    assert await service.list_sessions(folder="/another") == []
 
 
 @covers("search_messages", "fork_session", "rename_session", "set_session_status")

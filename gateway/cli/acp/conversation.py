@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from gateway.core.records import Delivered
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
+_QUESTIONS = (events.ApprovalAsked.type, events.ApprovalAnswered.type)
 _STOPS: dict[str, StopReason] = {
     "cancelled": "cancelled",
     "max_iterations": "max_turn_requests",
@@ -53,6 +54,23 @@ class ConnectedEditor:
     client: acp.Client
     files: FileRequests
     questions: EditorQuestions
+
+
+class OpenQuestions:
+    """The questions of a prompt, each asked once. They may be answered elsewhere, too, and a turn
+    may end without their answers."""
+
+    def __init__(self, ask: Callable[[events.ApprovalAsked], asyncio.Task[None]]) -> None:
+        self._ask = ask
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, event: events.ApprovalAsked | events.ApprovalAnswered) -> None:
+        task = self._tasks.get(event.nonce)
+        if isinstance(event, events.ApprovalAsked):
+            if task is None:
+                self._tasks[event.nonce] = self._ask(event)
+        elif task is not None:
+            task.cancel()
 
 
 class EditorConversation:
@@ -174,22 +192,18 @@ class EditorConversation:
 
     async def _follow(self, message: InboundMessage) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses), None
-        # They may be answered elsewhere, too, and the turn may end without their answers.
-        open_questions: dict[str, asyncio.Task[None]] = {}
         lane = self._builder.lane
         async with self._line.service.watch(lane) as watched, task_scope() as start:
+            questions = OpenQuestions(lambda approval: start(self._ask(approval, updates)))
+            start(self._follow_questions(questions))
             await self._line.service.submit(message)
             async for event in watched:
                 if self._is_cancelled and isinstance(event, events.IterationStart):
                     # It came before there was a turn to stop.
                     await self._line.service.stop_turn(lane)
                 match event:
-                    case events.ApprovalAsked(nonce=nonce):
-                        if nonce not in open_questions:
-                            open_questions[nonce] = start(self._ask(event, updates))
-                    case events.ApprovalAnswered(nonce=nonce):
-                        if (question := open_questions.pop(nonce, None)) is not None:
-                            question.cancel()
+                    case events.ApprovalAsked() | events.ApprovalAnswered():
+                        questions.take(event)
                     case events.Done():
                         result = event.result
                     case Delivered():
@@ -198,6 +212,16 @@ class EditorConversation:
                     case _:
                         await self._tell(*updates.of(event))
         raise ConnectionLost(t(_LOST))
+
+    async def _follow_questions(self, questions: "OpenQuestions") -> None:
+        """A turn of an editor that has died may hold up this one, with a question that only its own
+        chat knows."""
+        service, session = self._line.service, await self._bound_session()
+        last = (await service.preview_session(session, 0, 0)).info.messages
+        async with service.follow_session(session, last, _QUESTIONS) as followed:
+            async for event in followed:
+                if isinstance(event, events.ApprovalAsked | events.ApprovalAnswered):
+                    questions.take(event)
 
     async def _deliver(
         self, event: Delivered, message: InboundMessage, result: Result | None, updates: TurnUpdates
@@ -219,8 +243,12 @@ class EditorConversation:
     async def _ask(self, approval: events.ApprovalAsked, updates: TurnUpdates) -> None:
         """Put an approval to the person at the editor; who gives no answer denies."""
         call = updates.question(approval)
-        await self._tell(call)
-        reply = await self._questions.ask(self.session, approval, call.tool_call_id)
+        try:
+            await self._tell(call)
+            reply = await self._questions.ask(self.session, approval, call.tool_call_id)
+        except ConnectionError:
+            # The editor has gone, and said nothing: the question stays open for the next one.
+            return
         await self._line.service.answer_approval(
             approval.nonce, reply.answer, principal(), reply.words
         )

@@ -108,17 +108,19 @@ class EditorAgent:
         )
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        sessions = await _or_error(self._line.service.list_sessions(_MOST_SESSIONS))
-        folder = cwd or str(Path.cwd())
+        """Of a folder those that worked there. A session that no terminal or editor began is in no
+        folder: it is listed under the one that this process was started in."""
+        folder = None if cwd is None else str(await asyncio.to_thread(_folder_of, cwd))
+        listing = self._line.service.list_sessions(_MOST_SESSIONS, folder)
         return ListSessionsResponse(
             sessions=[
                 SessionInfo(
                     session_id=one.id,
-                    cwd=folder,
+                    cwd=cwd or one.folder or str(Path.cwd()),
                     title=one.name or None,
                     updated_at=datetime.fromtimestamp(one.last_active_at, UTC).isoformat(),
                 )
-                for one in sessions
+                for one in await _or_error(listing)
             ]
         )
 

@@ -25,6 +25,10 @@ async def task_scope() -> AsyncIterator[Start]:
                 for task in tasks:
                     task.cancel()
     except BaseExceptionGroup as several:
+        this_task = asyncio.current_task()
+        if this_task is not None and this_task.cancelling():
+            # A group with errors hides that it was cancelled, too.
+            raise asyncio.CancelledError from several
         first: BaseException = several
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]

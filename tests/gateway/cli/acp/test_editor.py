@@ -142,6 +142,26 @@ async def test_a_session_is_listed_and_loaded_in_another_process(desk: Desk) -> 
             await desk.ask(connection, session, words("x"))
 
 
+async def test_the_sessions_of_a_folder_are_listed(desk: Desk, tmp_path: Path) -> None:
+    other, link = tmp_path / "other", tmp_path / "link"
+    other.mkdir()
+    link.symlink_to(desk.project)
+    async with desk.open() as (_, connection, _process):
+        ids = []
+        for folder in (desk.project, other):
+            opened = await connection.new_session(cwd=str(folder), mcp_servers=[])
+            desk.model.script("Hello.")
+            await desk.ask(connection, opened.session_id, words("hi"))
+            ids.append(opened.session_id)
+        for folder, expected in ((desk.project, ids[:1]), (other, ids[1:]), (link, ids[:1])):
+            listed = (await connection.list_sessions(cwd=str(folder))).sessions
+            assert [(one.session_id, one.cwd) for one in listed] == [(expected[0], str(folder))]
+        everything = (await connection.list_sessions()).sessions
+        assert {one.session_id: one.cwd for one in everything} == dict(
+            zip(ids, map(str, (desk.project, other)), strict=True)
+        )
+
+
 async def test_a_killed_agent_has_lost_nothing(desk: Desk) -> None:
     async with desk.open() as (_, connection, process):
         session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
