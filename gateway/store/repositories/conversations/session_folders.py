@@ -13,6 +13,7 @@ from gateway.store.repositories.conversations import sessions
 
 # How many of the newest sessions are looked at for those of one folder.
 _MOST_SESSIONS = 1_000
+_MOST_MESSAGES = 20
 
 
 def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
@@ -30,15 +31,16 @@ def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[Sessi
 
 
 def folder_of(tx: Transaction, session: str) -> str:
-    """Where the newest message of a terminal or an editor was said; '' without one."""
+    """Where the newest of its last messages from a terminal or an editor was said; '' without."""
     rows = tx.all(
         "SELECT i.channel, i.account, i.event_id, i.payload FROM turn t JOIN inbox i"
-        " ON i.turn_id = t.id WHERE t.session = ? AND i.channel = ?"
-        " ORDER BY t.id DESC, i.seq DESC LIMIT 1",
-        (session, CONSOLE),
+        " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",
+        (session, _MOST_MESSAGES),
     )
-    for row in rows:
-        message: Mapping[str, Any] = json.loads(payload_from_row(tx, *row))
+    for channel, *rest in rows:
+        if channel != CONSOLE:
+            continue
+        message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
         folder = (message.get("options") or {}).get("cwd")
         if isinstance(folder, str):
             return folder
