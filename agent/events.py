@@ -176,7 +176,7 @@ class ServerQuestion:
     """What the MCP server `server` asks a person in the middle of a call. `choices` are what may be
     answered, unless words of one's own are to be written (`takes_text`). `otherwise` says what an
     empty answer stands for, without which there is none. `is_secret`: it asks for what looks like a
-    password."""
+    password. `url` is the page that a person is to open, if it is that."""
 
     server: str
     text: str
@@ -184,6 +184,7 @@ class ServerQuestion:
     takes_text: bool = False
     otherwise: str = ""
     is_secret: bool = False
+    url: str = ""
 
 
 @frozen

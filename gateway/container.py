@@ -47,6 +47,7 @@ from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
+from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
@@ -245,6 +246,7 @@ def build_container(
     )
     windows = SessionWindowCache(database)
     isolation = Isolation()
+    editors = EditorHub()
     compactions = CompactionService(
         database=database,
         agent=agent,
@@ -298,6 +300,7 @@ def build_container(
         is_command=command_reader.is_command,
         similarity=_similarity(settings, agent, database),
         on_answer=speech.consider,
+        editors=editors,
         style=partial(find_style, resources.home),
     )
     supervisor = ChannelSupervisor(channels)
@@ -420,6 +423,8 @@ def build_container(
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
+        default_mode=resources.security.roles.default_mode,
+        editors=editors,
         database=database,
         bus=bus,
         renderer=renderer,

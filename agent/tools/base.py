@@ -130,6 +130,19 @@ class EndedCommand(Protocol):
         ...
 
 
+class EditorFiles(Protocol):
+    """Files of the working folder as the person's editor shows them. Both raise `KoreError` when
+    the editor gives no answer in time, or one that is no use."""
+
+    async def read_text(self, path: Path) -> str | None:
+        """The text of a file, with changes that are not saved; None where the editor shows none."""
+        ...
+
+    async def write_text(self, path: Path, text: str) -> bool:
+        """Show this text and save it; False where the editor does not take any."""
+        ...
+
+
 @frozen
 class ToolEnvironment:
     """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
@@ -145,7 +158,7 @@ class ToolEnvironment:
     tells the conversation; None without one. `deps` are the program's own, for its tools;
     `agent` is the name of who speaks. `elicit` asks the person what a server wants to know in the
     middle of a call; None where nobody can be asked. `meter` counts what a tool's own requests
-    cost; None where nothing does.
+    cost; None where nothing does. `editor` shows files to the person; None where none does.
     """
 
     session: str
@@ -165,6 +178,7 @@ class ToolEnvironment:
     agent: str = "main"
     elicit: ElicitInCall | None = None
     meter: UsageMeter | None = None
+    editor: EditorFiles | None = None
 
     @property
     def origin(self) -> TrustedOrigins:

@@ -61,6 +61,8 @@ class _SessionViews:
     reported_views: list[StaleView] = field(default_factory=list)
     digests: dict[Path, tuple[Stamp, str]] = field(default_factory=dict)
     is_stored: bool = False
+    # Of texts in an editor that were shown and are not on the disk. Nobody stores these.
+    unsaved_digests: OrderedDict[Path, bytes] = field(default_factory=OrderedDict)
 
 
 class FileViews:
@@ -97,6 +99,19 @@ class FileViews:
         if last_stamp is None:
             return "none"
         return "current" if last_stamp == now else "old"
+
+    def record_unsaved(self, session: str, path: Path, text: str) -> None:
+        """The conversation was shown this text of a file, which an editor has not saved."""
+        with self._lock:
+            if (views := self._sessions.get(session)) is not None:
+                _put_newest(views.unsaved_digests, path, _digest_of_text(text), FILES)
+
+    def has_seen_unsaved(self, session: str, path: Path, text: str) -> bool:
+        """Whether the conversation was shown this very text of the file."""
+        with self._lock:
+            views = self._sessions.get(session)
+            digest = views.unsaved_digests.get(path) if views is not None else None
+        return digest == _digest_of_text(text)
 
     def record_write(self, session: str, path: Path) -> None:
         """A tool of this conversation has written the file, and knows what it holds."""
@@ -253,6 +268,10 @@ def stamp(path: Path) -> Stamp:
     except OSError:
         return (0, 0, 0)
     return (info.st_mtime_ns, info.st_size, info.st_ino)
+
+
+def _digest_of_text(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _stamp_of(numbers: Sequence[Any]) -> Stamp:

@@ -60,7 +60,8 @@ async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
             ),
         ]
     )
-    query = ServerQuestion(elicitation.server, text, otherwise=t("I agree to open it"))
+    agreement = t("I agree to open it")
+    query = ServerQuestion(elicitation.server, text, otherwise=agreement, url=url)
     return _refusal(await put(query)) or ElicitationAnswer("accept")
 
 

@@ -14,9 +14,8 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.records import QueueMode, Trace
+from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
-from gateway.store.repositories import audit_outbox
-from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import inbox
@@ -66,11 +65,8 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
             current=current,
         )
     session = call.begun_session(tx)
-    sessions.choose_mode(tx, session, mode_name)
-    if MODES.index(mode_name) > MODES.index(current):
-        reason = f"{current} became {mode_name} by {message.principal}"
-        params = {"mode": mode_name, "who": message.principal, "chat": message.session_key}
-        audit_outbox.put(tx, AuditNote(call.now, "mode", reason, params, session=session))
+    by = {"who": message.principal, "chat": message.session_key}
+    choose_mode(tx, session, mode_name, current, by, call.now)
     return t(
         "Mode of this conversation: `{mode}`, {meaning}.",
         mode=mode_name,

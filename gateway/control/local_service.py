@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, ParamSpec
 
 from agent.agent import Agent
 from agent.errors import KoreError
@@ -20,15 +20,14 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
-from gateway.control.data_owner import ConfigReload, DataHandover, DataOwner, UserData
-from gateway.control.files_service import FilesData, FilesService
-from gateway.control.follow_service import FollowService
-from gateway.control.model_service import ModelService
-from gateway.control.plugin_service import PluginData, PluginService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
-from gateway.control.settings_service import PolicyData, SettingsData, SettingsService
-from gateway.control.workbench_service import WorkbenchData, WorkbenchService
+from gateway.control.services.choice_service import ChoiceService
+from gateway.control.services.data_owner import ConfigReload, DataHandover, DataOwner, UserData
+from gateway.control.services.editor_service import EditorService
+from gateway.control.services.follow_service import FollowService
+from gateway.control.services.model_service import ModelService
+from gateway.control.services.screen_service import Screens, ScreenService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import (
@@ -58,6 +57,7 @@ from gateway.scheduler.service import JobService
 from gateway.sessions import console_binding, lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.lane_feed import lane_events
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService, conversation_status
@@ -66,44 +66,21 @@ from gateway.store.errors import ReplayRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
 from gateway.store.repositories.access import grants
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import answers, turns
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
-
-class Screens(Protocol):
-    """Opens the data that only screens ask for."""
-
-    def workbench(self) -> WorkbenchData: ...
-
-    def files(self) -> FilesData: ...
-
-    def plugins(self) -> PluginData: ...
-
-    def policy(self) -> PolicyData: ...
-
-    def config(self) -> SettingsData: ...
-
-
-class ScreenService(WorkbenchService, FilesService, PluginService, SettingsService):
-    """The calls that only screens make, each on its own data."""
-
-    def __init__(self, screens: Screens) -> None:
-        WorkbenchService.__init__(self, screens.workbench)
-        FilesService.__init__(self, screens.files)
-        PluginService.__init__(self, screens.plugins)
-        SettingsService.__init__(self, screens.policy, screens.config)
-
-
 P = ParamSpec("P")
 
 _RESERVED_S = 30.0
 
 
-class LocalService(FollowService, ModelService, ScreenService, DataOwner):
+class LocalService(
+    FollowService, EditorService, ModelService, ChoiceService, ScreenService, DataOwner
+):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -111,6 +88,8 @@ class LocalService(FollowService, ModelService, ScreenService, DataOwner):
         *,
         agent: Agent[Any],
         model_calls: ModelCaller,
+        default_mode: Callable[[str], PermissionMode],
+        editors: EditorHub,
         database: Store,
         bus: MessageBus,
         renderer: ReplyRenderer,
@@ -131,7 +110,9 @@ class LocalService(FollowService, ModelService, ScreenService, DataOwner):
         reloader: ConfigReload | None,
     ) -> None:
         FollowService.__init__(self, database, events, approvals, sender)
+        EditorService.__init__(self, editors)
         ModelService.__init__(self, agent, model_calls)
+        ChoiceService.__init__(self, database, lambda: agent.models, default_mode)
         ScreenService.__init__(self, screens)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._bus = bus
@@ -267,8 +248,10 @@ class LocalService(FollowService, ModelService, ScreenService, DataOwner):
         language = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
         return replace(opened, language=language)
 
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        return await self._database.transact(sessions.recent, limit)
+    async def list_sessions(
+        self, limit: int = 50, folder: str | None = None
+    ) -> Sequence[SessionInfo]:
+        return await self._database.transact(session_folders.list_sessions, limit, folder)
 
     async def bound_session(self, lane: str) -> str | None:
         return await self._database.transact(sessions.bound_session, lane)

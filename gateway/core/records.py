@@ -111,6 +111,17 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@frozen
+class EditorRequest:
+    """What a turn asks the person's editor: to give the text of the file at `path`, or to show
+    `text` there and save it. Answered by `answer_editor` with its `id`."""
+
+    id: str
+    action: Literal["read", "write"]
+    path: str
+    text: str = ""
+
+
 SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset | SessionChanged
 
 
@@ -131,7 +142,8 @@ SessionState = Literal["idle", "running", "paused", "closed"]
 @frozen
 class SessionInfo:
     """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
-    the session that it was forked from."""
+    the session that it was forked from. `folder` is where it worked last, '' where no terminal or
+    editor named one."""
 
     id: str
     name: str
@@ -143,6 +155,7 @@ class SessionInfo:
     last_active_at: float
     taint: str = ""
     parent: str | None = None
+    folder: str = ""
 
 
 @frozen

@@ -29,6 +29,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
+from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import memory_snapshots, sessions
@@ -96,6 +97,7 @@ class TurnRunner:
         reports: CommandReports,
         jobs: JobHooks,
         is_command: Callable[[InboundMessage], bool],
+        editors: EditorHub,
         similarity: Similarity | None = None,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
         style: Callable[[str], OutputStyle | None] = lambda name: None,
@@ -115,6 +117,7 @@ class TurnRunner:
         self._reports = reports
         self._jobs = jobs
         self._is_command = is_command
+        self._editors = editors
         self._similarity = similarity
         self._on_answer = on_answer
         self._style = style
@@ -284,6 +287,7 @@ class TurnRunner:
             places=self._agent.workspace.origin,
             on_command_end=self._reports.of_turn(claim),
             elicit=self._permissions.elicit(claim.messages, claim.session, claim.turn),
+            editor=self._editors.files_of(message.session_key),
         )
         return TurnRequest(
             environment=environment,

@@ -1,37 +1,65 @@
 """`kore acp` with a client that we did not write: npm `acpx`. Without it this test skips."""
 
 import asyncio
-import os
+import json
+import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.acp_lines import LineCheck
+from tests.fakes.editor import KEY, Desk
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.cli.acp.test_editor import KEY, Desk
 
 
-async def test_a_prompt_with_a_tool_is_answered(tmp_path: Path) -> None:
+@pytest.fixture
+def acpx() -> str:
     command = shutil.which("acpx")
     if command is None:
         pytest.skip("acpx is not installed")
+    return command
+
+
+async def run(acpx: str, desk: Desk, *arguments: str) -> str:
+    """What acpx prints of one prompt. Each line of Kore's is checked by the schema."""
+    log, script = desk.home / "lines", desk.home / "agent.sh"
+    requests = desk.home / "asked"
+    agent = shlex.join(desk.command())
+    script.write_text(f"tee {shlex.quote(str(requests))} | {agent} | tee {shlex.quote(str(log))}\n")
+    client = await asyncio.create_subprocess_exec(
+        *(acpx, "--agent", f"sh {script}", *arguments),
+        cwd=desk.project,
+        env=desk.environ(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await asyncio.wait_for(client.communicate(), 100)
+    check = LineCheck()
+    for line in requests.read_bytes().splitlines():
+        check.note_request(json.loads(line))
+    check.lines += log.read_bytes().splitlines()
+    assert check.lines
+    assert not (faults := check.faults()), faults
+    return out.decode()
+
+
+async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
         desk = Desk(tmp_path, model)
         read = Call("read_file", {"path": "a.py"})
         model.script(ReplyScript(tool_calls=(read,)), "The total is one.")
-        agent = f"{sys.executable} -m gateway acp"
-        environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "KORE_HOME": str(desk.home)}
-        client = await asyncio.create_subprocess_exec(
-            *(command, "--agent", agent, "exec", "what is the total?"),
-            cwd=desk.project,
-            env=environ,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await asyncio.wait_for(client.communicate(), 100)
-    text = out.decode()
+        text = await run(acpx, desk, "exec", "what is the total?")
     assert "The total is one." in text
     assert "read_file a.py" in text
     assert "[done] end_turn" in text
+
+
+async def test_a_model_is_chosen(acpx: str, tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model:
+        desk = Desk(tmp_path, model)
+        desk.add_model("big", "openai/large")
+        text = await run(acpx, desk, "--model", "big", "exec", "hi")
+        assert "[done] end_turn" in text
+        assert model.requests[-1].body["model"] == "large"

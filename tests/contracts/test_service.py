@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -297,6 +298,20 @@ async def test_sessions_are_listed_and_limited(service: Service) -> None:
     listed = await service.list_sessions()
     assert {info.id for info in listed} == made
     assert len(await service.list_sessions(limit=2)) == 2
+    assert {info.folder for info in listed} == {""}
+
+
+async def test_sessions_of_a_folder_are_listed(service: Service) -> None:
+    await place(service)
+    chat_id, session = await place(service)
+    sent = message(chat_id, "here")
+    sent = replace(sent, options=replace(sent.options, cwd="/a/folder"))
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    (info,) = await service.list_sessions(folder="/a/folder")
+    assert (info.id, info.folder) == (session, "/a/folder")
+    assert await service.list_sessions(folder="/another") == []
 
 
 @covers("search_messages", "fork_session", "rename_session", "set_session_status")
@@ -583,6 +598,30 @@ async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None
             if event["type"] == "reply":
                 break
     assert "hi" in json.dumps(event)
+
+
+@covers("choose_model", "choose_mode")
+async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) -> None:
+    chat_id, session = await place(real_service)
+    await real_service.choose_model(session, "quick")
+    await real_service.choose_mode(session, "auto")
+    status = await real_service.conversation_status(f"cli:local:{chat_id}")
+    assert (status["model"], status["mode"]) == ("quick", "auto")
+    with pytest.raises(KoreError, match="nothing-like-it"):
+        await real_service.choose_model(session, "nothing-like-it")
+    with pytest.raises(KoreError):
+        await real_service.choose_mode("20990101_000000", "plan")
+    assert len([one for one in await real_service.list_models() if one["default"]]) == 1
+
+
+@covers("serve_editor", "answer_editor")
+async def test_an_editor_is_asked_for_the_text_of_a_file(real_service: Service) -> None:
+    assert not await real_service.answer_editor("nobody waits", "text")
+    async with real_service.serve_editor("cli:local:editor", True, True) as requests:
+        waiting = asyncio.ensure_future(anext(requests))
+        assert not await real_service.answer_editor("nobody waits", None)
+        waiting.cancel()
+        await asyncio.wait([waiting])
 
 
 @covers("list_costs", "describe_config", "read_log", "list_audit")

@@ -163,9 +163,23 @@ class MemoryService:
         last = max((event.seq for event in self._delivered.get(lane, ())), default=0)
         return ConsoleLease(chat, bound, bool(self._undelivered.get(lane)), delivered=last)
 
-    async def list_sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+    async def list_sessions(
+        self, limit: int = 50, folder: str | None = None
+    ) -> Sequence[SessionInfo]:
         stored = sorted(self.sessions_by_id.values(), key=lambda s: -s.info.last_active_at)
-        return [replace(s.info, messages=len(s.messages)) for s in stored[:limit]]
+        infos = [
+            replace(s.info, messages=len(s.messages), folder=self._folder_of(s.info.id))
+            for s in stored
+        ]
+        return [info for info in infos if folder in (None, info.folder)][:limit]
+
+    def _folder_of(self, session: str) -> str:
+        folders = (
+            message.options.cwd or ""
+            for message in reversed(self.submitted)
+            if self.lanes.get(message.session_key) == session
+        )
+        return next(folders, "")
 
     async def bound_session(self, lane: str) -> str | None:
         return self.lanes.get(lane)

@@ -26,6 +26,13 @@ from agent.tools.files.draft_check import (
 )
 from agent.tools.files.edit_matching import Edit, apply
 from agent.tools.files.feature_list import check_edit_allowed
+from agent.tools.files.unsaved_text import (
+    UnsavedText,
+    read_unsaved,
+    save_unsaved,
+    show_change,
+    with_remarks,
+)
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
@@ -44,6 +51,9 @@ _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}
 # Of a changed place the model is shown the lines around it, unless they are too many.
 _AROUND = 3
 _MOST_LINES = 40
+
+
+_ON_DISK = UnsavedText()
 
 
 class EditFile:
@@ -73,7 +83,8 @@ class EditFile:
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
         try:
-            before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits))
+            unsaved = await read_unsaved(path, call)
+            before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits, unsaved))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
         await refuse_errors(self._drafts, [Draft(path, before.text, after.text)], args, call)
@@ -82,9 +93,11 @@ class EditFile:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
+        unsaved = await read_unsaved(path, call)
 
         def work() -> tuple[Document, Document, str]:
             with exclusive_file(path):
+                save_unsaved(path, unsaved, call)
                 before, after, tolerance = _apply_edits(path, edits)
                 data = after.encode()
                 with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
@@ -92,17 +105,18 @@ class EditFile:
             self._views.record_write(call.session, path)
             return before, after, tolerance
 
-        before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits))
+        before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits, unsaved))
         draft = Draft(path, before.text, after.text)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         before, after, tolerance = await file_io.in_thread(work)
+        remark = await show_change(path, call, self._views)
         await self._drafts.after_write([draft])
         difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
         artifact = Artifact("diff", difference, str(path))
         text = _describe(f"Made {count} in {path}", before.text, after.text, tolerance)
         result = ToolResult(text, for_user=f"Made {count} in {path}.", artifacts=(artifact,))
-        return report.added_to(result)
+        return with_remarks(report.added_to(result), remark)
 
 
 def _describe(what: str, before: str, after: str, tolerance: str) -> str:
@@ -125,9 +139,11 @@ def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
     return next((n for n, (left, right) in pairs if left != right), least)
 
 
-def _apply_edits(path: Path, edits: Sequence[Edit]) -> tuple[Document, Document, str]:
+def _apply_edits(
+    path: Path, edits: Sequence[Edit], unsaved: UnsavedText = _ON_DISK
+) -> tuple[Document, Document, str]:
     """The file before and after, and what was forgiven in quoting it."""
-    before = decode(file_io.read(path, LIMIT_BYTES), path)
+    before = unsaved.over(decode(file_io.read(path, LIMIT_BYTES), path))
     text, tolerance = before.text, ""
     for number, edit in enumerate(edits, 1):
         try:

@@ -38,6 +38,13 @@ from agent.tools.files.draft_check import (
 )
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.patch_format import FilePatch, apply_hunks, parse_patch
+from agent.tools.files.unsaved_text import (
+    UnsavedText,
+    read_unsaved,
+    save_unsaved,
+    show_change,
+    with_remarks,
+)
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
@@ -90,7 +97,8 @@ class ApplyPatch:
         return load_prompt("tools/apply_patch")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        changes = await file_io.in_thread(lambda: self._changes(args, call))
+        unsaved = await self._unsaved_texts(args, call)
+        changes = await file_io.in_thread(lambda: self._changes(args, call, unsaved))
         await refuse_errors(self._drafts, [one.draft for one in changes], args, call)
         root = call.workspace.resolve()
         return EffectPlan(
@@ -100,19 +108,29 @@ class ApplyPatch:
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        unsaved = await self._unsaved_texts(args, call)
+
+        def save() -> None:
+            for path, text in unsaved.items():
+                with exclusive_file(path):
+                    save_unsaved(path, text, call)
+
         def work() -> list[_Change]:
-            changes = self._changes(args, call)
+            changes = self._changes(args, call, {})
             for change in changes:
                 _write(change, call)
                 if change.after:
                     self._views.record_write(call.session, change.path)
             return changes
 
-        changes = await file_io.in_thread(lambda: self._changes(args, call))
+        changes = await file_io.in_thread(lambda: self._changes(args, call, unsaved))
         drafts = [change.draft for change in changes]
         report = await self._drafts.check(drafts, call, args.get(INSIST) or "")
+        await file_io.in_thread(save)
         async with call.changes.command(self._scope.unrecorded(call)):
             changes = await file_io.in_thread(work)
+        changed_paths = [change.path for change in changes if change.after]
+        remarks = [await show_change(path, call, self._views) for path in changed_paths]
         await self._drafts.after_write(drafts)
         root = call.workspace.resolve()
         lines = [f"{_verb(change)} {change.path}" for change in changes]
@@ -122,12 +140,22 @@ class ApplyPatch:
                 Artifact("diff", change.diff(root), str(change.path)) for change in changes
             ),
         )
-        return report.added_to(result)
+        return with_remarks(report.added_to(result), *remarks)
 
-    def _changes(self, args: Mapping[str, Any], call: CallContext) -> list[_Change]:
+    async def _unsaved_texts(
+        self, args: Mapping[str, Any], call: CallContext
+    ) -> Mapping[Path, UnsavedText]:
+        """What the person's editor shows of the files that there are."""
+        patches = parse_patch(args["input"])
+        paths = [self._scope.find(one.path, call) for one in patches if one.kind != "add"]
+        return {path: await read_unsaved(path, call) for path in paths}
+
+    def _changes(
+        self, args: Mapping[str, Any], call: CallContext, unsaved: Mapping[Path, UnsavedText]
+    ) -> list[_Change]:
         """What the patch does to the files as they are now. Raises ToolError."""
         patches = parse_patch(args["input"])
-        changes = [change for patch in patches for change in self._of_file(patch, call)]
+        changes = [change for patch in patches for change in self._of_file(patch, call, unsaved)]
         paths = [change.path for change in changes]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
             raise ToolError(f"The patch names {twice} twice; combine its hunks.")
@@ -136,13 +164,16 @@ class ApplyPatch:
             check_edit_allowed(change.path, before, after)
         return changes
 
-    def _of_file(self, patch: FilePatch, call: CallContext) -> Sequence[_Change]:
+    def _of_file(
+        self, patch: FilePatch, call: CallContext, unsaved: Mapping[Path, UnsavedText]
+    ) -> Sequence[_Change]:
         path = self._scope.find(patch.path, call)
         if patch.kind == "add":
             self._require_new(path)
             return [_Change(path, None, Document(patch.content, TextFormat()))]
         try:
             before = decode(file_io.read(path, LIMIT_BYTES), path)
+            before = unsaved.get(path, UnsavedText()).over(before)
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
         if patch.kind == "delete":

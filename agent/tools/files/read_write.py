@@ -37,6 +37,13 @@ from agent.tools.files.draft_check import (
 )
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.nested_instructions import nested_instructions
+from agent.tools.files.unsaved_text import (
+    UnsavedText,
+    read_unsaved,
+    save_unsaved,
+    show_change,
+    with_remarks,
+)
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.pictures import too_large
 from agent.tools.schema import parameters
@@ -79,10 +86,14 @@ class ReadFile:
             return _picture(data, media_type, path)
         is_pdf = data.startswith(b"%PDF-")
         text, torn = (await pdf_text(data), "") if is_pdf else _text(data, path)
+        unsaved = UnsavedText() if is_pdf or torn else await read_unsaved(path, call)
         self.views.record_view(call.session, path, view_stamp)
+        if unsaved.text is not None:
+            self.views.record_unsaved(call.session, path, unsaved.text)
+            text = unsaved.text
         lines = lines_of(text)
         if not lines:
-            return ToolResult(f"{path} is empty.")
+            return with_remarks(ToolResult(f"{path} is empty."), unsaved.remark)
         start = int(args.get("line_start", 1))
         first = min(max(1, len(lines) + 1 + start if start < 0 else start), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
@@ -92,7 +103,8 @@ class ReadFile:
         room = self.output_limit_bytes - len(rules.encode("utf-8", "replace"))
         body = self._number_lines(lines, first, last, room) + torn + rules
         summary = f"{path}: lines {first} to {last} of {len(lines)}"
-        return ToolResult(body, for_user=summary, taint=UNTRUSTED if is_marked(path) else NOTHING)
+        taint = UNTRUSTED if is_marked(path) else NOTHING
+        return with_remarks(ToolResult(body, for_user=summary, taint=taint), unsaved.remark)
 
     def _number_lines(self, lines: list[str], first: int, last: int, room: int) -> str:
         width = len(str(last))
@@ -140,10 +152,12 @@ class WriteFile:
         """Whether the file would be new, and the difference."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
-        check_edit_allowed(path, old.text if old else "", args["content"])
+        unsaved = await read_unsaved(path, call)
         # Who is asked has seen the difference: their yes is not refused when the turn goes on.
-        if old is not None and old.text and not call.resumed:
-            self._refuse_unread(path, call.session)
+        if old is not None and (old.text or unsaved.text) and not call.resumed:
+            self._refuse_unread(path, call.session, unsaved)
+        old = unsaved.over(old) if old else None
+        check_edit_allowed(path, old.text if old else "", args["content"])
         draft = Draft(path, old.text if old else None, args["content"])
         await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], old.text if old else "", args["content"])
@@ -151,8 +165,12 @@ class WriteFile:
             return EffectPlan(creates=(path,), diff=difference)
         return EffectPlan(changes=(path,), diff=difference)
 
-    def _refuse_unread(self, path: Path, session: str) -> None:
+    def _refuse_unread(self, path: Path, session: str, unsaved: UnsavedText) -> None:
         knowledge = self._views.knowledge(session, path)
+        text = unsaved.text
+        if text is not None and knowledge == "current":
+            is_seen = self._views.has_seen_unsaved(session, path, text)
+            knowledge = "current" if is_seen else "old"
         if knowledge == "none":
             raise ToolError(render_prompt("unread", path=str(path)))
         if knowledge == "old":
@@ -162,8 +180,11 @@ class WriteFile:
         path = self._scope.find(args["path"], call)
         content: str = args["content"]
 
+        unsaved = await read_unsaved(path, call)
+
         def work() -> tuple[str, int]:
             with exclusive_file(path):
+                save_unsaved(path, unsaved, call)
                 old = _existing(path)
                 check_edit_allowed(path, old.text if old else "", content)
                 data = _encode(content, old.form if old else TextFormat())
@@ -173,13 +194,13 @@ class WriteFile:
             return diff(args["path"], old.text if old else "", content), len(data)
 
         old = await file_io.in_thread(lambda: _existing(path))
-        draft = Draft(path, old.text if old else None, content)
+        draft = Draft(path, unsaved.over(old).text if old else None, content)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         difference, size = await file_io.in_thread(work)
+        remark = await show_change(path, call, self._views)
         await self._drafts.after_write([draft])
-        return report.added_to(
-            ToolResult(f"Wrote {size:,} bytes to {path}.", artifacts=_artifacts(difference, path))
-        )
+        text, artifacts = f"Wrote {size:,} bytes to {path}.", _artifacts(difference, path)
+        return with_remarks(report.added_to(ToolResult(text, artifacts=artifacts)), remark)
 
 
 class AppendFile:
@@ -208,6 +229,7 @@ class AppendFile:
         """Which file grows, and by what."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _appendable(path))
+        old = (await read_unsaved(path, call)).over(old) if old else None
         check_edit_allowed(
             path, old.text if old else "", (old.text if old else "") + args["content"]
         )
@@ -221,8 +243,11 @@ class AppendFile:
         path = self._scope.find(args["path"], call)
         content: str = args["content"]
 
+        unsaved = await read_unsaved(path, call)
+
         def work() -> tuple[str, int]:
             with exclusive_file(path):
+                save_unsaved(path, unsaved, call)
                 old = _appendable(path)
                 check_edit_allowed(
                     path, old.text if old else "", (old.text if old else "") + content
@@ -239,15 +264,13 @@ class AppendFile:
             return diff(args["path"], before, before + content), len(data)
 
         old = await file_io.in_thread(lambda: _appendable(path))
-        draft = _longer(path, old, content)
+        draft = _longer(path, unsaved.over(old) if old else None, content)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         difference, size = await file_io.in_thread(work)
+        remark = await show_change(path, call, self._views)
         await self._drafts.after_write([draft])
-        return report.added_to(
-            ToolResult(
-                f"Appended {size:,} bytes to {path}.", artifacts=_artifacts(difference, path)
-            )
-        )
+        text, artifacts = f"Appended {size:,} bytes to {path}.", _artifacts(difference, path)
+        return with_remarks(report.added_to(ToolResult(text, artifacts=artifacts)), remark)
 
 
 def _picture(data: bytes, media_type: str, path: Path) -> ToolResult:

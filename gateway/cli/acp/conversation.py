@@ -2,22 +2,31 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import acp
-from acp.schema import PermissionOption, StopReason, ToolCallUpdate
+from acp.schema import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    StopReason,
+)
 
 from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from agent.security.policy.base import Answer, PermissionMode
-from agent.security.policy.reasons import localized
+from agent.records import frozen
+from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
+from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
+from gateway.cli.acp.questions import EditorQuestions
+from gateway.cli.acp.session_choices import SessionChoices, read_choices
+from gateway.cli.acp.task_scope import task_scope
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
@@ -28,18 +37,7 @@ from gateway.core.records import Delivered
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
-_KINDS: dict[Answer, Literal["allow_once", "allow_always", "reject_once"]] = {
-    "once": "allow_once",
-    "session": "allow_always",
-    "always": "allow_always",
-    "deny": "reject_once",
-}
-_ANSWERS: dict[Answer, str] = {
-    "once": mark_for_translation("Allow once"),
-    "session": mark_for_translation("Allow for this session"),
-    "always": mark_for_translation("Always allow exactly this"),
-    "deny": mark_for_translation("Deny"),
-}
+_QUESTIONS = (events.ApprovalAsked.type, events.ApprovalAnswered.type)
 _STOPS: dict[str, StopReason] = {
     "cancelled": "cancelled",
     "max_iterations": "max_turn_requests",
@@ -49,26 +47,92 @@ _STOPS: dict[str, StopReason] = {
 }
 
 
+@frozen
+class ConnectedEditor:
+    """An editor: what it is told, the files that it shows, and the person at it."""
+
+    client: acp.Client
+    files: FileRequests
+    questions: EditorQuestions
+
+
+class OpenQuestions:
+    """The questions of a prompt, each asked once. They may be answered elsewhere, too, and a turn
+    may end without their answers."""
+
+    def __init__(self, ask: Callable[[events.ApprovalAsked], asyncio.Task[None]]) -> None:
+        self._ask = ask
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, event: events.ApprovalAsked | events.ApprovalAnswered) -> None:
+        task = self._tasks.get(event.nonce)
+        if isinstance(event, events.ApprovalAsked):
+            if task is None:
+                self._tasks[event.nonce] = self._ask(event)
+        elif task is not None:
+            task.cancel()
+
+
 class EditorConversation:
     """`session` is Kore's id for it, which the editor uses too."""
 
     def __init__(
-        self, line: ServiceConnection, client: acp.Client, folder: Path, builder: MessageBuilder
+        self,
+        line: ServiceConnection,
+        editor: ConnectedEditor,
+        folder: Path,
+        builder: MessageBuilder,
+        default_mode: PermissionMode,
     ) -> None:
         self.session = ""
-        self.mode: PermissionMode = "ask"
         self._line = line
-        self._client = client
+        self._client = editor.client
+        self._files = editor.files
+        self._questions = editor.questions
         self._folder = folder
         self._builder = builder
+        self._default_mode = default_mode
+        self._choices: SessionChoices | None = None
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
         self._uses: Counter[str] = Counter()
 
-    async def begin(self, session: str | None) -> None:
-        """Be in a session, or in a new one. Raises `KoreError`."""
+    async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
+        """Be in a session, or in a new one, in this mode if one is given. Raises `KoreError`."""
         self.session = await self._line.service.bind_session(self._builder.lane, session)
+        if mode is not None:
+            await self.choose_mode(mode)
+        return await self.choices()
+
+    async def choices(self) -> SessionChoices:
+        """What is chosen for the session now."""
+        service, lane = self._line.service, self._builder.lane
+        self._choices = await read_choices(service, lane, self._default_mode)
+        return self._choices
+
+    async def choose_model(self, model: str) -> None:
+        """From the next prompt on. Raises `KoreError` for one that cannot be used."""
+        await self._line.service.choose_model(await self._bound_session(), model)
+
+    async def choose_mode(self, mode: PermissionMode) -> None:
+        """From the next prompt on."""
+        await self._line.service.choose_mode(await self._bound_session(), mode)
+
+    async def announce_choices(self) -> SessionChoices:
+        """Tell the editor what has changed since it was told last, as commands change it."""
+        before, now = self._choices, await self.choices()
+        if before is not None and before.mode != now.mode:
+            await self._tell(
+                CurrentModeUpdate(session_update="current_mode_update", current_mode_id=now.mode)
+            )
+        if before != now:
+            await self._tell(
+                ConfigOptionUpdate(
+                    session_update="config_option_update", config_options=now.config_options()
+                )
+            )
+        return now
 
     async def prompt(self, parts: PromptParts) -> StopReason:
         """Send the words of a person, pass on what happens, and say how it ended. When the owner of
@@ -76,11 +140,24 @@ class EditorConversation:
         async with self._turn:
             self._is_cancelled = False
             message = self._message(parts)
-            while True:
-                try:
+            reason = await self._answer_to(message)
+            with suppress(ConnectionLost):
+                # The answer is complete. What changed meanwhile is announced with the next one.
+                await self.announce_choices()
+            return reason
+
+    async def _answer_to(self, message: InboundMessage) -> StopReason:
+        while True:
+            service, lane = self._line.service, self._builder.lane
+            try:
+                async with self._files.served(service, self.session, lane):
                     return await self._follow(message)
-                except ConnectionLost as lost:
-                    await self._line.renew(lost, self._builder.lane)
+            except ConnectionLost as lost:
+                await self._line.renew(lost, self._builder.lane)
+
+    async def _bound_session(self) -> str:
+        """A command such as `/new` leaves the one that the editor named."""
+        return await self._line.service.bound_session(self._builder.lane) or self.session
 
     async def cancel(self) -> None:
         """Stop the turn. What it has come to stays."""
@@ -110,20 +187,23 @@ class EditorConversation:
     def _message(self, parts: PromptParts) -> InboundMessage:
         built = self._builder.build(parts.text)
         project = _joined(built.options.project, parts.files)
-        options = replace(built.options, mode=self.mode, project=project)
+        options = replace(built.options, project=project)
         return replace(built, options=options, media=parts.media)
 
     async def _follow(self, message: InboundMessage) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses), None
-        async with self._line.service.watch(self._builder.lane) as watched:
+        lane = self._builder.lane
+        async with self._line.service.watch(lane) as watched, task_scope() as start:
+            questions = OpenQuestions(lambda approval: start(self._ask(approval, updates)))
+            start(self._follow_questions(questions))
             await self._line.service.submit(message)
             async for event in watched:
                 if self._is_cancelled and isinstance(event, events.IterationStart):
                     # It came before there was a turn to stop.
-                    await self._line.service.stop_turn(self._builder.lane)
+                    await self._line.service.stop_turn(lane)
                 match event:
-                    case events.ApprovalAsked():
-                        await self._ask(event, updates)
+                    case events.ApprovalAsked() | events.ApprovalAnswered():
+                        questions.take(event)
                     case events.Done():
                         result = event.result
                     case Delivered():
@@ -132,6 +212,16 @@ class EditorConversation:
                     case _:
                         await self._tell(*updates.of(event))
         raise ConnectionLost(t(_LOST))
+
+    async def _follow_questions(self, questions: "OpenQuestions") -> None:
+        """A turn of an editor that has died may hold up this one, with a question that only its own
+        chat knows."""
+        service, session = self._line.service, await self._bound_session()
+        last = (await service.preview_session(session, 0, 0)).info.messages
+        async with service.follow_session(session, last, _QUESTIONS) as followed:
+            async for event in followed:
+                if isinstance(event, events.ApprovalAsked | events.ApprovalAnswered):
+                    questions.take(event)
 
     async def _deliver(
         self, event: Delivered, message: InboundMessage, result: Result | None, updates: TurnUpdates
@@ -152,28 +242,16 @@ class EditorConversation:
 
     async def _ask(self, approval: events.ApprovalAsked, updates: TurnUpdates) -> None:
         """Put an approval to the person at the editor; who gives no answer denies."""
-        answer: Answer = "deny"
-        if approval.server_question is None:
-            started = updates.question(approval)
-            await self._tell(started)
-            answer = await self._answer(approval, started.tool_call_id)
-        await self._line.service.answer_approval(approval.nonce, answer, principal())
-
-    async def _answer(self, approval: events.ApprovalAsked, call: str) -> Answer:
-        options = [
-            PermissionOption(option_id=one, name=t(_ANSWERS[one]), kind=_KINDS[one])
-            for one in approval.answers
-        ]
-        reason = acp.tool_content(acp.text_block(escape_invisible(localized(approval.reason))))
-        content: list[Any] = [reason]
-        if approval.diff:
-            diff = escape_invisible(approval.diff)
-            content.insert(0, acp.tool_content(acp.text_block(f"```diff\n{diff}\n```")))
-        response = await self._client.request_permission(
-            self.session, ToolCallUpdate(tool_call_id=call, content=content), options
+        call = updates.question(approval)
+        try:
+            await self._tell(call)
+            reply = await self._questions.ask(self.session, approval, call.tool_call_id)
+        except ConnectionError:
+            # The editor has gone, and said nothing: the question stays open for the next one.
+            return
+        await self._line.service.answer_approval(
+            approval.nonce, reply.answer, principal(), reply.words
         )
-        option: Any = getattr(response.outcome, "option_id", None)
-        return option if option in approval.answers else "deny"
 
     async def _tell(self, *updates: Update | Any) -> None:
         for update in updates:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import acp
 from acp.schema import (
     AgentCapabilities,
+    ClientCapabilities,
     CloseSessionResponse,
+    FileSystemCapabilities,
     Implementation,
     ListSessionsResponse,
     LoadSessionResponse,
@@ -23,17 +25,18 @@ from acp.schema import (
     SessionCloseCapabilities,
     SessionInfo,
     SessionListCapabilities,
-    SessionMode,
-    SessionModeState,
+    SetSessionConfigOptionResponse,
     SetSessionModeResponse,
 )
 
 from agent.errors import KoreError
-from agent.i18n import mark_for_translation, t
-from agent.security.policy.base import MODES, PermissionMode, is_mode
+from agent.security.policy.base import is_mode
 from agent.version import VERSION
-from gateway.cli.acp.conversation import EditorConversation, error_of
+from gateway.cli.acp.conversation import ConnectedEditor, EditorConversation, error_of
+from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
+from gateway.cli.acp.questions import EditorQuestions
+from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of_value
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
@@ -46,18 +49,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PROTOCOL = 1
 _MOST_SESSIONS = 100
-_MODES: dict[PermissionMode, tuple[str, str]] = {
-    "plan": (mark_for_translation("Plan"), mark_for_translation("Reads only; changes nothing")),
-    "ask": (mark_for_translation("Ask"), mark_for_translation("Asks before it changes anything")),
-    "accept-edits": (
-        mark_for_translation("Accept edits"),
-        mark_for_translation("Edits files in the folder; asks before commands"),
-    ),
-    "auto": (
-        mark_for_translation("Auto"),
-        mark_for_translation("Works in the sandbox; asks before what leaves it"),
-    ),
-}
 
 
 class EditorAgent:
@@ -71,12 +62,19 @@ class EditorAgent:
         self._options = options
         self._origin = origin_of(settings)
         self._client: acp.Client | None = None
+        self._offer = ClientCapabilities()
         self._conversations: dict[str, EditorConversation] = {}
 
     def on_connect(self, conn: acp.Client) -> None:
         self._client = conn
 
-    async def initialize(self, protocol_version: int, **_: Any) -> acp.InitializeResponse:
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        **_: Any,
+    ) -> acp.InitializeResponse:
+        self._offer = client_capabilities or ClientCapabilities()
         return acp.InitializeResponse(
             protocol_version=min(protocol_version, _PROTOCOL) or _PROTOCOL,
             agent_info=Implementation(name="kore", title="Kore", version=VERSION),
@@ -94,27 +92,35 @@ class EditorAgent:
         """Nobody has to: who starts `kore acp` is the owner of its data."""
 
     async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
-        conversation = await _or_error(self._open(cwd, None))
-        return NewSessionResponse(session_id=conversation.session, modes=_modes(conversation.mode))
+        conversation, choices = await _or_error(self._open(cwd, None))
+        return NewSessionResponse(
+            session_id=conversation.session,
+            modes=choices.mode_state(),
+            config_options=choices.config_options(),
+        )
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
-        conversation = await _or_error(self._open(cwd, session_id))
+        conversation, choices = await _or_error(self._open(cwd, session_id))
         messages = await _or_error(self._line.service.load_messages(conversation.session))
         await conversation.replay(messages)
-        return LoadSessionResponse(modes=_modes(conversation.mode))
+        return LoadSessionResponse(
+            modes=choices.mode_state(), config_options=choices.config_options()
+        )
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        sessions = await _or_error(self._line.service.list_sessions(_MOST_SESSIONS))
-        folder = cwd or str(Path.cwd())
+        """Of a folder those that worked there. A session that no terminal or editor began is in no
+        folder: it is listed under the one that this process was started in."""
+        folder = None if cwd is None else str(await asyncio.to_thread(_folder_of, cwd))
+        listing = self._line.service.list_sessions(_MOST_SESSIONS, folder)
         return ListSessionsResponse(
             sessions=[
                 SessionInfo(
                     session_id=one.id,
-                    cwd=folder,
+                    cwd=cwd or one.folder or str(Path.cwd()),
                     title=one.name or None,
                     updated_at=datetime.fromtimestamp(one.last_active_at, UTC).isoformat(),
                 )
-                for one in sessions
+                for one in await _or_error(listing)
             ]
         )
 
@@ -127,10 +133,15 @@ class EditorAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any
     ) -> SetSessionModeResponse:
-        if not is_mode(mode_id):
-            raise refusal(f"expected a mode out of {', '.join(MODES)}, found {mode_id[:80]}")
-        self._conversation(session_id).mode = mode_id
+        """For editors without configuration options."""
+        await self._choose(session_id, MODE, mode_id)
         return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        choices = await self._choose(session_id, config_id, value)
+        return SetSessionConfigOptionResponse(config_options=choices.config_options())
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> PromptResponse:
         conversation = self._conversation(session_id)
@@ -144,23 +155,44 @@ class EditorAgent:
         if (conversation := self._conversations.get(session_id)) is not None:
             await conversation.cancel()
 
+    async def _choose(self, session: str, option: str, value: Any) -> SessionChoices:
+        """Choose, and tell the editor, which may read modes or options."""
+        conversation = self._conversation(session)
+        try:
+            if option == MODE:
+                await _or_error(conversation.choose_mode(mode_of_value(value)))
+            elif option == MODEL and isinstance(value, str):
+                await _or_error(conversation.choose_model(value))
+            else:
+                raise ValueError(f"there is no option {option[:80]}; expected {MODEL} or {MODE}")
+        except ValueError as exc:
+            raise refusal(str(exc)) from None
+        return await _or_error(conversation.announce_choices())
+
     def _conversation(self, session: str) -> EditorConversation:
         if (conversation := self._conversations.get(session)) is None:
             raise refusal(f"there is no open session {session[:80]}; load it first")
         return conversation
 
-    async def _open(self, cwd: str, session: str | None) -> EditorConversation:
+    async def _open(
+        self, cwd: str, session: str | None
+    ) -> tuple[EditorConversation, SessionChoices]:
         folder = await asyncio.to_thread(_folder_of, cwd)
         assert self._client is not None, "connected before anything is asked"
-        options = replace(self._options, cwd=str(folder))
+        mode = self._options.mode if is_mode(self._options.mode) else None
+        # It is stored with the session: there the menu and `/mode` change it.
+        options = replace(self._options, cwd=str(folder), mode=None)
         project = project_context(folder, (), self._settings)
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
-        conversation = EditorConversation(self._line, self._client, folder, builder)
-        if is_mode(first := self._options.mode or self._settings.security.modes.get("cli", "ask")):
-            conversation.mode = first
-        await conversation.begin(session)
+        default = self._settings.security.modes.get("cli", "ask")
+        offer = self._offer.fs or FileSystemCapabilities()
+        files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
+        questions = EditorQuestions(self._client, self._offer.elicitation)
+        editor = ConnectedEditor(self._client, files, questions)
+        conversation = EditorConversation(self._line, editor, folder, builder, default)
+        choices = await conversation.begin(session, mode)
         self._conversations[conversation.session] = conversation
-        return conversation
+        return conversation, choices
 
 
 def _folder_of(cwd: str) -> Path:
@@ -175,16 +207,6 @@ async def _or_error(call: Awaitable[T]) -> T:
         return await call
     except KoreError as exc:
         raise error_of(exc) from exc
-
-
-def _modes(current: PermissionMode) -> SessionModeState:
-    return SessionModeState(
-        current_mode_id=current,
-        available_modes=[
-            SessionMode(id=mode, name=t(name), description=t(description))
-            for mode, (name, description) in _MODES.items()
-        ],
-    )
 
 
 async def serve(line: ServiceConnection, settings: "Settings", options: MessageOptions) -> None:

@@ -1,4 +1,4 @@
-"""`kore acp` with the client side of the official library: it checks every line by the schema."""
+"""`kore acp` with the client side of the official library."""
 
 import asyncio
 import base64
@@ -6,101 +6,21 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fakes.editor import KEY, PNG, Desk, acp, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.processes import processes
-
-acp = pytest.importorskip("acp", reason="agent-client-protocol is not installed (extra acp)")
-KEY = "sk-editor-key"
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
-    "gg=="
-)
-
-
-class Editor:
-    """What an editor does with what it is told; `answer` is the person's to each question."""
-
-    def __init__(self) -> None:
-        self.updates: list[Any] = []
-        self.questions: list[Any] = []
-        self.answer = "once"
-        self.on_update: Callable[[Any], object] = lambda update: None
-
-    def on_connect(self, connection: Any) -> None: ...
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append(update)
-        self.on_update(update)
-
-    async def request_permission(
-        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
-    ) -> Any:
-        self.questions.append((tool_call, [one.option_id for one in options]))
-        outcome: dict[str, Any] = {"outcome": "cancelled"}
-        if self.answer:
-            outcome = {"outcome": "selected", "optionId": self.answer}
-        return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
-
-    def text(self) -> str:
-        """What the model said."""
-        chunks = (one for one in self.updates if one.session_update == "agent_message_chunk")
-        return "".join(one.content.text for one in chunks)
-
-    def calls(self) -> list[tuple[str, str | None]]:
-        """Ids and states, in their order."""
-        kinds = ("tool_call", "tool_call_update")
-        calls = (one for one in self.updates if one.session_update in kinds)
-        return [(one.tool_call_id, one.status) for one in calls]
-
-
-class Desk:
-    """An editor with a project, and Kore as its agent."""
-
-    def __init__(self, folder: Path, model: ModelServer) -> None:
-        self.home, self.project, self.model = folder / "home", folder / "project", model
-        self.home.mkdir()
-        self.project.mkdir()
-        (self.project / "a.py").write_text("total = 1\n")
-        entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
-        config = {"model_list": [{**entry, "api_key": KEY}]}
-        (self.home / "config.json").write_text(json.dumps(config))
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Editor, Any, Any]]:
-        editor = Editor()
-        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
-        command = (sys.executable, "-m", "gateway", "acp")
-        options: dict[str, Any] = {"env": environ, "cwd": self.project}
-        async with acp.spawn_agent_process(
-            editor, *command, **options, use_unstable_protocol=True
-        ) as (connection, process):
-            await connection.initialize(protocol_version=1)
-            yield editor, connection, process
-
-    async def ask(self, connection: Any, session: str, *blocks: Any) -> str:
-        asked = await connection.prompt(session_id=session, prompt=list(blocks))
-        return str(asked.stop_reason)
-
-    def question(self) -> str:
-        return str(self.model.requests[-1].body["messages"][-1]["content"])
 
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with ModelServer(api_key=KEY) as model:
         yield Desk(tmp_path, model)
-
-
-def words(text: str) -> Any:
-    return acp.text_block(text)
 
 
 async def test_a_prompt_is_answered_and_the_folder_is_known(desk: Desk) -> None:
@@ -220,6 +140,26 @@ async def test_a_session_is_listed_and_loaded_in_another_process(desk: Desk) -> 
         await connection.close_session(session_id=session)
         with pytest.raises(acp.RequestError, match="load it first"):
             await desk.ask(connection, session, words("x"))
+
+
+async def test_the_sessions_of_a_folder_are_listed(desk: Desk, tmp_path: Path) -> None:
+    other, link = tmp_path / "other", tmp_path / "link"
+    other.mkdir()
+    link.symlink_to(desk.project)
+    async with desk.open() as (_, connection, _process):
+        ids = []
+        for folder in (desk.project, other):
+            opened = await connection.new_session(cwd=str(folder), mcp_servers=[])
+            desk.model.script("Hello.")
+            await desk.ask(connection, opened.session_id, words("hi"))
+            ids.append(opened.session_id)
+        for folder, expected in ((desk.project, ids[:1]), (other, ids[1:]), (link, ids[:1])):
+            listed = (await connection.list_sessions(cwd=str(folder))).sessions
+            assert [(one.session_id, one.cwd) for one in listed] == [(expected[0], str(folder))]
+        everything = (await connection.list_sessions()).sessions
+        assert {one.session_id: one.cwd for one in everything} == dict(
+            zip(ids, map(str, (desk.project, other)), strict=True)
+        )
 
 
 async def test_a_killed_agent_has_lost_nothing(desk: Desk) -> None:

@@ -143,8 +143,8 @@ export interface Calls {
   stop_turn: { arguments: { lane: string }; result: boolean }
   // Reserve a console lane that no other console watches, bound to `session`, to a new one (`fresh`), or to the lane's last one.
   open_console: { arguments: { session: string | null; fresh: boolean }; result: ConsoleLease }
-  // List sessions, last used first.
-  list_sessions: { arguments: { limit?: number }; result: SessionInfo[] }
+  // List sessions, last used first; with `folder` (its real path) those that worked there.
+  list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
   // Return the session that a lane is in; None until its next message begins one.
   bound_session: { arguments: { lane: string }; result: string | null }
   // Return the open session that was used last.
@@ -209,8 +209,14 @@ export interface Calls {
   change_job: { arguments: { number: number; change: "remove" | "pause" | "resume" | "run" }; result: string }
   // List the agents of the workspace: `name`, `description`.
   list_agents: { arguments: {}; result: { [key: string]: any }[] }
-  // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (whether the name is a profile's).
+  // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (whether the name is a profile's), `default` (whether it answers where none is chosen).
   list_models: { arguments: {}; result: { [key: string]: any }[] }
+  // Choose the model that answers: a configured one, a profile's name, or vendor/model.
+  choose_model: { arguments: { session: string; model: string }; result: null }
+  // Choose the permission mode; a looser one is noted in the audit log.
+  choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
+  // Answer a request: with the text of a file, '' once one is written, None when it cannot be done. False when nobody waits for it any more.
+  answer_editor: { arguments: { request: string; text: string | null }; result: boolean }
   // List what each of the last days cost, today last: `day`, `cost_usd`, `input_tokens`, `output_tokens`, `calls`.
   list_costs: { arguments: { days?: number }; result: { [key: string]: any }[] }
   // Return the settings that this process started with, secrets masked.
@@ -270,6 +276,8 @@ export interface Streams {
   follow_sessions: { arguments: { sessions?: string[]; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionNews }
   // Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`, `tool_call_delta`, `retry`, `notice`), and in the end `reply` with `message`, `usage` and `finish_reason`. What it costs counts for the limits.
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
+  // Follow what the lane's turns ask of the editor, each to be answered within seconds. Only files of the turn's folder that its tools may open are asked for.
+  serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
 }
 
 export interface AgentChangedEvent {
@@ -383,6 +391,13 @@ export interface DeliveredEvent {
 export interface DoneEvent {
   type: "done"
   result: Result
+}
+
+export interface EditorRequest {
+  id: string
+  action: "read" | "write"
+  path: string
+  text?: string
 }
 
 export interface ErrorEvent {
@@ -597,6 +612,7 @@ export interface ServerQuestion {
   takes_text?: boolean
   otherwise?: string
   is_secret?: boolean
+  url?: string
 }
 
 export interface SessionChangedEvent {
@@ -630,6 +646,7 @@ export interface SessionInfo {
   last_active_at: number
   taint?: string
   parent?: string | null
+  folder?: string
 }
 
 export interface SessionNews {

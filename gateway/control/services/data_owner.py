@@ -1,4 +1,4 @@
-"""The calls about the files of the process that owns the data."""
+"""The calls about the data as a whole, for the process that owns it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

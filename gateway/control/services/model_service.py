@@ -35,8 +35,14 @@ class ModelService:
         models = self._agent.models
         names = [one.name for one in models.known]
         profiles = [one for one in PROFILES if one not in names]
+        default = models.default if models.default in names else PROFILES[0]
         return [
-            {"name": name, "model": self._model_of(name), "profile": name in profiles}
+            {
+                "name": name,
+                "model": self._model_of(name),
+                "profile": name in profiles,
+                "default": name == default,
+            }
             for name in (*names, *profiles)
         ]
 

@@ -1,0 +1,86 @@
+"""Files as the editor shows them, for the turns that read and change them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import acp
+from acp.schema import FileSystemCapabilities
+
+from agent.errors import KoreError
+from agent.records import frozen
+from gateway.cli.acp.task_scope import task_scope
+from gateway.control.service import Service
+from gateway.core.records import EditorRequest
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class EditorFolder:
+    """The folder that an editor works in: as the editor names it, and what it really is."""
+
+    editor_path: Path
+    real_path: Path
+
+    def path_in_editor(self, path: str) -> str | None:
+        """The path as the editor knows it; None for one outside of the folder."""
+        if not Path(path).is_relative_to(self.real_path):
+            return None
+        return str(self.editor_path / Path(path).relative_to(self.real_path))
+
+
+class FileRequests:
+    """Passes requests for files on to an editor that offers them (`offer`)."""
+
+    def __init__(
+        self, client: acp.Client, folder: EditorFolder, offer: FileSystemCapabilities
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._offer = offer
+
+    @asynccontextmanager
+    async def served(self, service: Service, session: str, lane: str) -> AsyncIterator[None]:
+        """Answer what the turns of the lane ask until the block ends. Raises `KoreError`."""
+        can_read = bool(self._offer.read_text_file)
+        can_write = bool(self._offer.write_text_file)
+        if not can_read and not can_write:
+            yield
+            return
+        serving = service.serve_editor(lane, can_read, can_write)
+        async with serving as requests, task_scope() as start:
+            start(self._serve(service, session, requests))
+            yield
+
+    async def _serve(
+        self, service: Service, session: str, requests: AsyncIterator[EditorRequest]
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            async for request in requests:
+                group.create_task(self._answer(service, session, request))
+
+    async def _answer(self, service: Service, session: str, request: EditorRequest) -> None:
+        text: str | None = None
+        try:
+            text = await self._ask(session, request)
+        except (acp.RequestError, ValueError, OSError) as exc:
+            # Its words may hold what is in the file.
+            log.info("the editor did not %s a file: %s", request.action, type(exc).__name__)
+        try:
+            await service.answer_editor(request.id, text)
+        except KoreError as exc:
+            # The turn does not wait longer than its deadline, and goes on with the disk.
+            log.info("an editor's answer was not taken: %s", exc)
+
+    async def _ask(self, session: str, request: EditorRequest) -> str | None:
+        path = self._folder.path_in_editor(request.path)
+        if path is None:
+            return None
+        if request.action == "write":
+            await self._client.write_text_file(session_id=session, path=path, content=request.text)
+            return ""
+        response = await self._client.read_text_file(session_id=session, path=path)
+        return response.content

@@ -1,0 +1,163 @@
+"""What a person at an editor is asked: approvals, and what MCP servers want to know."""
+
+import logging
+from typing import Any, Literal
+
+import acp
+from acp.schema import (
+    AcceptElicitationResponse,
+    ElicitationCapabilities,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    ElicitationUrlSessionMode,
+    PermissionOption,
+    ToolCallUpdate,
+)
+
+from agent.events import ApprovalAsked, ServerQuestion
+from agent.i18n import mark_for_translation, t
+from agent.security.policy.base import Answer
+from agent.security.policy.reasons import localized
+from agent.text.visible import escape_invisible, escape_line
+from gateway.core.approval import ApprovalReply
+
+log = logging.getLogger(__name__)
+
+_FIELD = "answer"
+_CHOICE = "choice-"
+_KINDS: dict[Answer, Literal["allow_once", "allow_always", "reject_once"]] = {
+    "once": "allow_once",
+    "session": "allow_always",
+    "always": "allow_always",
+    "deny": "reject_once",
+}
+_ANSWERS: dict[Answer, str] = {
+    "once": mark_for_translation("Allow once"),
+    "session": mark_for_translation("Allow for this session"),
+    "always": mark_for_translation("Always allow exactly this"),
+    "deny": mark_for_translation("Deny"),
+}
+_SECRET = mark_for_translation(
+    "The MCP server {name} asks for what looks like a password. Editors may store what you type, "
+    "so I declined. To answer it, ask again in a terminal: {command}"
+)
+_TEXT = mark_for_translation(
+    "The MCP server {name} asks something that this editor cannot show, so I declined. To answer "
+    "it, ask again in a terminal: {command}"
+)
+_NO = ApprovalReply("deny")
+
+
+class EditorQuestions:
+    """Puts questions to the person at an editor; no answer is a no. `offer` is what the editor can
+    show beside permissions."""
+
+    def __init__(self, client: acp.Client, offer: ElicitationCapabilities | None) -> None:
+        self._client = client
+        self._offer = offer or ElicitationCapabilities()
+
+    async def ask(self, session: str, approval: ApprovalAsked, call: str) -> ApprovalReply:
+        """The answer. `call` is the editor's id of the tool call that it is about."""
+        try:
+            if approval.server_question is not None:
+                return await self._ask_for_server(session, approval.server_question, call)
+            return await self._ask_for_approval(session, approval, call)
+        except (acp.RequestError, ValueError) as exc:
+            log.warning("the editor cannot show a question: %s", type(exc).__name__)
+            return _NO
+
+    async def _ask_for_approval(
+        self, session: str, approval: ApprovalAsked, call: str
+    ) -> ApprovalReply:
+        reason = acp.tool_content(acp.text_block(escape_invisible(localized(approval.reason))))
+        content: list[Any] = [reason]
+        if approval.diff:
+            diff = escape_invisible(approval.diff)
+            content.insert(0, acp.tool_content(acp.text_block(f"```diff\n{diff}\n```")))
+        options = [
+            PermissionOption(option_id=one, name=t(_ANSWERS[one]), kind=_KINDS[one])
+            for one in approval.answers
+        ]
+        option = await self._choose(session, call, content, options)
+        return next((ApprovalReply(one) for one in approval.answers if one == option), _NO)
+
+    async def _ask_for_server(
+        self, session: str, query: ServerQuestion, call: str
+    ) -> ApprovalReply:
+        text = t("The MCP server {name} asks:", name=escape_line(query.server))
+        text = f"{text}\n{escape_invisible(query.text)}"
+        if query.is_secret:
+            return await self._decline(session, _SECRET, query)
+        if query.url and self._offer.url is not None:
+            mode = ElicitationUrlSessionMode.model_validate(
+                {"sessionId": session, "toolCallId": call, "elicitationId": call, "url": query.url}
+            )
+            response = await self._client.create_elicitation(text, mode)
+            is_yes = isinstance(response, AcceptElicitationResponse)
+            return ApprovalReply("once") if is_yes else _NO
+        if self._offer.form is not None:
+            return await self._show_form(session, query, call, text)
+        if query.takes_text:
+            return await self._decline(session, _TEXT, query)
+        return await self._show_choices(session, query, call, text)
+
+    async def _show_form(
+        self, session: str, query: ServerQuestion, call: str, text: str
+    ) -> ApprovalReply:
+        field = ElicitationStringPropertySchema(
+            type="string",
+            title=t("Answer"),
+            description=escape_line(query.otherwise) or None,
+            enum=list(query.choices) or None,
+        )
+        is_asked = query.takes_text or bool(query.choices)
+        form = ElicitationSchema(
+            type="object",
+            properties={_FIELD: field} if is_asked else {},
+            required=[_FIELD] if is_asked and not query.otherwise else None,
+        )
+        mode = ElicitationFormSessionMode(
+            session_id=session, tool_call_id=call, requested_schema=form
+        )
+        response = await self._client.create_elicitation(text, mode)
+        if not isinstance(response, AcceptElicitationResponse):
+            return _NO
+        value = (response.content or {}).get(_FIELD)
+        words = getattr(value, "root", value)
+        if words is None or words == "" or not is_asked:
+            is_enough = query.otherwise or query.takes_text
+            return ApprovalReply("once") if is_enough else _NO
+        is_right = isinstance(words, str) and (not query.choices or words in query.choices)
+        return ApprovalReply("once", words) if is_right else _NO
+
+    async def _show_choices(
+        self, session: str, query: ServerQuestion, call: str, text: str
+    ) -> ApprovalReply:
+        """For an editor that shows permissions only."""
+        names = [*query.choices, *([query.otherwise] if query.otherwise else [])]
+        options = [
+            PermissionOption(option_id=f"{_CHOICE}{n}", name=escape_line(name), kind="allow_once")
+            for n, name in enumerate(names)
+        ]
+        deny = PermissionOption(option_id="deny", name=t("Decline"), kind="reject_once")
+        content = [acp.tool_content(acp.text_block(text))]
+        option = await self._choose(session, call, content, [*options, deny])
+        for n, name in enumerate(names):
+            if option == f"{_CHOICE}{n}":
+                return ApprovalReply("once", name if n < len(query.choices) else "")
+        return _NO
+
+    async def _choose(
+        self, session: str, call: str, content: list[Any], options: list[PermissionOption]
+    ) -> str | None:
+        response = await self._client.request_permission(
+            session, ToolCallUpdate(tool_call_id=call, content=content), options
+        )
+        option: str | None = getattr(response.outcome, "option_id", None)
+        return option
+
+    async def _decline(self, session: str, reason: str, query: ServerQuestion) -> ApprovalReply:
+        words = t(reason, name=escape_line(query.server), command=f"kore agent -r {session}")
+        await self._client.session_update(session, acp.update_agent_message_text(f"\n\n{words}"))
+        return _NO

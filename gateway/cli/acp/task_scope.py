@@ -1,0 +1,35 @@
+"""Tasks beside a block of code, which end with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+@asynccontextmanager
+async def task_scope() -> AsyncIterator[Start]:
+    """What starts a task. Its first error ends the block, and is raised as it is."""
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+
+            def start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+                tasks.append(group.create_task(work))
+                return tasks[-1]
+
+            try:
+                yield start
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as several:
+        this_task = asyncio.current_task()
+        if this_task is not None and this_task.cancelling():
+            # A group with errors hides that it was cancelled, too.
+            raise asyncio.CancelledError from several
+        first: BaseException = several
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from several

@@ -1,0 +1,27 @@
+"""The permission mode that is chosen for a session, inside the caller's transaction."""
+
+from collections.abc import Mapping
+
+from agent.security.policy.base import MODES, PermissionMode, is_mode
+from gateway.store.port import Transaction
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.audit_outbox import AuditNote
+from gateway.store.repositories.conversations import sessions
+
+
+def choose_mode(
+    tx: Transaction,
+    session: str,
+    mode: PermissionMode,
+    current: PermissionMode,
+    by: Mapping[str, str],
+    now: float,
+) -> None:
+    """Store the mode; a looser one than before is noted in the audit log. `current` counts where
+    none is stored. `by` says `who` chose it, and in which `chat`."""
+    stored = sessions.chosen_mode(tx, session)
+    before = stored if is_mode(stored) else current
+    sessions.choose_mode(tx, session, mode)
+    if MODES.index(mode) > MODES.index(before):
+        reason = f"{before} became {mode} by {by['who']}"
+        audit_outbox.put(tx, AuditNote(now, "mode", reason, {"mode": mode, **by}, session=session))

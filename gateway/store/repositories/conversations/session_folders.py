@@ -1,0 +1,47 @@
+"""The folders that sessions worked in, as the messages of terminals and editors name them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.core.messages import CONSOLE
+from gateway.core.records import SessionInfo
+from gateway.store.port import Transaction
+from gateway.store.repositories.codecs import payload_from_row
+from gateway.store.repositories.conversations import sessions
+
+# How many of the newest sessions are looked at for those of one folder.
+_MOST_SESSIONS = 1_000
+_MOST_MESSAGES = 20
+
+
+def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
+    """The sessions used last, each with its folder; with `folder` only those that worked there."""
+    if folder is None:
+        return [replace(one, folder=folder_of(tx, one.id)) for one in sessions.recent(tx, limit)]
+    rows = tx.all(
+        "SELECT id FROM session WHERE substr(principal, 1, 6) <> 'agent:'"
+        " ORDER BY last_active_at DESC, id DESC LIMIT ?",
+        (_MOST_SESSIONS,),
+    )
+    ids = (id_ for (id_,) in rows if folder_of(tx, id_) == folder)
+    infos = (info for id_ in ids for info in sessions.recent(tx, 1, session=id_))
+    return [replace(info, folder=folder) for info, _ in zip(infos, range(limit), strict=False)]
+
+
+def folder_of(tx: Transaction, session: str) -> str:
+    """Where the newest of its last messages from a terminal or an editor was said; '' without."""
+    rows = tx.all(
+        "SELECT i.channel, i.account, i.event_id, i.payload FROM turn t JOIN inbox i"
+        " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",
+        (session, _MOST_MESSAGES),
+    )
+    for channel, *rest in rows:
+        if channel != CONSOLE:
+            continue
+        message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
+        folder = (message.get("options") or {}).get("cwd")
+        if isinstance(folder, str):
+            return folder
+    return ""

@@ -1,0 +1,103 @@
+"""Lines of the Agent Client Protocol, checked by the models of its schema, strictly: nothing that
+the schema does not name, nothing of another type."""
+
+import json
+from typing import Any
+
+import pytest
+
+acp = pytest.importorskip("acp", reason="agent-client-protocol is not installed (extra acp)")
+schema = pytest.importorskip("acp.schema")
+
+_ANSWERS: dict[str, Any] = {
+    "initialize": schema.InitializeResponse,
+    "authenticate": schema.AuthenticateResponse,
+    "session/new": schema.NewSessionResponse,
+    "session/load": schema.LoadSessionResponse,
+    "session/list": schema.ListSessionsResponse,
+    "session/close": schema.CloseSessionResponse,
+    "session/set_mode": schema.SetSessionModeResponse,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
+    "session/prompt": schema.PromptResponse,
+}
+_REQUESTS: dict[str, Any] = {
+    "session/update": schema.SessionNotification,
+    "session/request_permission": schema.RequestPermissionRequest,
+    "fs/read_text_file": schema.ReadTextFileRequest,
+    "fs/write_text_file": schema.WriteTextFileRequest,
+    "terminal/create": schema.CreateTerminalRequest,
+    "terminal/output": schema.TerminalOutputRequest,
+    "terminal/release": schema.ReleaseTerminalRequest,
+    "terminal/wait_for_exit": schema.WaitForTerminalExitRequest,
+    "terminal/kill": schema.KillTerminalRequest,
+    "elicitation/complete": schema.CompleteElicitationNotification,
+    "$/cancel_request": schema.CancelRequestNotification,
+}
+_ELICITATIONS: dict[Any, Any] = {
+    "form": schema.CreateFormSessionElicitationRequest,
+    "url": schema.CreateUrlSessionElicitationRequest,
+}
+_NOTIFICATIONS = {"session/update", "elicitation/complete", "$/cancel_request"}
+
+
+class LineCheck:
+    """The `lines` of an agent. They are checked at the end, when all that was asked is known."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.methods: list[str] = []
+        self._methods_by_id: dict[Any, str] = {}
+
+    def note_event(self, event: Any) -> None:
+        """What the client sends: it says what the answer is to be."""
+        if event.direction == "outgoing":
+            self.note_request(event.message)
+
+    def note_request(self, message: dict[str, Any]) -> None:
+        if "method" in message and "id" in message:
+            self._methods_by_id[message["id"]] = message["method"]
+
+    def faults(self) -> list[str]:
+        """A sentence about each line that is wrong."""
+        faults = []
+        for line in self.lines:
+            try:
+                self._check(json.loads(line))
+            except (ValueError, KeyError, TypeError) as exc:
+                faults.append(f"{line[:600]!r}: {exc!r}")
+        return faults
+
+    def _check(self, message: dict[str, Any]) -> None:
+        if message.get("jsonrpc") != "2.0":
+            raise ValueError("not JSON-RPC 2.0")
+        if "method" in message:
+            self._check_request(message)
+        elif "error" in message:
+            _expect_keys(message, {"jsonrpc", "id", "error"})
+            _check_value(schema.Error, message["error"])
+        else:
+            _expect_keys(message, {"jsonrpc", "id", "result"})
+            _check_value(_ANSWERS[self._methods_by_id.pop(message["id"])], message["result"])
+
+    def _check_request(self, message: dict[str, Any]) -> None:
+        method, params = message["method"], message["params"]
+        self.methods.append(method)
+        keys = {"jsonrpc", "method", "params"}
+        _expect_keys(message, keys if method in _NOTIFICATIONS else {*keys, "id"})
+        if method == "elicitation/create":
+            _check_value(_ELICITATIONS[params["mode"]], params)
+        else:
+            _check_value(_REQUESTS[method], params)
+
+
+def _expect_keys(message: dict[str, Any], keys: set[str]) -> None:
+    if set(message) != keys:
+        raise ValueError(f"expected the keys {sorted(keys)}, found {sorted(message)}")
+
+
+def _check_value(model: Any, value: Any) -> None:
+    # The models repair what they can and drop what they do not know: then they say something else.
+    read = model.model_validate_json(json.dumps(value), strict=True)
+    again = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if again != value:
+        raise ValueError(f"{model.__name__} reads {again}")

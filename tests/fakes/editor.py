@@ -1,0 +1,184 @@
+"""An editor that speaks with `kore acp`, by the client of the official library. Each line that Kore
+sends is checked by the schema."""
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.acp_lines import LineCheck
+from tests.fakes.model import ModelServer
+
+acp = pytest.importorskip("acp", reason="agent-client-protocol is not installed (extra acp)")
+KEY = "sk-editor-key"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
+    "gg=="
+)
+_LIMIT = 50 * 2**20
+
+
+class Editor:
+    """What an editor does with what it is told; `answer` is the person's to each question."""
+
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+        self.questions: list[Any] = []
+        self.answer = "once"
+        # Those that come first; and where it never answers.
+        self.answers: list[str] = []
+        self.wait_at_question: asyncio.Event | None = None
+        self.on_update: Callable[[Any], object] = lambda update: None
+        # Texts that are not saved, by path, and what was asked for.
+        self.buffers: dict[str, str] = {}
+        self.file_requests: list[tuple[str, str]] = []
+        self.elicitations: list[Any] = []
+        self.elicited: dict[str, Any] = {"action": "cancel"}
+        self.on_save: Callable[[str], str] = lambda text: text
+
+    def on_connect(self, connection: Any) -> None: ...
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append(update)
+        self.on_update(update)
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+    ) -> Any:
+        self.questions.append((tool_call, [one.option_id for one in options]))
+        if self.wait_at_question is not None:
+            self.wait_at_question.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0) if self.answers else self.answer
+        outcome: dict[str, Any] = {"outcome": "cancelled"}
+        if answer:
+            outcome = {"outcome": "selected", "optionId": answer}
+        return acp.RequestPermissionResponse.model_validate({"outcome": outcome})
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.elicitations.append((message, mode))
+        kinds = {
+            "accept": acp.schema.AcceptElicitationResponse,
+            "decline": acp.schema.DeclineElicitationResponse,
+            "cancel": acp.schema.CancelElicitationResponse,
+        }
+        return kinds[self.elicited["action"]].model_validate(self.elicited)
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        self.file_requests.append(("read", path))
+        text = self.buffers.get(path)
+        if text is None:
+            # As editors keep texts: line ends apart.
+            text = Path(path).read_text().replace("\r\n", "\n")
+        return acp.ReadTextFileResponse(content=text)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.file_requests.append(("write", path))
+        self.buffers.pop(path, None)
+        file = Path(path)
+        draft = file.with_suffix(".editor")
+        draft.write_text(self.on_save(content))
+        draft.replace(file)
+
+    def text(self) -> str:
+        """What the model said."""
+        chunks = (one for one in self.updates if one.session_update == "agent_message_chunk")
+        return "".join(one.content.text for one in chunks)
+
+    def calls(self) -> list[tuple[str, str | None]]:
+        """Ids and states, in their order."""
+        kinds = ("tool_call", "tool_call_update")
+        calls = (one for one in self.updates if one.session_update in kinds)
+        return [(one.tool_call_id, one.status) for one in calls]
+
+
+class Desk:
+    """An editor with a project, and Kore as its agent."""
+
+    def __init__(self, folder: Path, model: ModelServer) -> None:
+        self.home, self.project, self.model = folder / "home", folder / "project", model
+        self.home.mkdir()
+        self.project.mkdir()
+        (self.project / "a.py").write_text("total = 1\n")
+        entry = {"model_name": "default", "model": "openai/fake", "api_base": f"{model.url}/v1"}
+        config = {"model_list": [{**entry, "api_key": KEY}]}
+        (self.home / "config.json").write_text(json.dumps(config))
+
+    def set_config(self, **values: Any) -> None:
+        file = self.home / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+    def add_model(self, name: str, model: str) -> None:
+        file = self.home / "config.json"
+        config = json.loads(file.read_text())
+        config["model_list"].append({**config["model_list"][0], "model_name": name, "model": model})
+        file.write_text(json.dumps(config))
+
+    def command(self, *options: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "gateway", "acp", *options)
+
+    def environ(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
+
+    @asynccontextmanager
+    async def open(
+        self, *options: str, capabilities: dict[str, Any] | None = None
+    ) -> AsyncIterator[tuple[Editor, Any, Any]]:
+        """Every line that comes is checked by the schema; the block fails for a wrong one."""
+        editor, check = Editor(), LineCheck()
+        process = await asyncio.create_subprocess_exec(
+            *self.command(*options),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=self.environ(),
+            cwd=self.project,
+            limit=_LIMIT,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        reader = asyncio.StreamReader(_LIMIT)
+        pump = asyncio.create_task(_pump(process.stdout, reader, check))
+        connection = acp.connect_to_agent(
+            editor,
+            process.stdin,
+            reader,
+            use_unstable_protocol=True,
+            observers=[check.note_event],
+        )
+        try:
+            offered = acp.schema.ClientCapabilities.model_validate(capabilities or {})
+            await connection.initialize(protocol_version=1, client_capabilities=offered)
+            yield editor, connection, process
+        finally:
+            await connection.close()
+            process.stdin.close()
+            await process.wait()
+            await pump
+        assert not (faults := check.faults()), faults
+
+    async def ask(self, connection: Any, session: str, *blocks: Any) -> str:
+        asked = await connection.prompt(session_id=session, prompt=list(blocks))
+        return str(asked.stop_reason)
+
+    def question(self) -> str:
+        return str(self.model.requests[-1].body["messages"][-1]["content"])
+
+
+async def _pump(
+    source: asyncio.StreamReader, target: asyncio.StreamReader, check: LineCheck
+) -> None:
+    while line := await source.readline():
+        check.lines.append(line)
+        target.feed_data(line)
+    target.feed_eof()
+
+
+def words(text: str) -> Any:
+    return acp.text_block(text)

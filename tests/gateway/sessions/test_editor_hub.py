@@ -1,0 +1,94 @@
+"""What turns ask an editor, and how long they wait for it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.core.records import EditorRequest
+from gateway.sessions.editor_hub import EditorHub, EditorSilent
+
+LANE = "cli:local:editor-1"
+FILE = Path("/project/a.py")
+
+
+async def test_a_read_and_a_write_are_answered() -> None:
+    hub = EditorHub()
+    files = hub.files_of(LANE)
+    assert await files.read_text(FILE) is None
+    assert not await files.write_text(FILE, "x")
+    async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
+        reading = group.create_task(files.read_text(FILE))
+        request = await anext(requests)
+        assert (request.action, request.path, request.text) == ("read", str(FILE), "")
+        assert hub.answer(request.id, "unsaved")
+        assert await reading == "unsaved"
+        # Once.
+        assert not hub.answer(request.id, "again")
+        writing = group.create_task(files.write_text(FILE, "new"))
+        request = await anext(requests)
+        assert (request.action, request.text) == ("write", "new")
+        assert hub.answer(request.id, "")
+        assert await writing
+    assert await files.read_text(FILE) is None
+
+
+async def test_only_what_is_offered_is_asked_for_and_only_of_the_lane() -> None:
+    hub = EditorHub()
+    async with hub.serve(LANE, False, True):
+        assert await hub.files_of(LANE).read_text(FILE) is None
+        assert await hub.files_of("cli:local:editor-2").read_text(FILE) is None
+        assert not await hub.files_of(LANE).write_text(FILE, "x" * 1_000_001)
+
+
+async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> None:
+    hub = EditorHub(read_s=0.01)
+    files = hub.files_of(LANE)
+    async with hub.serve(LANE, True, True) as requests:
+        with pytest.raises(EditorSilent):
+            await files.read_text(FILE)
+        request = await anext(requests)
+        assert not hub.answer(request.id, "late")
+        with pytest.raises(EditorSilent):
+            await files.write_text(FILE, "x")
+    # With its next prompt it is asked again.
+    async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
+        writing = group.create_task(files.write_text(FILE, "x"))
+        assert hub.answer((await anext(requests)).id, "")
+        assert await writing
+
+
+@pytest.mark.parametrize("text", [None, "nul \0", "\ud800", "é" * 500_001])
+async def test_an_answer_of_no_use_is_none(text: str | None) -> None:
+    hub = EditorHub()
+    async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
+        reading = group.create_task(_error_of(hub))
+        assert hub.answer((await anext(requests)).id, text)
+        assert isinstance(await reading, EditorSilent)
+
+
+async def test_an_editor_that_leaves_ends_the_wait() -> None:
+    hub = EditorHub()
+    async with asyncio.TaskGroup() as group:
+        async with hub.serve(LANE, True, True) as requests:
+            reading = group.create_task(_error_of(hub))
+            request: EditorRequest = await anext(requests)
+            assert request.path == str(FILE)
+        assert isinstance(await reading, EditorSilent)
+
+
+async def test_a_flood_of_requests_is_bounded() -> None:
+    hub = EditorHub()
+    async with hub.serve(LANE, True, True), asyncio.TaskGroup() as group:
+        waiting = [group.create_task(_error_of(hub)) for _ in range(17)]
+        assert isinstance(await waiting[-1], EditorSilent)
+        for task in waiting[:-1]:
+            task.cancel()
+
+
+async def _error_of(hub: EditorHub) -> EditorSilent | None:
+    try:
+        await hub.files_of(LANE).read_text(FILE)
+    except EditorSilent as exc:
+        return exc
+    return None
