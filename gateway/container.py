@@ -27,6 +27,7 @@ from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.commands.skill_calls import CommandReader
 from gateway.config import Settings
+from gateway.control.attachment_service import Attachments
 from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
@@ -38,6 +39,7 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
+from gateway.media.uploads import Uploads
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
@@ -47,6 +49,7 @@ from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.project_feed import ProjectFeed
+from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
@@ -454,6 +457,10 @@ def build_container(
         user_data=user_data,
         workbench=workbench,
         files=files,
+        attachments=Attachments(
+            Uploads(lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20),
+            SentFiles(database, files),
+        ),
         handover=handover,
         reloader=reloader,
     )

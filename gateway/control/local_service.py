@@ -20,6 +20,7 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
+from gateway.control.attachment_service import Attachments, AttachmentService
 from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
@@ -135,7 +136,7 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
+class LocalService(ModelService, WorkbenchService, FilesService, AttachmentService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -160,12 +161,14 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         user_data: Callable[[], UserData],
         workbench: Callable[[], WorkbenchData],
         files: Callable[[], FilesData],
+        attachments: Attachments,
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
         ModelService.__init__(self, agent, model_calls)
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
+        AttachmentService.__init__(self, attachments)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus
@@ -244,7 +247,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
             content=safe_text(text),
             received_at=time.time(),
             options=MessageOptions(mode=mode, agent=agent_option),
-            media=media,
+            media=await self._seen_media(media),
             language=current_locale(),
         )
         await self.submit(message)

@@ -350,6 +350,27 @@ class FileCalls(Protocol):
         ...
 
 
+class AttachmentCalls(Protocol):
+    """Files that go along with messages, in parts of at most 1 MB (as base64)."""
+
+    async def begin_upload(self, name: str, size_bytes: int) -> str:
+        """Begin to send a file for `send_message`; returns the id of the upload. Fails for one that
+        is larger than `media.max_file_mb`."""
+        ...
+
+    async def continue_upload(self, upload: str, offset: int, data: str) -> Media | None:
+        """Add the next part; the file, once it is whole. Parts come in order, and may be sent
+        again. An upload that nothing comes for, or whose process has ended, is `unknown-upload`."""
+        ...
+
+    async def read_sent_file(
+        self, session: str, seq: int, call: str, number: int, offset: int = 0
+    ) -> Mapping[str, Any]:
+        """Return a part of a file that `send_file` sent: file `number` (from 0) of the call `call`
+        of message `seq`: `name`, `size`, `version`, `data`. It is read as it is now."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -363,6 +384,7 @@ class Service(
     ModelCalls,
     WorkbenchCalls,
     FileCalls,
+    AttachmentCalls,
     Protocol,
 ):
     """All calls."""

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -505,6 +506,37 @@ async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service
     for data in ("", "no base64", "AAAA"):
         with pytest.raises(KoreError):
             await real_service.store_picture(data)
+
+
+@covers("begin_upload", "continue_upload")
+async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> None:
+    upload = await real_service.begin_upload("../\u202e notes.txt", 5)
+    assert await real_service.continue_upload(upload, 0, "aGVs") is None
+    # A client that cannot tell whether a part arrived sends it again.
+    for _ in range(2):
+        media = await real_service.continue_upload(upload, 3, "bG8=")
+    assert media is not None
+    assert media.name == "\\u{202e} notes.txt"
+    assert media.path is not None
+    assert media.path.startswith("inbox/")
+    session = await real_service.send_message(None, "read this", media=(media,))
+    async with asyncio.timeout(DEADLINE_S), real_service.follow_session(session) as events:
+        said = (await anext(aiter(events))).message  # type: ignore[union-attr]
+    assert f"in {media.path} (5 bytes)" in str(said.content)
+    gone = replace(media, path="inbox/gone-0123456789abcdef.txt")
+    with pytest.raises(KoreError, match="not there any more"):
+        await real_service.send_message(session, "and this", media=(gone,))
+    with pytest.raises(KoreError, match="never begun"):
+        await real_service.continue_upload("none", 0, "aGVs")
+    with pytest.raises(KoreError, match="files may have"):
+        await real_service.begin_upload("large", 10**12)
+
+
+@covers("read_sent_file")
+async def test_what_was_not_sent_is_not_read(real_service: Service) -> None:
+    session = await real_service.create_session()
+    with pytest.raises(KoreError, match="no such file"):
+        await real_service.read_sent_file(session, 1, "call", 0)
 
 
 @covers("list_agents", "list_models", "call_model")

@@ -1,28 +1,21 @@
 // A conversation: its feed, its questions, and where one writes.
 
 import { Approval } from "./approval-view.mjs"
+import { download } from "./attachments.mjs"
+import { Composer } from "./composer-view.mjs"
 import { newId } from "./connection.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
-import { isPicture, kept } from "./pictures.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
-const MODES = {
-  ask: "Ask before risky steps",
-  plan: "Plan only, change nothing",
-  "accept-edits": "Edit files without asking",
-  auto: "Nothing is asked",
-}
-
 export function Chat({ connection, session, onSession, onTurn, say }) {
   const talk = useConversation(connection, session, onTurn, say)
   const [count, setCount] = useState(PAGE)
   useEffect(() => setCount(PAGE), [session])
-  const send = async (text, mode, files) => {
+  const send = async (text, mode, media) => {
     try {
-      const media = await Promise.all(files.map((file) => kept(connection, file)))
       const id = session ?? (await connection.until("create_session"))
       const said = { session: id, text, event_id: newId(), mode, media }
       await connection.until("send_message", said)
@@ -37,6 +30,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     const args = { nonce: asked.nonce, answer: kind, by: "web", words: kind === "deny" || asked.server_question ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }
+  const fetchFile = (place, onShare) => download(connection, { session, ...place }, onShare).catch(say)
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const messages = talk.messages.slice(-count)
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
@@ -45,12 +39,12 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
-      ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} />`)}
+      ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} fetchFile=${fetchFile} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
-    <${Composer} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} />
+    <${Composer} connection=${connection} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} say=${say} />
   </section>`
 }
 
@@ -110,61 +104,4 @@ function Feed({ version, session, children }) {
     </div>
     ${isAway && html`<button class="to-end" onClick=${toEnd} aria-label=${t("To the end")}>↓</button>`}
   </div>`
-}
-
-function Composer({ session, isRunning, send, stop, usage }) {
-  const [text, setText] = useState("")
-  const [mode, setMode] = useState("ask")
-  const [files, setFiles] = useState([])
-  const box = useRef()
-  useEffect(() => box.current.focus(), [session])
-  useLayoutEffect(() => {
-    box.current.style.height = "auto"
-    box.current.style.height = `${Math.min(box.current.scrollHeight, 320)}px`
-  }, [text])
-  const submit = async (event) => {
-    event?.preventDefault()
-    const said = text.trim()
-    if (!said && !files.length) return
-    setText("")
-    setFiles([])
-    if (await send(said, mode, files)) return
-    setText((now) => now || said)
-    setFiles(files)
-  }
-  const add = (list) => setFiles((now) => [...now, ...[...list].filter(isPicture)])
-  const onPaste = (event) => add(event.clipboardData.files)
-  const onDrop = (event) => {
-    event.preventDefault()
-    add(event.dataTransfer.files)
-  }
-  const onKey = (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event)
-    if (event.key === "Escape" && isRunning) stop()
-  }
-  const cost = usage?.session_cost_usd ?? usage?.cost_usd
-  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste} onDrop=${onDrop} onDragOver=${(event) => event.preventDefault()}>
-    <div class="column">
-      <textarea rows="1" ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
-      ${files.length > 0 &&
-      html`<ul class="files">
-        ${files.map((file) => html`<li>${file.name} <button type="button" aria-label=${`${t("Remove")}: ${file.name}`} onClick=${() => setFiles(files.filter((one) => one !== file))}>×</button></li>`)}
-      </ul>`}
-      <div class="tools">
-        <label class="attach" title=${t("Add a picture")}>
-          <span aria-hidden="true">⊕</span><span class="unseen">${t("Add a picture")}</span>
-          <input type="file" accept="image/*" multiple class="unseen" onChange=${(event) => (add(event.target.files), (event.target.value = ""))} />
-        </label>
-        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
-          ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
-        </select>
-        <span class="dim usage">
-          ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
-          ${cost != null && ` · $${cost.toFixed(4)}`}
-        </span>
-        ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
-        <button class="send" disabled=${!text.trim() && !files.length}>${t("Send")}</button>
-      </div>
-    </div>
-  </form>`
 }

@@ -1,7 +1,7 @@
 // One message, and the reply that streams.
 
 import { resultOf, textOf } from "./conversation.mjs"
-import { html, useLayoutEffect, useMemo, useRef } from "./html.mjs"
+import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
@@ -13,9 +13,9 @@ export function Markdown({ text }) {
   return html`<div class="markdown" ref=${box}></div>`
 }
 
-export function Item({ item, talk }) {
+export function Item({ item, talk, fetchFile }) {
   if (item.kind === "user") return html`<${UserMessage} item=${item} />`
-  if (item.kind === "assistant") return html`<${Reply} item=${item} talk=${talk} />`
+  if (item.kind === "assistant") return html`<${Reply} item=${item} talk=${talk} fetchFile=${fetchFile} />`
   const text = item.kind === "kore" ? html`<${Markdown} text=${item.text} />` : visible(item.text)
   return html`<div class=${`said ${item.kind}`}>${text}</div>`
 }
@@ -23,12 +23,18 @@ export function Item({ item, talk }) {
 function UserMessage({ item }) {
   const pictures = item.message.content.filter((part) => part.type === "image")
   const files = item.message.content.filter((part) => part.type === "image_file")
+  const attachments = item.message.content.flatMap((part) => (part.type === "context" ? attachmentsIn(part.text) : []))
   return html`<article class="user" aria-label=${t("You")}>
     <div class="bubble">${visible(textOf(item.message))}</div>
     ${pictures.map((part) => html`<${Picture} part=${part} />`)}
+    ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
   </article>`
 }
+
+// The model is told of each file in a line of its own.
+const attachmentsIn = (text) =>
+  [...text.matchAll(/^\[(?:document|video|audio) "(.+)" in \S.* \(([\d.]+ (?:bytes|KB|MB))\)/gm)].map(([, name, size]) => [name, size])
 
 const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 
@@ -37,7 +43,7 @@ function Picture({ part }) {
   return html`<img alt=${t("picture")} src=${`data:${part.media_type};base64,${part.data}`} />`
 }
 
-function Reply({ item, talk }) {
+function Reply({ item, talk, fetchFile }) {
   const thoughts = item.message.content.filter((part) => part.type === "thinking" && part.text)
   const text = textOf(item.message)
   const calls = item.message.tool_calls ?? []
@@ -47,9 +53,32 @@ function Reply({ item, talk }) {
     ${calls.map((call) => {
       const live = talk.live.get(call.id)
       const result = resultOf(talk, item.seq, call)
-      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />`
+      const isSent = call.name === "send_file" && result && !result.is_error
+      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />
+        ${isSent && html`<${SentFiles} seq=${item.seq} call=${call} fetchFile=${fetchFile} />`}`
     })}
   </article>`
+}
+
+function SentFiles({ seq, call, fetchFile }) {
+  const { paths = [], caption } = call.arguments ?? {}
+  return html`<div class="sent-files">
+    ${caption && html`<p>${visible(String(caption))}</p>`}
+    ${paths.map((path, number) => html`<${SentFile} path=${String(path)} save=${(onShare) => fetchFile({ seq, call: call.id, number }, onShare)} />`)}
+  </div>`
+}
+
+function SentFile({ path, save }) {
+  const [share, setShare] = useState(null)
+  const name = visible(path.split("/").pop())
+  const onClick = async () => {
+    setShare(0)
+    await save(setShare)
+    setShare(null)
+  }
+  return html`<button type="button" class="sent-file" disabled=${share !== null} title=${t("Save")} onClick=${onClick}>
+    <span aria-hidden="true">⭳</span> ${name} ${share !== null && html`<progress aria-label=${name} value=${share} max="1"></progress>`}
+  </button>`
 }
 
 const Thoughts = ({ text }) =>

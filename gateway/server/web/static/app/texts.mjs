@@ -1,8 +1,13 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
 const WORDS = {
+  "This file cannot be read.": ["无法读取此文件。", "無法讀取此檔案。"],
+  "The file changed meanwhile; try again.": ["文件已被更改；请重试。", "檔案已被更改；請再試一次。"],
+  "So many files go along with a message at most:": ["一条消息最多可附带的文件数：", "一則訊息最多可附帶的檔案數："],
+  "Sending": ["正在发送", "正在傳送"],
+  "Drop files to add them": ["松开以添加文件", "放開以新增檔案"],
   "Add": ["添加", "新增"],
-  "Add a picture": ["添加图片", "新增圖片"],
+  "Add files": ["添加文件", "新增檔案"],
   "Allow for this session": ["本对话内允许", "本對話內允許"],
   "Allow once": ["允许一次", "允許一次"],
   "Audit log": ["审计日志", "稽核記錄"],

@@ -1,0 +1,118 @@
+// Where one writes: text, files, the mode, and what is completed while one types.
+
+import { bytesInWords, useAttachments } from "./attachments.mjs"
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+const MODES = {
+  ask: "Ask before risky steps",
+  plan: "Plan only, change nothing",
+  "accept-edits": "Edit files without asking",
+  auto: "Nothing is asked",
+}
+
+export function Composer({ connection, session, isRunning, send, stop, usage, say }) {
+  const [text, setText] = useState("")
+  const [mode, setMode] = useState("ask")
+  const [isSending, setSending] = useState(false)
+  const attachments = useAttachments(connection, say)
+  const { files } = attachments
+  const box = useRef()
+  useEffect(() => box.current.focus(), [session])
+  useLayoutEffect(() => {
+    box.current.style.height = "auto"
+    box.current.style.height = `${Math.min(box.current.scrollHeight, 320)}px`
+  }, [text])
+  const hasProblem = files.some((one) => one.problem)
+  const canSend = (text.trim() || files.length > 0) && !hasProblem && !isSending
+  const submit = async (event) => {
+    event?.preventDefault()
+    const said = text.trim()
+    if (!canSend) return
+    setSending(true)
+    setText("")
+    attachments.replace([])
+    const media = await Promise.all(files.map((one) => one.sent))
+    const isSent = media.every(Boolean) && (await send(said, mode, media))
+    setSending(false)
+    if (isSent) return
+    setText((now) => now || said)
+    attachments.replace(files)
+  }
+  const onPaste = (event) => {
+    if (!event.clipboardData.files.length) return
+    event.preventDefault()
+    attachments.add(event.clipboardData.files)
+  }
+  const onKey = (event) => {
+    if (event.isComposing) return
+    if (event.key === "Enter" && !event.shiftKey) submit(event)
+    if (event.key === "Escape" && isRunning) stop()
+  }
+  const cost = usage?.session_cost_usd ?? usage?.cost_usd
+  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste}>
+    <${DropZone} add=${attachments.add} />
+    <div class="column">
+      <textarea rows="1" ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      ${files.length > 0 && html`<ul class="files">${files.map((one) => html`<${Attachment} entry=${one} remove=${attachments.remove} />`)}</ul>`}
+      <div class="tools">
+        <label class="attach" title=${t("Add files")}>
+          <span aria-hidden="true">⊕</span><span class="unseen">${t("Add files")}</span>
+          <input type="file" multiple class="unseen" onChange=${(event) => (attachments.add(event.target.files), (event.target.value = ""))} />
+        </label>
+        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
+          ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
+        </select>
+        <span class="dim usage">
+          ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
+          ${cost != null && ` · $${cost.toFixed(4)}`}
+        </span>
+        ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
+        <button class="send" disabled=${!canSend}>${t("Send")}</button>
+      </div>
+    </div>
+  </form>`
+}
+
+function Attachment({ entry, remove }) {
+  const { file, share, media, problem } = entry
+  const name = visible(file.name)
+  return html`<li class=${problem ? "bad" : ""}>
+    <span class="name">${name}</span>
+    <span class="dim">${problem ? visible(problem) : bytesInWords(file.size)}</span>
+    ${!media && !problem && html`<progress aria-label=${`${t("Sending")}: ${name}`} value=${share || null} max="1"></progress>`}
+    <button type="button" aria-label=${`${t("Remove")}: ${name}`} onClick=${() => remove(entry)}>×</button>
+  </li>`
+}
+
+// Files may be dropped anywhere on the page; none is ever opened in its place.
+function DropZone({ add }) {
+  const [isOver, setOver] = useState(false)
+  const latest = useRef(add)
+  latest.current = add
+  useEffect(() => {
+    const hasFiles = (event) => event.dataTransfer?.types.includes("Files")
+    const over = (event) => {
+      if (!hasFiles(event)) return
+      event.preventDefault()
+      setOver(true)
+    }
+    const leave = (event) => event.relatedTarget === null && setOver(false)
+    const drop = (event) => {
+      if (!hasFiles(event)) return
+      event.preventDefault()
+      setOver(false)
+      latest.current(event.dataTransfer.files)
+    }
+    addEventListener("dragover", over)
+    addEventListener("dragleave", leave)
+    addEventListener("drop", drop)
+    return () => {
+      removeEventListener("dragover", over)
+      removeEventListener("dragleave", leave)
+      removeEventListener("drop", drop)
+    }
+  }, [])
+  return isOver && html`<p class="drop" aria-hidden="true">${t("Drop files to add them")}</p>`
+}
