@@ -25,6 +25,7 @@ from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.task_service import TaskService
 from gateway.control.workbench_service import WorkbenchData, WorkbenchService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
@@ -136,7 +137,9 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, FilesService, AttachmentService, DataOwner):
+class LocalService(
+    ModelService, WorkbenchService, FilesService, AttachmentService, TaskService, DataOwner
+):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -169,6 +172,7 @@ class LocalService(ModelService, WorkbenchService, FilesService, AttachmentServi
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
         AttachmentService.__init__(self, attachments)
+        TaskService.__init__(self, database, background, bus)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus
@@ -179,7 +183,6 @@ class LocalService(ModelService, WorkbenchService, FilesService, AttachmentServi
         self._approvals = approvals
         self._pairing = pairing
         self._audit_relay = audit_relay
-        self._background = background
         self._jobs = jobs
         self._feed = feed
         self._status = status
@@ -340,9 +343,6 @@ class LocalService(ModelService, WorkbenchService, FilesService, AttachmentServi
 
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         return await self._database.transact(conversation_status, lane)
-
-    async def background_tasks(self, session: str) -> Sequence[str]:
-        return self._background.running(session)
 
     async def bind_session(self, lane: str, session: str | None) -> str:
         bound = await self._database.transact(console_binding.bind, lane, session)

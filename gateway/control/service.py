@@ -30,6 +30,7 @@ from gateway.core.records import (
     SessionEvent,
     SessionInfo,
     SessionPreview,
+    TaskInfo,
     WatchEvent,
 )
 
@@ -137,10 +138,6 @@ class SessionCalls(Protocol):
 
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         """Return a lane's session, model, mode, waiting and cost_usd."""
-        ...
-
-    async def background_tasks(self, session: str) -> Sequence[str]:
-        """List the names of a session's background processes and sub-agents."""
         ...
 
     async def bind_session(self, lane: str, session: str | None) -> str:
@@ -371,6 +368,28 @@ class AttachmentCalls(Protocol):
         ...
 
 
+class TaskCalls(Protocol):
+    """What goes on beside a conversation: commands in the background and sub-agents."""
+
+    async def background_tasks(self, session: str) -> Sequence[str]:
+        """List the names of a session's background processes and sub-agents."""
+        ...
+
+    async def list_tasks(self, session: str) -> Sequence[TaskInfo]:
+        """List them with how they are: those that run first, then the latest that have ended."""
+        ...
+
+    async def read_task(self, session: str, task: str, position: int = 0) -> Mapping[str, Any]:
+        """Return what a command has printed behind a position (bytes): `text`, `begin` (later than
+        `position` where the beginning is not kept any more), `end`. A sub-agent's steps are in its
+        own session (`follow_session`)."""
+        ...
+
+    async def stop_task(self, session: str, task: str) -> str:
+        """Stop a command with all that it started, or a sub-agent; returns a sentence."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -385,6 +404,7 @@ class Service(
     WorkbenchCalls,
     FileCalls,
     AttachmentCalls,
+    TaskCalls,
     Protocol,
 ):
     """All calls."""

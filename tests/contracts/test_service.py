@@ -539,6 +539,16 @@ async def test_what_was_not_sent_is_not_read(real_service: Service) -> None:
         await real_service.read_sent_file(session, 1, "call", 0)
 
 
+@covers("list_tasks", "read_task", "stop_task")
+async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
+    session = await real_service.create_session()
+    assert list(await real_service.list_tasks(session)) == []
+    for act in (real_service.read_task, real_service.stop_task):
+        for name in ("1", "agent-1", "agent-", ""):
+            with pytest.raises(KoreError, match="no background task"):
+                await act(session, name)
+
+
 @covers("list_agents", "list_models", "call_model")
 async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
     assert "explore" in {one["name"] for one in await real_service.list_agents()}

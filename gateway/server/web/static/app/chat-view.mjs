@@ -7,6 +7,7 @@ import { newId } from "./connection.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
+import { Tasks } from "./tasks-view.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
@@ -44,6 +45,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
+    ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
     <${Composer} connection=${connection} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} say=${say} />
   </section>`
 }

@@ -2,7 +2,7 @@
 
 import { resultOf, textOf } from "./conversation.mjs"
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
-import { rendered, visible } from "./markdown.mjs"
+import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
 const RESULT_CHARS = 20_000
@@ -106,7 +106,7 @@ export function Call({ call, live, result }) {
 function Output({ text }) {
   const cut = text.length > RESULT_CHARS ? `\n… (${text.length - RESULT_CHARS})` : ""
   if (looksLikeDiff(text)) return html`<${Diff} text=${text.slice(0, RESULT_CHARS) + cut} />`
-  return html`<pre tabindex="0">${visible(text.slice(0, RESULT_CHARS)) + cut}</pre>`
+  return html`<pre tabindex="0">${visible(plain(text.slice(0, RESULT_CHARS))) + cut}</pre>`
 }
 
 const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.includes("\n@@ ")

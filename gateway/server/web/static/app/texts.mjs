@@ -1,6 +1,12 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
 const WORDS = {
+  "In the background": ["后台", "背景"],
+  "Nothing was printed yet.": ["还没有输出。", "還沒有輸出。"],
+  "Steps": ["步骤", "步驟"],
+  "done": ["已完成", "已完成"],
+  "since": ["开始于", "開始於"],
+  "stopped": ["已停止", "已停止"],
   "This file cannot be read.": ["无法读取此文件。", "無法讀取此檔案。"],
   "The file changed meanwhile; try again.": ["文件已被更改；请重试。", "檔案已被更改；請再試一次。"],
   "So many files go along with a message at most:": ["一条消息最多可附带的文件数：", "一則訊息最多可附帶的檔案數："],
