@@ -354,8 +354,8 @@ class LocalService(
     async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return await self._sessions.search(words, limit)
 
-    async def fork_session(self, session: str) -> str:
-        return await self._sessions.fork(session)
+    async def fork_session(self, session: str, last: int | None = None) -> str:
+        return await self._sessions.fork(session, last)
 
     async def rename_session(self, session: str, name: str) -> str:
         return await self._sessions.rename(session, name)

@@ -152,8 +152,9 @@ class ArchiveCalls(Protocol):
         """Find the newest messages with all these words. Fails for an encrypted database."""
         ...
 
-    async def fork_session(self, session: str) -> str:
-        """Copy a session into a new one; returns its id."""
+    async def fork_session(self, session: str, last: int | None = None) -> str:
+        """Copy a session into a new one, whole or up to message number `last` (0: none of it);
+        returns its id. Fails between a call and its result."""
         ...
 
     async def rename_session(self, session: str, name: str) -> str:

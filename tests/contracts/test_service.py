@@ -284,6 +284,11 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["canary"]
     fork = await service.fork_session(session)
     assert await service.load_messages(fork) == await service.load_messages(session)
+    begun = await service.fork_session(session, 0)
+    assert await service.load_messages(begun) == []
+    for last in (-1, 3):
+        with pytest.raises(KoreError, match="cannot be cut"):
+            await service.fork_session(session, last)
     assert "plan" in await service.rename_session(fork, "plan")
     assert await service.set_session_status(session, "closed")
     listed = {info.id: info for info in await service.list_sessions()}

@@ -2,7 +2,7 @@
 
 import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
-import { Composer } from "./composer-view.mjs"
+import { Composer, keepDraft } from "./composer-view.mjs"
 import { newId } from "./connection.mjs"
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
@@ -31,6 +31,13 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     const args = { nonce: asked.nonce, answer: kind, by: "web", words: kind === "deny" || asked.server_question ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }
+  // A copy that ends at message `last`, with words to begin with.
+  const branch = async (last, words) => {
+    const id = await connection.call("fork_session", { session, last }).catch(say)
+    if (!id) return
+    keepDraft(id, words)
+    onSession(id)
+  }
   const fetchFile = (place, onShare) => download(connection, { session, ...place }, onShare).catch(say)
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const messages = talk.messages.slice(-count)
@@ -40,7 +47,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
-      ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} fetchFile=${fetchFile} />`)}
+      ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} fetchFile=${fetchFile} branch=${branch} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}

@@ -13,7 +13,7 @@ const MODES = {
 }
 
 export function Composer({ connection, session, isRunning, send, stop, usage, say }) {
-  const [text, setText] = useState("")
+  const [text, setText] = useDraft(session)
   const [mode, setMode] = useState("ask")
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
@@ -73,6 +73,25 @@ export function Composer({ connection, session, isRunning, send, stop, usage, sa
       </div>
     </div>
   </form>`
+}
+
+// What was not sent yet stays with its session, also over a reload.
+export function keepDraft(session, text) {
+  if (text) sessionStorage.setItem(`draft:${session ?? ""}`, text)
+  else sessionStorage.removeItem(`draft:${session ?? ""}`)
+}
+
+function useDraft(session) {
+  const kept = () => sessionStorage.getItem(`draft:${session ?? ""}`) ?? ""
+  const [text, setText] = useState(kept)
+  useLayoutEffect(() => setText(kept()), [session])
+  const change = (next) =>
+    setText((now) => {
+      const changed = typeof next === "function" ? next(now) : next
+      keepDraft(session, changed)
+      return changed
+    })
+  return [text, change]
 }
 
 function Attachment({ entry, remove }) {

@@ -13,22 +13,27 @@ export function Markdown({ text }) {
   return html`<div class="markdown" ref=${box}></div>`
 }
 
-export function Item({ item, talk, fetchFile }) {
-  if (item.kind === "user") return html`<${UserMessage} item=${item} />`
-  if (item.kind === "assistant") return html`<${Reply} item=${item} talk=${talk} fetchFile=${fetchFile} />`
+export function Item({ item, talk, fetchFile, branch }) {
+  if (item.kind === "user") return html`<${UserMessage} item=${item} branch=${branch} />`
+  if (item.kind === "assistant") return html`<${Reply} ...${{ item, talk, fetchFile, branch }} />`
   const text = item.kind === "kore" ? html`<${Markdown} text=${item.text} />` : visible(item.text)
   return html`<div class=${`said ${item.kind}`}>${text}</div>`
 }
 
-function UserMessage({ item }) {
+function UserMessage({ item, branch }) {
+  const said = textOf(item.message)
   const pictures = item.message.content.filter((part) => part.type === "image")
   const files = item.message.content.filter((part) => part.type === "image_file")
   const attachments = item.message.content.flatMap((part) => (part.type === "context" ? attachmentsIn(part.text) : []))
   return html`<article class="user" aria-label=${t("You")}>
-    <div class="bubble">${visible(textOf(item.message))}</div>
+    ${said && html`<div class="bubble">${visible(said)}</div>`}
     ${pictures.map((part) => html`<${Picture} part=${part} />`)}
     ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
+    ${branch &&
+    html`<p class="message-actions">
+      <button type="button" title=${t("Edit in a branch")} aria-label=${t("Edit in a branch")} onClick=${() => branch(item.seq - 1, said)}>✎</button>
+    </p>`}
   </article>`
 }
 
@@ -43,7 +48,7 @@ function Picture({ part }) {
   return html`<img alt=${t("picture")} src=${`data:${part.media_type};base64,${part.data}`} />`
 }
 
-function Reply({ item, talk, fetchFile }) {
+function Reply({ item, talk, fetchFile, branch }) {
   const thoughts = item.message.content.filter((part) => part.type === "thinking" && part.text)
   const text = textOf(item.message)
   const calls = item.message.tool_calls ?? []
@@ -57,6 +62,12 @@ function Reply({ item, talk, fetchFile }) {
       return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />
         ${isSent && html`<${SentFiles} seq=${item.seq} call=${call} fetchFile=${fetchFile} />`}`
     })}
+    ${branch &&
+    !calls.length &&
+    html`<p class="message-actions">
+      <button type="button" title=${t("Copy")} aria-label=${t("Copy")} onClick=${() => navigator.clipboard.writeText(text)}>⧉</button>
+      <button type="button" title=${t("Branch from here")} aria-label=${t("Branch from here")} onClick=${() => branch(item.seq, "")}>⑂</button>
+    </p>`}
   </article>`
 }
 

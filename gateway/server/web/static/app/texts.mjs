@@ -1,6 +1,10 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
 const WORDS = {
+  "Branch from here": ["从这里分支", "從這裡分支"],
+  "Branches": ["分支", "分支"],
+  "Edit in a branch": ["在分支中编辑", "在分支中編輯"],
+  "terminal": ["终端", "終端機"],
   "In the background": ["后台", "背景"],
   "Nothing was printed yet.": ["还没有输出。", "還沒有輸出。"],
   "Steps": ["步骤", "步驟"],
