@@ -80,6 +80,10 @@ class MessageCalls(Protocol):
         """Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`."""
         ...
 
+    async def list_commands(self) -> Sequence[Mapping[str, Any]]:
+        """List what begins with a slash, chat commands and skills: `name`, `summary`."""
+        ...
+
     async def create_session(self) -> str:
         """Begin a session; returns its id."""
         ...

@@ -32,6 +32,7 @@ _SCOPES: dict[str, Scope] = {
     Service.export_session.__name__: "read",
     Service.list_jobs.__name__: "read",
     Service.status.__name__: "read",
+    Service.list_commands.__name__: "read",
     Service.list_agents.__name__: "read",
     Service.list_models.__name__: "read",
     Service.message_outcome.__name__: "read",

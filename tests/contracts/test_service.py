@@ -554,8 +554,10 @@ async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
                 await act(session, name)
 
 
-@covers("list_agents", "list_models", "call_model")
+@covers("list_agents", "list_models", "list_commands", "call_model")
 async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
+    commands = {one["name"]: one["summary"] for one in await real_service.list_commands()}
+    assert commands["compact"]
     assert "explore" in {one["name"] for one in await real_service.list_agents()}
     assert await real_service.list_models()
     call = ModelCall("default", "be brief", (user("hi"),))

@@ -4,24 +4,43 @@ import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
 import { Composer, keepDraft } from "./composer-view.mjs"
 import { newId } from "./connection.mjs"
-import { emptyConversation, take } from "./conversation.mjs"
+import { addPending, dropPending, emptyConversation, take, textOf } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
 import { Tasks } from "./tasks-view.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
 export function Chat({ connection, session, onSession, onTurn, say }) {
-  const talk = useConversation(connection, session, onTurn, say)
+  const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
+  const talk = latest.current
+  const begin = (id, sent) => {
+    carry(id, sent)
+    onSession(id)
+  }
+  useEffect(() => {
+    // What was withdrawn, by a stop for example, waits no more.
+    if (talk.isRunning) return
+    for (const { eventId } of talk.pending) {
+      const settled = ({ state }) => state !== "waiting" && state !== "running" && (dropPending(talk, eventId), draw())
+      connection.call("message_outcome", { event_id: eventId }).then(settled, () => {})
+    }
+  }, [talk, talk.isRunning, talk.pending.length])
   const [count, setCount] = useState(PAGE)
   useEffect(() => setCount(PAGE), [session])
   const send = async (text, mode, media) => {
+    // This page shows another session by its address.
+    if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
+    const eventId = newId()
     try {
       const id = session ?? (await connection.until("create_session"))
-      const said = { session: id, text, event_id: newId(), mode, media }
-      await connection.until("send_message", said)
-      if (id !== session) onSession(id)
+      if (id === session) addPending(latest.current, { eventId, text })
+      else begin(id, { eventId, text })
+      draw()
+      await connection.until("send_message", { session: id, text, event_id: eventId, mode, media })
     } catch (error) {
+      dropPending(latest.current, eventId)
       say(error)
       return false
     }
@@ -41,6 +60,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
   const fetchFile = (place, onShare) => download(connection, { session, ...place }, onShare).catch(say)
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const messages = talk.messages.slice(-count)
+  const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
   return html`<section class="chat">
     <${Feed} version=${talk.version} session=${session}>
@@ -50,20 +70,32 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} fetchFile=${fetchFile} branch=${branch} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
+      ${talk.pending.map(
+        (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
+          <div class="bubble">${visible(one.text)}</div>
+          <p class="dim">${talk.isRunning ? t("queued") : t("Sending")}</p>
+        </article>`,
+      )}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
-    <${Composer} connection=${connection} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} say=${say} />
+    <${Composer} connection=${connection} session=${session} isRunning=${talk.isRunning || talk.approvals.length > 0} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say} />
   </section>`
 }
 
 // The conversation of a session, kept up to date; drawn at most once a frame.
 function useConversation(connection, session, onTurn, say) {
   const talk = useRef(emptyConversation())
-  const [, draw] = useState(0)
+  const [, setDrawn] = useState(0)
+  // What is said first goes along into its new session.
+  const carried = useRef(null)
+  const carry = (id, sent) => (carried.current = { session: id, sent })
+  const draw = () => setDrawn((n) => n + 1)
   useLayoutEffect(() => {
     const own = (talk.current = emptyConversation())
-    draw((n) => n + 1)
+    if (carried.current?.session === session) addPending(own, carried.current.sent)
+    carried.current = null
+    draw()
     if (!session) return
     let frame = 0
     const onItem = (event) => {
@@ -71,7 +103,7 @@ function useConversation(connection, session, onTurn, say) {
       if (event.type === "turn_end" || event.type === "delivered") onTurn()
       frame ||= requestAnimationFrame(() => {
         frame = 0
-        draw((n) => n + 1)
+        draw()
       })
     }
     const stop = connection.follow("follow_session", () => ({ session, after: own.seq }), onItem, say)
@@ -80,7 +112,7 @@ function useConversation(connection, session, onTurn, say) {
       stop()
     }
   }, [connection, session])
-  return talk.current
+  return [talk, draw, carry]
 }
 
 // Stays at the end as long as one is there.

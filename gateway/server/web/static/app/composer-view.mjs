@@ -1,6 +1,7 @@
 // Where one writes: text, files, the mode, and what is completed while one types.
 
 import { bytesInWords, useAttachments } from "./attachments.mjs"
+import { Completion, useCompletion } from "./completion-view.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
@@ -12,13 +13,15 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, isRunning, send, stop, usage, say }) {
+export function Composer({ connection, session, isRunning, send, stop, usage, history, say }) {
   const [text, setText] = useDraft(session)
   const [mode, setMode] = useState("ask")
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
   const { files } = attachments
   const box = useRef()
+  const completion = useCompletion(connection, text, setText)
+  const recall = useHistory(history, session, text, setText)
   useEffect(() => box.current.focus(), [session])
   useLayoutEffect(() => {
     box.current.style.height = "auto"
@@ -47,6 +50,7 @@ export function Composer({ connection, session, isRunning, send, stop, usage, sa
   }
   const onKey = (event) => {
     if (event.isComposing) return
+    if (completion.onKey(event) || recall(event)) return
     if (event.key === "Enter" && !event.shiftKey) submit(event)
     if (event.key === "Escape" && isRunning) stop()
   }
@@ -54,7 +58,8 @@ export function Composer({ connection, session, isRunning, send, stop, usage, sa
   return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste}>
     <${DropZone} add=${attachments.add} />
     <div class="column">
-      <textarea rows="1" ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      <${Completion} ...${completion} />
+      <textarea rows="1" aria-autocomplete="list" aria-controls=${completion.choices.length ? "completion" : null} aria-activedescendant=${completion.choices.length ? `choice-${completion.at}` : null} ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
       ${files.length > 0 && html`<ul class="files">${files.map((one) => html`<${Attachment} entry=${one} remove=${attachments.remove} />`)}</ul>`}
       <div class="tools">
         <label class="attach" title=${t("Add files")}>
@@ -73,6 +78,23 @@ export function Composer({ connection, session, isRunning, send, stop, usage, sa
       </div>
     </div>
   </form>`
+}
+
+// Up and Down in a field that is empty, or shows what was sent, go through what was said before.
+function useHistory(history, session, text, setText) {
+  const place = useRef(null)
+  useEffect(() => void (place.current = null), [session])
+  return (event) => {
+    if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return false
+    const isRecalled = place.current !== null && history[place.current] === text
+    if (text && !isRecalled) return false
+    const next = (isRecalled ? place.current : history.length) + (event.key === "ArrowUp" ? -1 : 1)
+    if (next < 0 || next > history.length || (!isRecalled && next > history.length - 1)) return false
+    event.preventDefault()
+    place.current = next
+    setText(history[next] ?? "")
+    return true
+  }
 }
 
 // What was not sent yet stays with its session, also over a reload.

@@ -9,6 +9,7 @@ export const emptyConversation = () => ({
   live: new Map(),
   draft: null,
   approvals: [],
+  pending: [],
   isRunning: false,
   usage: null,
   version: 0,
@@ -54,6 +55,8 @@ export function take(talk, event) {
       return
     case "from_agent":
       return takeAgent(talk, event)
+    case "steered":
+      return settle(talk, event.text)
     case "usage":
       talk.usage = event
       return
@@ -87,6 +90,7 @@ function takeMessage(talk, { seq, at, message }) {
     return
   }
   if (message.role === "assistant") talk.draft = null
+  if (message.role === "user") settle(talk, textOf(message))
   talk.messages.push({ key: `m${seq}`, seq, at, kind: message.role, message })
 }
 
@@ -99,9 +103,35 @@ function say(talk, kind, text) {
   talk.messages.push({ key: `n${talk.version}`, kind, text })
 }
 
+// What was sent and waits for its turn: shown until it is among the messages.
+export const addPending = (talk, sent) => {
+  talk.version++
+  talk.pending = [...talk.pending, sent]
+}
+
+export const dropPending = (talk, eventId) => {
+  talk.version++
+  talk.pending = talk.pending.filter((one) => one.eventId !== eventId)
+}
+
+// Several may have become one message.
+function settle(talk, text) {
+  const first = talk.pending.findIndex((one) => text.includes(one.text))
+  if (first < 0) return
+  const rest = talk.pending[first]
+  dropPending(talk, rest.eventId)
+  settle(talk, text.replace(rest.text, ""))
+}
+
 // A turn's answer is among its messages; what Kore says itself, such as a command's answer, is not.
 function takeDelivered(talk, event) {
   talk.isRunning = talk.isRunning && !event.last
+  const command = talk.pending.find((one) => one.eventId === event.event_id && one.text.startsWith("/"))
+  if (command) {
+    dropPending(talk, command.eventId)
+    const message = { role: "user", content: [{ type: "text", text: command.text }] }
+    talk.messages.push({ key: `c${talk.version}`, kind: "user", message })
+  }
   const sinceAsked = talk.messages.slice(talk.messages.findLastIndex((one) => one.kind === "user"))
   const isKnown = sinceAsked.some((one) => {
     const text = one.kind === "assistant" ? textOf(one.message).trim() : ""

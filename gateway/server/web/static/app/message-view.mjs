@@ -31,6 +31,7 @@ function UserMessage({ item, branch }) {
     ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
     ${branch &&
+    item.seq &&
     html`<p class="message-actions">
       <button type="button" title=${t("Edit in a branch")} aria-label=${t("Edit in a branch")} onClick=${() => branch(item.seq - 1, said)}>✎</button>
     </p>`}

@@ -1,6 +1,8 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
 const WORDS = {
+  "Suggestions": ["建议", "建議"],
+  "queued": ["排队中", "排隊中"],
   "Branch from here": ["从这里分支", "從這裡分支"],
   "Branches": ["分支", "分支"],
   "Edit in a branch": ["在分支中编辑", "在分支中編輯"],
