@@ -47,7 +47,7 @@ async def test_a_session_is_branched_in_the_middle_and_shown_as_a_tree(tmp_path:
         assert await page.locator(".sidebar li:has(.session)").count() == 1
         await page.reload()
         await page.wait_for_selector(".fold[aria-expanded=false]")
-        assert "⑂ 1" in await page.inner_text(".sidebar li:has(.session)")
+        assert "↳ 1" in await page.inner_text(".sidebar li:has(.session)")
 
 
 async def test_what_was_typed_stays_with_its_session(tmp_path: Path) -> None:

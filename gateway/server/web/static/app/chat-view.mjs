@@ -61,6 +61,8 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const messages = talk.messages.slice(-count)
   const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
+  // A turn that ended with an error, and nothing since.
+  const hasFailed = talk.messages.at(-1)?.isFailure && !talk.isRunning && !talk.pending.length && history.length > 0
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
   return html`<section class="chat">
     <${Feed} version=${talk.version} session=${session}>
@@ -70,10 +72,11 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} fetchFile=${fetchFile} branch=${branch} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
+      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), null, [])}>${t("Try again")}</button></p>`}
       ${talk.pending.map(
         (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
           <div class="bubble">${visible(one.text)}</div>
-          <p class="dim">${talk.isRunning ? t("queued") : t("Sending")}</p>
+          <p class="dim">${talk.isRunning || talk.approvals.length ? t("queued") : t("Sending")}</p>
         </article>`,
       )}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
@@ -119,6 +122,7 @@ function useConversation(connection, session, onTurn, say) {
 function Feed({ version, session, children }) {
   const box = useRef()
   const isAtEnd = useRef(true)
+  const top = useRef(0)
   const [isAway, setAway] = useState(false)
   const toEnd = () => box.current && (box.current.scrollTop = box.current.scrollHeight)
   useEffect(() => {
@@ -136,7 +140,10 @@ function Feed({ version, session, children }) {
   }, [])
   const onScroll = () => {
     const { scrollTop, scrollHeight, clientHeight } = box.current
-    isAtEnd.current = scrollHeight - scrollTop - clientHeight < 60
+    const isNear = scrollHeight - scrollTop - clientHeight < 60
+    // What grew by itself has not been scrolled away from.
+    if (isNear || scrollTop < top.current - 1) isAtEnd.current = isNear
+    top.current = scrollTop
     setAway(!isAtEnd.current)
   }
   return html`<div class="feed-frame">

@@ -1,11 +1,13 @@
 // What is known of one session, from its events: messages, the reply that streams, calls, questions.
 
 const OUTPUT_CHARS = 20_000
+const DIFF_CHARS = 20_000
 
 export const emptyConversation = () => ({
   seq: 0,
   messages: [],
   results: new Map(),
+  diffs: new Map(),
   live: new Map(),
   draft: null,
   approvals: [],
@@ -86,7 +88,10 @@ function takeMessage(talk, { seq, at, message }) {
   if (seq <= talk.seq) return
   talk.seq = seq
   if (message.role === "tool") {
-    talk.results.set(`${lastCaller(talk)}/${message.tool_call_id}`, message)
+    const key = `${lastCaller(talk)}/${message.tool_call_id}`
+    talk.results.set(key, message)
+    const diff = talk.live.get(message.tool_call_id)?.result?.diff
+    if (diff) talk.diffs.set(key, diff)
     return
   }
   if (message.role === "assistant") talk.draft = null
@@ -96,6 +101,17 @@ function takeMessage(talk, { seq, at, message }) {
 
 // Ids of calls are a reply's own: vendors use them again.
 const lastCaller = (talk) => talk.messages.findLast((one) => one.message?.tool_calls)?.seq ?? 0
+
+// What a call changed: as it was told, or after a reload as its arguments say it.
+export function diffOf(talk, seq, call) {
+  const known = talk.diffs.get(`${seq}/${call.id}`)
+  const { path, old_text: old, new_text: changed, content } = call.arguments ?? {}
+  const isChange = call.name === "edit_file" && typeof old === "string" && typeof changed === "string"
+  const isWhole = call.name === "write_file" && typeof content === "string"
+  if (known || !resultOf(talk, seq, call) || resultOf(talk, seq, call).is_error || !(isChange || isWhole)) return known
+  const lines = (text, sign) => text.replace(/\n$/, "").split("\n").map((line) => sign + line)
+  return [`+++ ${path}`, ...(isChange ? lines(old, "-") : []), ...lines(isChange ? changed : content, "+")].join("\n").slice(0, DIFF_CHARS)
+}
 
 export const resultOf = (talk, seq, call) => talk.results.get(`${seq}/${call.id}`)
 
@@ -132,12 +148,20 @@ function takeDelivered(talk, event) {
     const message = { role: "user", content: [{ type: "text", text: command.text }] }
     talk.messages.push({ key: `c${talk.version}`, kind: "user", message })
   }
-  const sinceAsked = talk.messages.slice(talk.messages.findLastIndex((one) => one.kind === "user"))
-  const isKnown = sinceAsked.some((one) => {
-    const text = one.kind === "assistant" ? textOf(one.message).trim() : ""
-    return text && event.text.includes(text.slice(0, 200))
+  // The next message may have come meanwhile.
+  const asked = talk.messages.findLastIndex((one) => one.kind === "user")
+  const askedBefore = talk.messages.slice(0, Math.max(asked, 0)).findLastIndex((one) => one.kind === "user")
+  const isKnown = talk.messages.some((one, n) => {
+    const text = n > askedBefore && one.kind === "assistant" ? textOf(one.message).trim().slice(0, 200) : ""
+    return text && (n > asked ? event.text.includes(text) : event.text.trim().startsWith(text))
   })
-  if (!isKnown) talk.messages.push({ key: `d${talk.version}`, kind: "kore", text: event.text })
+  if (isKnown) return
+  // The same error was told while the turn ran.
+  const isTold = (one) => one.kind === "error" && event.text.includes(one.text.split("\n")[0])
+  // In every language Kore says so with this sign.
+  const isFailure = event.text.startsWith("⚠")
+  talk.messages = talk.messages.filter((one) => !isTold(one))
+  talk.messages.push({ key: `d${talk.version}`, kind: "kore", text: event.text, isFailure })
 }
 
 function takeAgent(talk, event) {

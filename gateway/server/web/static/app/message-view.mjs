@@ -1,6 +1,6 @@
 // One message, and the reply that streams.
 
-import { resultOf, textOf } from "./conversation.mjs"
+import { diffOf, resultOf, textOf } from "./conversation.mjs"
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
@@ -17,7 +17,7 @@ export function Item({ item, talk, fetchFile, branch }) {
   if (item.kind === "user") return html`<${UserMessage} item=${item} branch=${branch} />`
   if (item.kind === "assistant") return html`<${Reply} ...${{ item, talk, fetchFile, branch }} />`
   const text = item.kind === "kore" ? html`<${Markdown} text=${item.text} />` : visible(item.text)
-  return html`<div class=${`said ${item.kind}`}>${text}</div>`
+  return html`<div class=${`said ${item.kind} ${item.isFailure ? "failure" : ""}`}>${text}</div>`
 }
 
 function UserMessage({ item, branch }) {
@@ -26,15 +26,13 @@ function UserMessage({ item, branch }) {
   const files = item.message.content.filter((part) => part.type === "image_file")
   const attachments = item.message.content.flatMap((part) => (part.type === "context" ? attachmentsIn(part.text) : []))
   return html`<article class="user" aria-label=${t("You")}>
-    ${said && html`<div class="bubble">${visible(said)}</div>`}
+    <div class="bubble-row">
+      ${branch && item.seq && html`<button type="button" class="edit" title=${t("Edit in a branch")} aria-label=${t("Edit in a branch")} onClick=${() => branch(item.seq - 1, said)}>✎</button>`}
+      ${said && html`<div class="bubble">${visible(said)}</div>`}
+    </div>
     ${pictures.map((part) => html`<${Picture} part=${part} />`)}
     ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
-    ${branch &&
-    item.seq &&
-    html`<p class="message-actions">
-      <button type="button" title=${t("Edit in a branch")} aria-label=${t("Edit in a branch")} onClick=${() => branch(item.seq - 1, said)}>✎</button>
-    </p>`}
   </article>`
 }
 
@@ -60,14 +58,14 @@ function Reply({ item, talk, fetchFile, branch }) {
       const live = talk.live.get(call.id)
       const result = resultOf(talk, item.seq, call)
       const isSent = call.name === "send_file" && result && !result.is_error
-      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />
+      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} diff=${diffOf(talk, item.seq, call)} />
         ${isSent && html`<${SentFiles} seq=${item.seq} call=${call} fetchFile=${fetchFile} />`}`
     })}
     ${branch &&
     !calls.length &&
     html`<p class="message-actions">
-      <button type="button" title=${t("Copy")} aria-label=${t("Copy")} onClick=${() => navigator.clipboard.writeText(text)}>⧉</button>
-      <button type="button" title=${t("Branch from here")} aria-label=${t("Branch from here")} onClick=${() => branch(item.seq, "")}>⑂</button>
+      <button type="button" title=${t("Copy")} aria-label=${t("Copy")} onClick=${() => navigator.clipboard.writeText(text)}>❐</button>
+      <button type="button" title=${t("Branch from here")} aria-label=${t("Branch from here")} onClick=${() => branch(item.seq, "")}>↳</button>
     </p>`}
   </article>`
 }
@@ -89,7 +87,7 @@ function SentFile({ path, save }) {
     setShare(null)
   }
   return html`<button type="button" class="sent-file" disabled=${share !== null} title=${t("Save")} onClick=${onClick}>
-    <span aria-hidden="true">⭳</span> ${name} ${share !== null && html`<progress aria-label=${name} value=${share} max="1"></progress>`}
+    <span aria-hidden="true">↓</span> ${name} ${share !== null && html`<progress aria-label=${name} value=${share} max="1"></progress>`}
   </button>`
 }
 
@@ -97,9 +95,9 @@ const Thoughts = ({ text }) =>
   html`<details class="thoughts"><summary>${t("thoughts")}</summary><pre>${visible(text)}</pre></details>`
 
 // A call with its arguments and result, folded; while it runs, with what it prints.
-export function Call({ call, live, result }) {
+export function Call({ call, live, result, diff: stored }) {
   const subject = String(Object.values(call.arguments ?? {})[0] ?? "").replace(/\s+/g, " ")
-  const diff = live?.result?.diff
+  const diff = live?.result?.diff ?? stored
   const isBad = result?.is_error ?? live?.result?.is_error
   const isOver = result || live?.result
   const shown = result ? textOf(result) : (live?.result?.content ?? live?.output ?? "")
@@ -107,8 +105,9 @@ export function Call({ call, live, result }) {
   return html`<details class=${`call ${state}`} open=${Boolean(diff)}>
     <summary>
       <span class="state" aria-hidden="true">${isBad ? "✗" : isOver ? "✓" : "●"}</span>
-      <b>${visible(call.name)}</b> <span class="subject">${visible(subject.slice(0, 160))}</span>
+      <b>${visible(call.name)}</b>
       ${isBad && html`<span class="badge">${t("failed")}</span>`}
+      <span class="subject">${visible(subject.slice(0, 160))}</span>
     </summary>
     <pre tabindex="0">${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
     ${diff ? html`<${Diff} text=${diff} />` : shown && html`<${Output} text=${shown} />`}

@@ -48,12 +48,12 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
               ${count > 0 &&
               html`<button class="fold" aria-expanded=${!isFolded} aria-label=${`${t("Branches")}: ${one.name}`} onClick=${() => fold(one.id)}>${isFolded ? "▸" : "▾"}</button>`}
               <button class="session" aria-current=${one.id === current ? "page" : null} title=${visible(one.name)} onClick=${() => open(one.id)}>
-                <b>${depth > 0 && html`<span aria-hidden="true">⑂ </span>`}${visible(one.name) || t("New session")}</b>
+                <b>${depth > 0 && html`<span aria-hidden="true">↳ </span>`}${visible(one.name) || t("New session")}</b>
                 <span class=${`dim ${one.status}`}>${facts(one, isFolded ? count : 0)}</span>
               </button>
               <span class="row-actions">
                 <button title=${t("Rename")} aria-label=${`${t("Rename")}: ${one.name}`} onClick=${() => rename(one)}>✎</button>
-                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>⑂</button>
+                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>↳</button>
                 <button title=${t("Close")} aria-label=${`${t("Close")}: ${one.name}`} onClick=${() => close(one)}>×</button>
               </span>
             </li>`,
@@ -103,7 +103,7 @@ const facts = (one, hidden) =>
     day(one.last_active_at),
     CHANNELS[channelOf(one)] ?? channelOf(one),
     one.status === "idle" ? "" : t(one.status),
-    hidden ? `⑂ ${hidden}` : "",
+    hidden ? `↳ ${hidden}` : "",
   ]
     .filter(Boolean)
     .join(" · ")

@@ -1,6 +1,7 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
 const WORDS = {
+  "Try again": ["重试", "重試"],
   "Suggestions": ["建议", "建議"],
   "queued": ["排队中", "排隊中"],
   "Branch from here": ["从这里分支", "從這裡分支"],
