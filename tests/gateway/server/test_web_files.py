@@ -1,11 +1,15 @@
 """Files that go into a conversation in the browser, and those that come out of it."""
 
+import json
 import os
+import signal
 from pathlib import Path
 
 from agent.types import assistant
+from tests.fakes.model import ModelServer
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
+from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import served
 
 pytestmark = NEEDS_CHROMIUM
@@ -92,3 +96,26 @@ async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
         (server.parts.workspace / paths[0]).unlink()
         await page.click(f".sent-file >> text={HOSTILE}")
         await page.wait_for_selector("text=it is not there any more")
+
+
+async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model, browser_page() as page:
+        machine, words = Machine(tmp_path, model), ("--listen-addr", f"127.0.0.1:{free_port()}")
+        data = os.urandom(15 * 2**20)
+        inbox = machine.home / "workspace" / "inbox"
+        async with machine.serving(*words) as process:
+            access = json.loads((machine.home / "server.json").read_text())
+            await page.goto(access["address"])
+            await page.fill(".login input", access["token"])
+            await page.press(".login input", "Enter")
+            await page.wait_for_selector(".composer textarea")
+            file = {"name": "data.bin", "mimeType": "", "buffer": data}
+            await page.set_input_files(".attach input", [file])
+            await page.wait_for_selector(".files progress[value]")
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        assert not list(inbox.glob("data-*"))
+        async with machine.serving(*words):
+            await page.wait_for_selector(".files li:not(:has(progress)):not(.bad)", timeout=60_000)
+            (kept,) = inbox.glob("data-*")
+            assert kept.read_bytes() == data

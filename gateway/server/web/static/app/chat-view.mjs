@@ -4,7 +4,7 @@ import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
 import { Composer, keepDraft } from "./composer-view.mjs"
 import { newId } from "./connection.mjs"
-import { addPending, dropPending, emptyConversation, take, textOf } from "./conversation.mjs"
+import { addPending, dropPending, emptyConversation, endPending, take, textOf } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
@@ -23,7 +23,11 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     // What was withdrawn, by a stop for example, waits no more.
     if (talk.isRunning) return
     for (const { eventId } of talk.pending) {
-      const settled = ({ state }) => state !== "waiting" && state !== "running" && (dropPending(talk, eventId), draw())
+      const settled = ({ state }) => {
+        if (state !== "done" && state !== "dropped") return
+        endPending(talk, eventId)
+        draw()
+      }
       connection.call("message_outcome", { event_id: eventId }).then(settled, () => {})
     }
   }, [talk, talk.isRunning, talk.pending.length])

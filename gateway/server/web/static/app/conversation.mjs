@@ -130,6 +130,16 @@ export const dropPending = (talk, eventId) => {
   talk.pending = talk.pending.filter((one) => one.eventId !== eventId)
 }
 
+// What was sent is over: of a command, which is among no messages, its words stay.
+export function endPending(talk, eventId) {
+  const sent = talk.pending.find((one) => one.eventId === eventId)
+  if (!sent) return
+  dropPending(talk, eventId)
+  if (!sent.text.startsWith("/")) return
+  const message = { role: "user", content: [{ type: "text", text: sent.text }] }
+  talk.messages.push({ key: `c${talk.version}`, kind: "user", message })
+}
+
 // Several may have become one message.
 function settle(talk, text) {
   const first = talk.pending.findIndex((one) => text.includes(one.text))
@@ -142,12 +152,7 @@ function settle(talk, text) {
 // A turn's answer is among its messages; what Kore says itself, such as a command's answer, is not.
 function takeDelivered(talk, event) {
   talk.isRunning = talk.isRunning && !event.last
-  const command = talk.pending.find((one) => one.eventId === event.event_id && one.text.startsWith("/"))
-  if (command) {
-    dropPending(talk, command.eventId)
-    const message = { role: "user", content: [{ type: "text", text: command.text }] }
-    talk.messages.push({ key: `c${talk.version}`, kind: "user", message })
-  }
+  endPending(talk, event.event_id)
   // The next message may have come meanwhile.
   const asked = talk.messages.findLastIndex((one) => one.kind === "user")
   const askedBefore = talk.messages.slice(0, Math.max(asked, 0)).findLastIndex((one) => one.kind === "user")
