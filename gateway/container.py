@@ -30,6 +30,7 @@ from gateway.config import Settings
 from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
+from gateway.control.services.attachment_service import Attachments
 from gateway.core.event_hub import EventHub
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.renderer import ReplyRenderer
@@ -38,6 +39,7 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
+from gateway.media.uploads import Uploads
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
@@ -49,6 +51,7 @@ from gateway.scheduler.timer import JobTimer
 from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.project_feed import ProjectFeed
+from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
@@ -420,6 +423,17 @@ def build_container(
             config=config,
             settings=settings,
         )
+    screens = ScreenData(
+        settings=settings,
+        home=resources.home,
+        database=database,
+        agent=agent,
+        access=access,
+        policies=resources.security.roles,
+        redactor=redactor,
+        sources=config.sources if config is not None else None,
+        reloader=reloader,
+    )
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
@@ -442,16 +456,10 @@ def build_container(
         feed=ProjectFeed(agent, events),
         status=status,
         user_data=user_data,
-        screens=ScreenData(
-            settings=settings,
-            home=resources.home,
-            database=database,
-            agent=agent,
-            access=access,
-            policies=resources.security.roles,
-            redactor=redactor,
-            sources=config.sources if config is not None else None,
-            reloader=reloader,
+        screens=screens,
+        attachments=Attachments(
+            Uploads(lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20),
+            SentFiles(database, screens.files),
         ),
         handover=handover,
         reloader=reloader,

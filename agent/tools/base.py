@@ -397,12 +397,26 @@ class SessionScoped(Protocol):
 
 @frozen
 class BackgroundTask:
-    """Work that goes on in the background, or did: what a person calls it by, and how it is."""
+    """Work that goes on in the background, or did: what a person calls it by, and how it is.
+
+    It was begun at `began_at` (Unix time); `last_line` is the last that it has printed.
+    """
 
     id: str
     title: str
     state: str
     is_running: bool
+    began_at: float = 0.0
+    last_line: str = ""
+
+
+@frozen
+class TaskOutput:
+    """What a task has printed from byte `begin` to byte `end` of all its output."""
+
+    text: str
+    begin: int
+    end: int
 
 
 @runtime_checkable
@@ -411,12 +425,14 @@ class HasBackgroundWork(Protocol):
 
     `tasks` is that of a session, and `kill` ends one of it; False when none is called so. `facts`
     are short words for the model at the beginning of a session's next turn. Any thread may ask for
-    these three. `mark_reported` says that such a turn has begun. `background_taint` is what that
-    work may bring into any file of a workspace, as long as it goes on.
+    these three. `output` is what one has printed behind a position, as far as that is kept; None
+    when none is called so. `mark_reported` says that such a turn has begun. `background_taint` is
+    what that work may bring into any file of a workspace, as long as it goes on.
     """
 
     def tasks(self, session: str) -> Sequence[BackgroundTask]: ...
     def kill(self, session: str, id: str) -> bool: ...
+    def output(self, session: str, id: str, position: int) -> TaskOutput | None: ...
     def facts(self, session: str) -> Sequence[str]: ...
     def mark_reported(self, session: str) -> None: ...
     def background_taint(self, workspace: Path) -> frozenset[Taint]: ...

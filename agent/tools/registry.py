@@ -19,6 +19,7 @@ from agent.tools.base import (
     SessionScoped,
     StandsForOthers,
     SupportsClose,
+    TaskOutput,
     Tool,
     ToolSource,
     TracksFileViews,
@@ -131,6 +132,11 @@ class ToolRegistry:
     def kill(self, session: str, id: str) -> bool:
         """End one of it; False when none is called so."""
         return any(tool.kill(session, id) for tool in self._lingering)
+
+    def output(self, session: str, id: str, position: int) -> TaskOutput | None:
+        """What one of it has printed behind a position; None when none is called so."""
+        outputs = (tool.output(session, id, position) for tool in self._lingering)
+        return next((one for one in outputs if one is not None), None)
 
     async def facts(self, session: str) -> list[str]:
         """What the model should know of work that goes on, and of files that have changed, as a

@@ -11,6 +11,7 @@ from agent.turn.journal import CancelToken
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
+from gateway.bus.interrupts import StopResult
 from gateway.bus.lane import Lane
 from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
@@ -131,12 +132,21 @@ class MessageBus:
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
         result = await self._ingestor.stop(lane)
+        self._carry_out(result)
+        return result.stopping is not None
+
+    async def stop_subagent(self, lane: str, number: str) -> str:
+        """Stop one sub-agent of a chat, and nothing else; returns a sentence."""
+        result, sentence = await self._ingestor.stop_subagent(lane, number)
+        self._carry_out(result)
+        return sentence
+
+    def _carry_out(self, result: StopResult) -> None:
         self._approvals.publish_closed(result.closed_approvals)
         for stopping_lane in result.lanes_to_stop:
             self._request_stop(stopping_lane)
         for waiting_lane in result.lanes_to_wake:
             self.wake(waiting_lane)
-        return result.stopping is not None
 
     async def drain(self) -> None:
         """No new turns; returns when those that run have ended or rest at a journaled step."""

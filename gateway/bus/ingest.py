@@ -195,6 +195,16 @@ class Ingestor:
             await self._audit_relay.flush()
         return result
 
+    async def stop_subagent(self, lane: str, number: str) -> tuple[StopResult, str]:
+        """Store that one sub-agent of a chat is to end; with a sentence."""
+        result, sentence = await self._database.transact(self._stop_one, lane, number)
+        if result.closed_approvals:
+            await self._audit_relay.flush()
+        return result, sentence
+
+    def _stop_one(self, tx: Transaction, lane: str, number: str) -> tuple[StopResult, str]:
+        return stop_subagent(tx, self._approvals, lane, number, time.time())
+
     def _stop_lane(self, tx: Transaction, lane: str) -> StopResult:
         return stop_lane(tx, self._approvals, lane, "", time.time())
 

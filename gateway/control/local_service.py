@@ -22,12 +22,14 @@ from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.services.attachment_service import Attachments, AttachmentService
 from gateway.control.services.choice_service import ChoiceService
 from gateway.control.services.data_owner import ConfigReload, DataHandover, DataOwner, UserData
 from gateway.control.services.editor_service import EditorService
 from gateway.control.services.follow_service import FollowService
 from gateway.control.services.model_service import ModelService
 from gateway.control.services.screen_service import Screens, ScreenService
+from gateway.control.services.task_service import TaskService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import (
@@ -79,7 +81,14 @@ _RESERVED_S = 30.0
 
 
 class LocalService(
-    FollowService, EditorService, ModelService, ChoiceService, ScreenService, DataOwner
+    FollowService,
+    EditorService,
+    ModelService,
+    ChoiceService,
+    ScreenService,
+    AttachmentService,
+    TaskService,
+    DataOwner,
 ):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
@@ -106,6 +115,7 @@ class LocalService(
         status: Callable[[], dict[str, Any]],
         user_data: Callable[[], UserData],
         screens: Screens,
+        attachments: Attachments,
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
@@ -114,13 +124,14 @@ class LocalService(
         ModelService.__init__(self, agent, model_calls)
         ChoiceService.__init__(self, database, lambda: agent.models, default_mode)
         ScreenService.__init__(self, screens)
+        AttachmentService.__init__(self, attachments)
+        TaskService.__init__(self, database, background, bus)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._bus = bus
         self._renderer = renderer
         self._languages = languages
         self._pairing = pairing
         self._audit_relay = audit_relay
-        self._background = background
         self._jobs = jobs
         self._feed = feed
         self._status = status
@@ -173,7 +184,7 @@ class LocalService(
             content=safe_text(text),
             received_at=time.time(),
             options=MessageOptions(mode=mode, agent=agent_option),
-            media=media,
+            media=await self._seen_media(media),
             language=current_locale(),
         )
         await self.submit(message)
@@ -271,9 +282,6 @@ class LocalService(
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         return await self._database.transact(conversation_status, lane)
 
-    async def background_tasks(self, session: str) -> Sequence[str]:
-        return self._background.running(session)
-
     async def bind_session(self, lane: str, session: str | None) -> str:
         bound = await self._database.transact(console_binding.bind, lane, session)
         if session is not None:
@@ -284,8 +292,8 @@ class LocalService(
     async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
         return await self._sessions.search(words, limit)
 
-    async def fork_session(self, session: str) -> str:
-        fork = await self._sessions.fork(session)
+    async def fork_session(self, session: str, last: int | None = None) -> str:
+        fork = await self._sessions.fork(session, last)
         self._announce(fork)
         return fork
 

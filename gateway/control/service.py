@@ -40,6 +40,7 @@ from gateway.core.records import (
     SessionInfo,
     SessionNews,
     SessionPreview,
+    TaskInfo,
     WatchEvent,
 )
 
@@ -101,6 +102,10 @@ class MessageCalls(Protocol):
 
     async def store_picture(self, data: str) -> Media:
         """Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`."""
+        ...
+
+    async def list_commands(self) -> Sequence[Mapping[str, Any]]:
+        """List what begins with a slash, chat commands and skills: `name`, `summary`."""
         ...
 
     async def create_session(self) -> str:
@@ -165,10 +170,6 @@ class SessionCalls(Protocol):
         """Return a lane's session, model, mode, waiting and cost_usd."""
         ...
 
-    async def background_tasks(self, session: str) -> Sequence[str]:
-        """List the names of a session's background processes and sub-agents."""
-        ...
-
     async def bind_session(self, lane: str, session: str | None) -> str:
         """Put a lane into a session (None: a new one); returns the session's id."""
         ...
@@ -181,8 +182,9 @@ class ArchiveCalls(Protocol):
         """Find the newest messages with all these words. Fails for an encrypted database."""
         ...
 
-    async def fork_session(self, session: str) -> str:
-        """Copy a session into a new one; returns its id."""
+    async def fork_session(self, session: str, last: int | None = None) -> str:
+        """Copy a session into a new one, whole or up to message number `last` (0: none of it);
+        returns its id. Fails between a call and its result."""
         ...
 
     async def rename_session(self, session: str, name: str) -> str:
@@ -352,6 +354,49 @@ class EditorCalls(Protocol):
         ...
 
 
+class AttachmentCalls(Protocol):
+    """Files that go along with messages, in parts of at most 1 MB (as base64)."""
+
+    async def begin_upload(self, name: str, size_bytes: int) -> str:
+        """Begin to send a file for `send_message`; returns the id of the upload. Fails for one that
+        is larger than `media.max_file_mb`."""
+        ...
+
+    async def continue_upload(self, upload: str, offset: int, data: str) -> Media | None:
+        """Add the next part; the file, once it is whole. Parts come in order, and may be sent
+        again. An upload that nothing comes for, or whose process has ended, is `unknown-upload`."""
+        ...
+
+    async def read_sent_file(
+        self, session: str, seq: int, call: str, number: int, offset: int = 0
+    ) -> Mapping[str, Any]:
+        """Return a part of a file that `send_file` sent: file `number` (from 0) of the call `call`
+        of message `seq`: `name`, `size`, `version`, `data`. It is read as it is now."""
+        ...
+
+
+class TaskCalls(Protocol):
+    """What goes on beside a conversation: commands in the background and sub-agents."""
+
+    async def background_tasks(self, session: str) -> Sequence[str]:
+        """List the names of a session's background processes and sub-agents."""
+        ...
+
+    async def list_tasks(self, session: str) -> Sequence[TaskInfo]:
+        """List them with how they are: those that run first, then the latest that have ended."""
+        ...
+
+    async def read_task(self, session: str, task: str, position: int = 0) -> Mapping[str, Any]:
+        """Return what a command has printed behind a position (bytes): `text`, `begin` (later than
+        `position` where the beginning is not kept any more), `end`. A sub-agent's steps are in its
+        own session (`follow_session`)."""
+        ...
+
+    async def stop_task(self, session: str, task: str) -> str:
+        """Stop a command with all that it started, or a sub-agent; returns a sentence."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -370,6 +415,8 @@ class Service(
     PluginCalls,
     PolicyCalls,
     SettingsCalls,
+    AttachmentCalls,
+    TaskCalls,
     Protocol,
 ):
     """All calls."""

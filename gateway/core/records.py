@@ -159,6 +159,27 @@ class SessionInfo:
 
 
 @frozen
+class TaskInfo:
+    """Work beside a conversation: a command in the background, or a sub-agent.
+
+    `id` is the number of a command, or `agent-` and that of a sub-agent, whose own session is
+    `session`. `state` is in words. Times are Unix seconds; when a command ended is not known.
+    `last_line` is the last that it has printed, or the last step of a sub-agent.
+    """
+
+    id: str
+    kind: Literal["command", "agent"]
+    title: str
+    state: str
+    is_running: bool
+    began_at: float
+    ended_at: float | None = None
+    last_line: str = ""
+    agent: str = ""
+    session: str | None = None
+
+
+@frozen
 class SearchHit:
     """A message that holds what was searched for, or a session whose name does (role "name", n 0).
 

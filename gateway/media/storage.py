@@ -49,7 +49,8 @@ _ENDINGS = {
     "audio/mp4": ".m4a",
 }
 
-# What `storage_name` puts behind a name, and `places` behind that; and a download that broke off.
+# What `storage_name` puts behind a name, and `places` behind that; and a file that broke off on its
+# way.
 _OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
 
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -158,6 +159,13 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes / 2**20:.1f} MB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:.0f} KB"
 
 
+def is_stored_name(name: str) -> bool:
+    """Whether a whole file of the inbox may be called so."""
+    match = _OURS.search(name)
+    is_plain = match is not None and match["part"] is None and _UNSAFE.search(name) is None
+    return is_plain and not name.startswith(".")
+
+
 def _open_part(part: Path) -> BinaryIO:
     with open_folder_beneath(part.parent, create=True) as folder:
         return open(os.open(part.name, _WRITTEN, 0o600, dir_fd=folder), "wb")
@@ -167,6 +175,19 @@ def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
     with file:
         file.flush()
         os.fsync(file.fileno())
+    _move(part, path, workspace)
+
+
+def keep_part(part: Path, path: Path, workspace: Path) -> None:
+    """The same for a part that was written before. Raises `OSError`."""
+    with open_folder_beneath(part.parent) as folder:
+        fd = os.open(part.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, "rb"):
+            os.fsync(fd)
+    _move(part, path, workspace)
+
+
+def _move(part: Path, path: Path, workspace: Path) -> None:
     mark_tainted(part, workspace)
     with open_folder_beneath(path.parent) as folder:
         with suppress(FileNotFoundError):

@@ -96,6 +96,19 @@ class ProjectFiles:
             _answer(file, lambda: file_io.write_atomic(file, new))
         return _as_json(changed, new)
 
+    def find_sent(self, path: str) -> Path:
+        """The file that a tool of the owner's was given by this path: seen from the workspace, or
+        from another of the places. Raises `ToolError`."""
+        obstacle = ToolError(t("it is not there any more"))
+        for place in self.list_places():
+            try:
+                file = self._scope.find(path, self._call(place))
+                if file_io.kind(file) == "file":
+                    return file
+            except ToolError as exc:
+                obstacle = exc
+        raise obstacle
+
     def _read(self, file: Path) -> tuple[Document, bytes | None]:
         """The second is None for one that there is not."""
         if _answer(file, lambda: file_io.kind(file)) is None:

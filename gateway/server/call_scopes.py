@@ -9,6 +9,7 @@ from agent.errors import PolicyDenied
 from agent.i18n import t
 from gateway.control.service import Service
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.media.uploads import is_inbox_path
 from gateway.server.tokens import AccessToken, Scope
 
 # All that is not named here is for admins.
@@ -25,14 +26,21 @@ _SCOPES: dict[str, Scope] = {
     Service.queue_mode.__name__: "read",
     Service.conversation_status.__name__: "read",
     Service.background_tasks.__name__: "read",
+    Service.list_tasks.__name__: "read",
+    Service.read_task.__name__: "read",
+    Service.stop_task.__name__: "chat",
     Service.search_messages.__name__: "read",
     Service.export_session.__name__: "read",
     Service.list_jobs.__name__: "read",
     Service.status.__name__: "read",
+    Service.list_commands.__name__: "read",
     Service.list_agents.__name__: "read",
     Service.list_models.__name__: "read",
     Service.message_outcome.__name__: "read",
+    Service.read_sent_file.__name__: "read",
     Service.store_picture.__name__: "chat",
+    Service.begin_upload.__name__: "chat",
+    Service.continue_upload.__name__: "chat",
     Service.send_message.__name__: "chat",
     Service.call_model.__name__: "chat",
     Service.create_session.__name__: "chat",
@@ -88,5 +96,11 @@ def _check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
                 mode=arguments.get("mode"),
             )
         )
-    if any(one.get("path") for one in arguments.get("media", ()) if isinstance(one, Mapping)):
+    if any(_names_a_path(one) for one in arguments.get("media", ())):
         raise PolicyDenied(t("files by their paths need a token with the scope admin"))
+
+
+def _names_a_path(media: Any) -> bool:
+    """Whether it is a file that was not uploaded: of those, the inbox knows what they are."""
+    path = media.get("path") if isinstance(media, Mapping) else None
+    return bool(path) and not (isinstance(path, str) and is_inbox_path(path))

@@ -7,12 +7,17 @@ from agent.agent import Agent
 from agent.events import Notice
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from agent.tools.base import BackgroundTask
+from agent.tools.base import BackgroundTask, TaskOutput
 from agent.types import Context, Message
 from gateway.core.event_hub import EventHub
-from gateway.store.port import Store
+from gateway.core.records import TaskInfo
+from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
+
+_MOST_AGENTS = 20
+_STEP_CHARS = 200
 
 
 def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], str] = str) -> str:
@@ -47,6 +52,56 @@ class BackgroundWork:
             return []
         return [task.title for task in self._agent.toolbox.tasks(session) if task.is_running]
 
+    def commands(self, session: str) -> list[TaskInfo]:
+        """A session's commands in the background, also those that have ended."""
+        if not self._agent.has_tools:
+            return []
+        return [
+            TaskInfo(
+                task.id,
+                "command",
+                task.title,
+                task.state,
+                task.is_running,
+                task.began_at,
+                last_line=task.last_line,
+            )
+            for task in self._agent.toolbox.tasks(session)
+        ]
+
+    def agents(self, tx: Transaction, session: str) -> list[TaskInfo]:
+        """The sub-agents of a session: those that run, and the latest that have ended."""
+        return [
+            TaskInfo(
+                f"agent-{one.id}",
+                "agent",
+                one.title,
+                one.state,
+                one.state == "running",
+                one.asked_at,
+                one.ended_at,
+                _last_step(tx, one.session),
+                one.agent,
+                one.session,
+            )
+            for one in subagent_tasks.of_session(tx, session, _MOST_AGENTS)
+        ]
+
+    def lane_of_agent(self, tx: Transaction, session: str, number: str) -> str | None:
+        """The chat that a sub-agent of a session works for."""
+        task = subagent_tasks.find(tx, number, session)
+        return None if task is None else task.root_lane
+
+    def output(self, session: str, task: str, position: int) -> TaskOutput | None:
+        """What a command has printed behind a position."""
+        if not self._agent.has_tools:
+            return None
+        return self._agent.toolbox.output(session, task, position)
+
+    def kill(self, session: str, task: str) -> bool:
+        """End a command; False when none is called so."""
+        return self._agent.has_tools and self._agent.toolbox.kill(session, task)
+
     async def end(self, session: str) -> str:
         """Let go of all that a session holds; a sentence about what has run there, or ''."""
         if not self._agent.has_tools:
@@ -63,3 +118,16 @@ class BackgroundWork:
         if sentence := stopped_tasks_text(self._agent.toolbox.tasks(session)):
             self._events.publish(lane, Notice("info", sentence))
         return True
+
+
+def _last_step(tx: Transaction, session: str) -> str:
+    """What a sub-agent did or said last, on one line."""
+    count = sessions.count_messages(tx, session)
+    for _, _, message in reversed(sessions.load_after(tx, session, count - 2, 2)):
+        if message.tool_calls:
+            call = message.tool_calls[-1]
+            subject = next(iter((call.arguments or {}).values()), "")
+            return " ".join(f"{call.name} {subject}".split())[:_STEP_CHARS]
+        if message.role == "assistant":
+            return " ".join(message.text.split())[:_STEP_CHARS]
+    return ""

@@ -60,9 +60,9 @@ class SessionService:
     async def preview(self, session: str, first: int, last: int) -> SessionPreview:
         return await self._with(session_admin.preview, session, first, last)
 
-    async def fork(self, session: str) -> str:
+    async def fork(self, session: str, last: int | None = None) -> str:
         owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
-        return await self._with(session_admin.fork, session, owner, time.time())
+        return await self._with(_fork, session, owner, last, time.time())
 
     async def rename(self, session: str, name: str) -> str:
         stored_name = await self._with(lookup.rename, session, name)
@@ -108,6 +108,26 @@ class SessionService:
             return act(tx, lookup.find(tx, session), *args, **kwargs)
 
         return await self.database.transact(run)
+
+
+def _fork(tx: Transaction, session: str, owner: SessionOwner, last: int | None, now: float) -> str:
+    if last is not None and not _can_end_at(tx, session, last):
+        raise KoreError(
+            t("session {session} cannot be cut behind message {last}", session=session, last=last),
+            hint=t("Cut it behind an answer, or before one of your messages."),
+        )
+    return session_admin.fork(tx, session, owner, now, last=last)
+
+
+def _can_end_at(tx: Transaction, session: str, last: int) -> bool:
+    """Whether no call is parted from its result, and nothing is taken of the turn that runs."""
+    if not 0 <= last <= session_admin.count_settled(tx, session):
+        return False
+    around = {n: message for n, _, message in sessions.load_after(tx, session, last - 1, 2)}
+    follower, message = around.get(last + 1), around.get(last)
+    is_before_a_person = follower is None or follower.role == "user"
+    is_answer = message is not None and message.role == "assistant" and not message.tool_calls
+    return is_before_a_person or is_answer
 
 
 def _lines(tx: Transaction, session: str) -> list[str]:

@@ -326,6 +326,11 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["canary"]
     fork = await service.fork_session(session)
     assert await service.load_messages(fork) == await service.load_messages(session)
+    begun = await service.fork_session(session, 0)
+    assert await service.load_messages(begun) == []
+    for last in (-1, 3):
+        with pytest.raises(KoreError, match="cannot be cut"):
+            await service.fork_session(session, last)
     assert "plan" in await service.rename_session(fork, "plan")
     assert await service.set_session_status(session, "closed")
     listed = {info.id: info for info in await service.list_sessions()}
@@ -588,8 +593,51 @@ async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service
             await real_service.store_picture(data)
 
 
-@covers("list_agents", "list_models", "call_model")
+@covers("begin_upload", "continue_upload")
+async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> None:
+    upload = await real_service.begin_upload("../\u202e notes.txt", 5)
+    assert await real_service.continue_upload(upload, 0, "aGVs") is None
+    # A client that cannot tell whether a part arrived sends it again.
+    for _ in range(2):
+        media = await real_service.continue_upload(upload, 3, "bG8=")
+    assert media is not None
+    assert media.name == "\\u{202e} notes.txt"
+    assert media.path is not None
+    assert media.path.startswith("inbox/")
+    session = await real_service.send_message(None, "read this", media=(media,))
+    async with asyncio.timeout(DEADLINE_S), real_service.follow_session(session) as events:
+        said = (await anext(aiter(events))).message  # type: ignore[union-attr]
+    assert f"in {media.path} (5 bytes)" in str(said.content)
+    gone = replace(media, path="inbox/gone-0123456789abcdef.txt")
+    with pytest.raises(KoreError, match="not there any more"):
+        await real_service.send_message(session, "and this", media=(gone,))
+    with pytest.raises(KoreError, match="never begun"):
+        await real_service.continue_upload("none", 0, "aGVs")
+    with pytest.raises(KoreError, match="files may have"):
+        await real_service.begin_upload("large", 10**12)
+
+
+@covers("read_sent_file")
+async def test_what_was_not_sent_is_not_read(real_service: Service) -> None:
+    session = await real_service.create_session()
+    with pytest.raises(KoreError, match="no such file"):
+        await real_service.read_sent_file(session, 1, "call", 0)
+
+
+@covers("list_tasks", "read_task", "stop_task")
+async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
+    session = await real_service.create_session()
+    assert list(await real_service.list_tasks(session)) == []
+    for act in (real_service.read_task, real_service.stop_task):
+        for name in ("1", "agent-1", "agent-", ""):
+            with pytest.raises(KoreError, match="no background task"):
+                await act(session, name)
+
+
+@covers("list_agents", "list_models", "list_commands", "call_model")
 async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
+    commands = {one["name"]: one["summary"] for one in await real_service.list_commands()}
+    assert commands["compact"]
     assert "explore" in {one["name"] for one in await real_service.list_agents()}
     assert await real_service.list_models()
     call = ModelCall("default", "be brief", (user("hi"),))

@@ -230,10 +230,12 @@ class MemoryService:
             if (at := message.text.find(words)) >= 0
         ][:limit]
 
-    async def fork_session(self, session: str) -> str:
+    async def fork_session(self, session: str, last: int | None = None) -> str:
         found = self._find(session)
+        if last is not None and not 0 <= last <= len(found.messages):
+            raise KoreError(f"session {session} cannot be cut behind message {last}")
         fork = await self.bind_session("", None)
-        self.sessions_by_id[fork].messages += found.messages
+        self.sessions_by_id[fork].messages += found.messages[:last]
         return fork
 
     async def rename_session(self, session: str, name: str) -> str:

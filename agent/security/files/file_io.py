@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from agent.errors import ToolError
+from agent.records import frozen
 from agent.security.files.filenames import folded_path
 from agent.security.files.quarantine import quarantine_created
 from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
@@ -58,6 +59,24 @@ def read(path: Path, limit_bytes: int) -> bytes:
                 f"{path} has {size:,} bytes; the limit for opening files is {limit_bytes:,}."
             )
         return data
+
+
+@frozen
+class FilePart:
+    """Some bytes of a file; `version` is another one once the file has changed."""
+
+    data: bytes
+    size_bytes: int
+    version: str
+
+
+def read_part(path: Path, offset: int, limit_bytes: int) -> FilePart:
+    """The bytes of an ordinary file from `offset` on. Raises ToolError."""
+    with _readable(path) as file:
+        info = os.fstat(file.fileno())
+        file.seek(min(offset, info.st_size))
+        version = f"{info.st_ino}-{info.st_mtime_ns}-{info.st_size}"
+        return FilePart(file.read(limit_bytes), info.st_size, version)
 
 
 def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:

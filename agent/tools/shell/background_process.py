@@ -11,7 +11,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import UNTRUSTED
-from agent.tools.base import CallContext, EndedCommand
+from agent.tools.base import CallContext, EndedCommand, TaskOutput
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.process_group import Exit
 from agent.types import Taint, ToolResult
@@ -47,6 +47,7 @@ IDLE_S = 12 * 3600.0
 WRITE_S = 5.0
 
 _TITLE_CHARS = 60
+_LAST_LINE_CHARS = 400
 
 # Runs the command with this descriptor as its standard input.
 Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
@@ -112,6 +113,22 @@ class BackgroundProcess:
         if self.is_ending and self.exit_description is None:
             return "being ended"
         return self.exit_description or f"running for {time.monotonic() - self.started_at_s:.1f} s"
+
+    @property
+    def began_at(self) -> float:
+        """Unix time in seconds."""
+        return time.time() - (time.monotonic() - self.started_at_s)
+
+    @property
+    def last_line(self) -> str:
+        lines = self.last_output(_LAST_LINE_CHARS).replace("\r", "\n").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def output_since(self, position: int) -> TaskOutput:
+        """For people: what the model has read is not counted by it."""
+        data, lost_bytes = self._ring.since(position)
+        begin = max(0, position) + lost_bytes
+        return TaskOutput(data.decode("utf-8", "replace"), begin, begin + len(data))
 
     @property
     def is_exposed(self) -> bool:

@@ -13,7 +13,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import BackgroundTask, CallContext, EffectPlan
+from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
@@ -124,12 +124,25 @@ class Exec:
 
     def tasks(self, session: str) -> Sequence[BackgroundTask]:
         return [
-            BackgroundTask(str(each.number), each.title, each.state, each.exit_description is None)
+            BackgroundTask(
+                str(each.number),
+                each.title,
+                each.state,
+                each.exit_description is None,
+                each.began_at,
+                each.last_line,
+            )
             for each in self.processes.of(session)
         ]
 
     def kill(self, session: str, id: str) -> bool:
         return self.processes.request_kill(session, id)
+
+    def output(self, session: str, id: str, position: int) -> TaskOutput | None:
+        for each in self.processes.of(session):
+            if str(each.number) == id:
+                return each.output_since(position)
+        return None
 
     def facts(self, session: str) -> Sequence[str]:
         return self.processes.facts(session)

@@ -18,7 +18,7 @@ class FilesData(Protocol):
 
 
 class FilesService:
-    """Implements `gateway.control.screen_calls.FileCalls`, on files that are opened for each call."""
+    """Implements `screen_calls.FileCalls`, on files that are opened for each call."""
 
     def __init__(self, open_files: Callable[[], FilesData]) -> None:
         self._open_files = open_files

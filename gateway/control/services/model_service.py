@@ -11,14 +11,17 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.registry import PROFILES
 from agent.security.files.paths import INBOX_FOLDER
+from gateway.commands.table import find_command, menu
 from gateway.core.messages import Media
 from gateway.core.records import ModelCall
 from gateway.media.pictures import store_base64
 from gateway.turns.usage.model_caller import ModelCaller
 
+_SUMMARY_CHARS = 200
+
 
 class ModelService:
-    """Implements `gateway.control.service.ModelCalls`."""
+    """Implements `gateway.control.service.ModelCalls`, and lists what can be said to them."""
 
     def __init__(self, agent: Agent[Any], model_calls: ModelCaller) -> None:
         self._agent = agent
@@ -29,6 +32,17 @@ class ModelService:
         return [
             {"name": name, "description": t(" ".join(one.description.split()))}
             for name, one in agents.items()
+        ]
+
+    async def list_commands(self) -> Sequence[Mapping[str, Any]]:
+        commands = [{"name": name, "summary": t(summary)} for name, summary in menu()]
+        if self._agent.skills is None:
+            return commands
+        skills = await asyncio.to_thread(self._agent.skills.load, self._agent.workspace.folder)
+        return commands + [
+            {"name": name, "summary": " ".join(one.description.split())[:_SUMMARY_CHARS]}
+            for name, one in skills.items()
+            if find_command(name) is None
         ]
 
     async def list_models(self) -> Sequence[Mapping[str, Any]]:

@@ -41,7 +41,7 @@ class PluginData(Protocol):
 
 
 class PluginService:
-    """Implements `gateway.control.screen_calls.PluginCalls`, on data that is opened for each call."""
+    """Implements `screen_calls.PluginCalls`, on data that is opened for each call."""
 
     def __init__(self, open_plugins: Callable[[], PluginData]) -> None:
         self._open_plugins = open_plugins

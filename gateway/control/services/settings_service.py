@@ -37,7 +37,7 @@ class SettingsData(Protocol):
 
 
 class SettingsService:
-    """Implements `gateway.control.screen_calls.PolicyCalls` and `SettingsCalls`, on data that is opened
+    """Implements `screen_calls.PolicyCalls` and `SettingsCalls`, on data that is opened
     for each call."""
 
     def __init__(

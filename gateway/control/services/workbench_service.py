@@ -22,7 +22,7 @@ class WorkbenchData(Protocol):
 
 
 class WorkbenchService:
-    """Implements `gateway.control.screen_calls.WorkbenchCalls`, on data that is opened for each call."""
+    """Implements `screen_calls.WorkbenchCalls`, on data that is opened for each call."""
 
     def __init__(self, open_data: Callable[[], WorkbenchData]) -> None:
         self._open_data = open_data

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tests.gateway.server.served import Served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 # A container has neither.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 IDLE = ".workbench:not(:has(.stop)):not(:has(.offline))"
@@ -23,9 +26,7 @@ _TIMEOUT_MS = 20_000
 @asynccontextmanager
 async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
     """A browser with an empty profile."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
+    async with api.async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
         try:
             context = await browser.new_context(**options)

@@ -255,7 +255,7 @@ async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
         await page.wait_for_selector(".sidebar .session")
         names = await tab_to(page, "Status")
         assert [one.partition("\n")[0] for one in names] == [
-            *("Add a picture", "Mode", "Skip to the conversation", "Theme", "Log out"),
+            *("Add files", "Mode", "Skip to the conversation", "Theme", "Log out"),
             *("+ New session", "Search", "go", "Rename: go", "Branch: go", "Close: go", "Status"),
         ]
         await page.keyboard.press("Enter")

@@ -1,6 +1,7 @@
 """What strangers try: on the same machine, on the network, and on web pages."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,13 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from agent.types import assistant
 from gateway.control.calls import call_names, find_call
 from gateway.server import listener
 from gateway.server.guard import KEY_HEADER, cookie_name
 from gateway.server.login import HALF
 from gateway.server.tokens import Scope
+from tests.gateway.parts import tool_call
 from tests.gateway.server.served import Served, served
 
 PLAIN: dict[object, object] = {str: "x", int: 1, bool: False, float: 1.0}
@@ -229,6 +232,63 @@ async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: Sco
             await socket.send_json({"id": number, "call": name, "arguments": {}})
             assert (await socket.receive_json())["error"]["code"] == "denied"
     assert not (server.parts.workspace.parent / "plugins" / "markets").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "USER.md", "inbox/../USER.md", "inbox/api/x-0123456789abcdef.png"),
+        *("inbox/notes.txt", "inbox/.upload-0123456789abcdef.part", ["inbox/x"], 7),
+    ],
+)
+async def test_only_an_upload_may_be_named_by_who_may_only_speak(
+    server: Served, path: object
+) -> None:
+    media = [{"kind": "document", "path": path}]
+    answer = await server.call("send_message", "chat", session=None, text="hi", media=media)
+    assert answer == (403, "denied")
+    # By the name of an upload nothing is reached that is not a file of the inbox.
+    inbox = server.parts.workspace / "inbox"
+    inbox.mkdir()
+    (inbox / "x-0123456789abcdef.txt").symlink_to("/etc/passwd")
+    media = [{"kind": "document", "path": "inbox/x-0123456789abcdef.txt"}]
+    status, _ = await server.call("send_message", "chat", session=None, text="hi", media=media)
+    assert status == 400
+
+
+async def test_what_was_sent_is_no_way_to_other_files(tmp_path: Path) -> None:
+    sending = tool_call("1", "send_file", paths=["a.txt"])
+    reading = tool_call("2", "read_file", path="b.txt", paths=["b.txt"])
+    failing = tool_call("3", "send_file", paths=["../secret.txt"])
+    calls = (sending, reading, failing)
+    async with served(tmp_path, [assistant("", calls), "done"]) as server:
+        for name in ("secret.txt", "workspace/a.txt", "workspace/b.txt"):
+            (tmp_path / name).write_text(name)
+        _, session = await server.call("send_message", session=None, text="go")
+        async with server.parts.service.follow_session(session) as events:
+            async for event in events:
+                if event.type in ("turn_end", "idle"):
+                    break
+
+        async def read(seq: int, call: str, number: int) -> tuple[int, object]:
+            arguments = {"session": session, "seq": seq, "call": call, "number": number}
+            return await server.call("read_sent_file", "read", **arguments)
+
+        status, part = await read(2, "1", 0)
+        assert status == 200
+        assert isinstance(part, dict)
+        assert base64.b64decode(part["data"]) == b"workspace/a.txt"
+        others = [(2, "2", 0), (2, "3", 0), (1, "1", 0), (3, "1", 0), (2, "1", 1), (2, "1", -1)]
+        assert {await read(*one) for one in [*others, (0, "1", 0), (2**40, "1", 0)]} == {
+            (400, "error")
+        }
+        # A link that took the file's place meanwhile leads nowhere.
+        (server.parts.workspace / "a.txt").unlink()
+        (server.parts.workspace / "a.txt").symlink_to(tmp_path / "secret.txt")
+        assert await read(2, "1", 0) == (400, "error")
+        (server.parts.workspace / "a.txt").unlink()
+        (server.parts.workspace / "a.txt").symlink_to("/dev/zero")
+        assert await read(2, "1", 0) == (400, "error")
 
 
 ODD_VALUES = [

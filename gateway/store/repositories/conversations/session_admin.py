@@ -47,13 +47,7 @@ def fork(
     spent stays where it was spent, and what was allowed "for this session" is not allowed in it.
     """
     fork = sessions.create_session(tx, owner.principal, now)
-    (whole,) = tx.one(
-        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = ? AND turn_id ="
-        f" (SELECT id FROM turn WHERE session = ? AND {LIVE})),"
-        " (SELECT max(n) FROM message WHERE session = ?), 0)",
-        (session, session, session),
-    )
-    last = whole if last is None else last
+    last = count_settled(tx, session) if last is None else last
     _copy_texts(tx, session, fork, last)
     if (file_views := sessions.file_views_of(tx, sessions.load_row(tx, session))) is not None:
         sessions.set_file_views(tx, fork, file_views)
@@ -69,6 +63,17 @@ def fork(
         ),
     )
     return fork
+
+
+def count_settled(tx: Transaction, session: str) -> int:
+    """How many messages there are before the turn that runs."""
+    (count,) = tx.one(
+        "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = ? AND turn_id ="
+        f" (SELECT id FROM turn WHERE session = ? AND {LIVE})),"
+        " (SELECT max(n) FROM message WHERE session = ?), 0)",
+        (session, session, session),
+    )
+    return int(count)
 
 
 def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:

@@ -134,6 +134,12 @@ def latest(tx: Transaction, root_lane: str, limit: int) -> list[SubagentTask]:
     return _all(tx, where, root_lane, limit)
 
 
+def of_session(tx: Transaction, session: str, limit: int) -> list[SubagentTask]:
+    """Those that work or worked for a session; what runs stands in front."""
+    where = "(root_session = ? OR caller = ?) ORDER BY state = 'running' DESC, id DESC LIMIT ?"
+    return _all(tx, where, session, session, limit)
+
+
 def below(tx: Transaction, lane: str) -> list[SubagentTask]:
     """What runs for a lane, and for what runs for it."""
     tasks: list[SubagentTask] = []

@@ -1,11 +1,14 @@
 // A conversation: its feed, its questions, and where one writes.
 
 import { Approval } from "./approval-view.mjs"
-import { newId } from "./protocol.mjs"
-import { emptyConversation, take } from "./conversation.mjs"
+import { download } from "./attachments.mjs"
+import { Composer, keepDraft } from "./composer-view.mjs"
+import { addPending, dropPending, emptyConversation, endPending, take, textOf } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { newId } from "./protocol.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
-import { isPicture, kept } from "./pictures.mjs"
+import { Tasks } from "./tasks-view.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE = 150
@@ -13,25 +16,40 @@ const PAGE = 150
 const BLOCK = 25
 // So many of the newest may still change: results come after their calls.
 const UNSETTLED = 100
-const MODES = {
-  ask: "Ask before risky steps",
-  plan: "Plan only, change nothing",
-  "accept-edits": "Edit files without asking",
-  auto: "Nothing is asked",
-}
 
 export function Chat({ connection, session, onSession, onTurn, say }) {
-  const talk = useConversation(connection, session, onTurn, say)
+  const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
+  const talk = latest.current
+  const begin = (id, sent) => {
+    carry(id, sent)
+    onSession(id)
+  }
+  useEffect(() => {
+    // What was withdrawn, by a stop for example, waits no more.
+    if (talk.isRunning) return
+    for (const { eventId } of talk.pending) {
+      const settled = ({ state }) => {
+        if (state !== "done" && state !== "dropped") return
+        endPending(talk, eventId)
+        draw()
+      }
+      connection.call("message_outcome", { event_id: eventId }).then(settled, () => {})
+    }
+  }, [talk, talk.isRunning, talk.pending.length])
   const [count, setCount] = useState(PAGE)
   useEffect(() => setCount(PAGE), [session])
-  const send = async (text, mode, files) => {
+  const send = async (text, mode, media) => {
+    // This page shows another session by its address.
+    if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
+    const eventId = newId()
     try {
-      const media = await Promise.all(files.map((file) => kept(connection, file)))
       const id = session ?? (await connection.until("create_session"))
-      const said = { session: id, text, event_id: newId(), mode, media }
-      await connection.until("send_message", said)
-      if (id !== session) onSession(id)
+      if (id === session) addPending(latest.current, { eventId, text })
+      else begin(id, { eventId, text })
+      draw()
+      await connection.until("send_message", { session: id, text, event_id: eventId, mode, media })
     } catch (error) {
+      dropPending(latest.current, eventId)
       say(error)
       return false
     }
@@ -41,22 +59,44 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     const args = { nonce: asked.nonce, answer: kind, by: "web", words: kind === "deny" || asked.server_question ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }
+  // A copy that ends at message `last`, with words to begin with.
+  const branch = async (last, words) => {
+    const id = await connection.call("fork_session", { session, last }).catch(say)
+    if (!id) return
+    keepDraft(id, words)
+    onSession(id)
+  }
+  const fetchFile = (place, onShare) => download(connection, { session, ...place }, onShare).catch(say)
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const isRunning = talk.isRunning || talk.approvals.length > 0
   const onKey = (event) => event.key === "Escape" && isRunning && stop()
   const blocks = blocksOf(talk.messages, count)
+  const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
+  // A turn that ended with an error, and nothing since.
+  const hasFailed = talk.messages.at(-1)?.isFailure && !talk.isRunning && !talk.pending.length && history.length > 0
+  // Kept over drawing, since blocks that have not changed are not drawn again.
+  const actions = useRef({})
+  Object.assign(actions.current, { fetchFile, branch })
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
   return html`<section class="chat" onKeyDown=${onKey}>
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
-      ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} />`)}
+      ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
+      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), null, [])}>${t("Try again")}</button></p>`}
+      ${talk.pending.map(
+        (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
+          <div class="bubble">${visible(one.text)}</div>
+          <p class="dim">${talk.isRunning || talk.approvals.length ? t("queued") : t("Sending")}</p>
+        </article>`,
+      )}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
-    <${Composer} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} />
+    ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
+    <${Composer} connection=${connection} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say} />
   </section>`
 }
 
@@ -71,10 +111,12 @@ function blocksOf(messages, count) {
   return blocks
 }
 
-function Block({ block: { first, end, version }, talk }) {
+function Block({ block: { first, end, version }, talk, actions }) {
+  const fetchFile = (...args) => actions.current.fetchFile(...args)
+  const branch = (...args) => actions.current.branch(...args)
   // NaN equals nothing, not even itself.
   const items = useMemo(
-    () => talk.messages.slice(first, end).map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk} />`),
+    () => talk.messages.slice(first, end).map((item) => html`<${Item} key=${item.key} ...${{ item, talk, fetchFile, branch }} />`),
     [first, end, version, talk.messages],
   )
   return html`<div class="block">${items}</div>`
@@ -83,10 +125,16 @@ function Block({ block: { first, end, version }, talk }) {
 // The conversation of a session, kept up to date; drawn at most once a frame.
 function useConversation(connection, session, onTurn, say) {
   const talk = useRef(emptyConversation())
-  const [, draw] = useState(0)
+  const [, setDrawn] = useState(0)
+  // What is said first goes along into its new session.
+  const carried = useRef(null)
+  const carry = (id, sent) => (carried.current = { session: id, sent })
+  const draw = () => setDrawn((n) => n + 1)
   useLayoutEffect(() => {
     const own = (talk.current = emptyConversation())
-    draw((n) => n + 1)
+    if (carried.current?.session === session) addPending(own, carried.current.sent)
+    carried.current = null
+    draw()
     if (!session) return
     let frame = 0
     const onItem = (event) => {
@@ -94,7 +142,7 @@ function useConversation(connection, session, onTurn, say) {
       if (event.type === "turn_end" || event.type === "delivered") onTurn()
       frame ||= requestAnimationFrame(() => {
         frame = 0
-        draw((n) => n + 1)
+        draw()
       })
     }
     const stop = connection.followSession({ session }, onItem, say)
@@ -103,13 +151,14 @@ function useConversation(connection, session, onTurn, say) {
       stop()
     }
   }, [connection, session])
-  return talk.current
+  return [talk, draw, carry]
 }
 
 // Stays at the end as long as one is there.
 function Feed({ version, session, children }) {
   const box = useRef()
   const isAtEnd = useRef(true)
+  const top = useRef(0)
   const [isAway, setAway] = useState(false)
   const toEnd = () => box.current && (box.current.scrollTop = box.current.scrollHeight)
   useEffect(() => {
@@ -127,7 +176,10 @@ function Feed({ version, session, children }) {
   }, [])
   const onScroll = () => {
     const { scrollTop, scrollHeight, clientHeight } = box.current
-    isAtEnd.current = scrollHeight - scrollTop - clientHeight < 60
+    const isNear = scrollHeight - scrollTop - clientHeight < 60
+    // What grew by itself has not been scrolled away from.
+    if (isNear || scrollTop < top.current - 1) isAtEnd.current = isNear
+    top.current = scrollTop
     setAway(!isAtEnd.current)
   }
   return html`<div class="feed-frame">
@@ -136,60 +188,4 @@ function Feed({ version, session, children }) {
     </div>
     ${isAway && html`<button class="to-end" onClick=${toEnd} aria-label=${t("To the end")}>↓</button>`}
   </div>`
-}
-
-function Composer({ session, isRunning, send, stop, usage }) {
-  const [text, setText] = useState("")
-  const [mode, setMode] = useState("ask")
-  const [files, setFiles] = useState([])
-  const box = useRef()
-  useEffect(() => box.current.focus(), [session])
-  useLayoutEffect(() => {
-    box.current.style.height = "auto"
-    box.current.style.height = `${Math.min(box.current.scrollHeight, 320)}px`
-  }, [text])
-  const submit = async (event) => {
-    event?.preventDefault()
-    const said = text.trim()
-    if (!said && !files.length) return
-    setText("")
-    setFiles([])
-    if (await send(said, mode, files)) return
-    setText((now) => now || said)
-    setFiles(files)
-  }
-  const add = (list) => setFiles((now) => [...now, ...[...list].filter(isPicture)])
-  const onPaste = (event) => add(event.clipboardData.files)
-  const onDrop = (event) => {
-    event.preventDefault()
-    add(event.dataTransfer.files)
-  }
-  const onKey = (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event)
-  }
-  const cost = usage?.session_cost_usd ?? usage?.cost_usd
-  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste} onDrop=${onDrop} onDragOver=${(event) => event.preventDefault()}>
-    <div class="column">
-      <textarea rows="1" ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
-      ${files.length > 0 &&
-      html`<ul class="files">
-        ${files.map((file) => html`<li>${file.name} <button type="button" aria-label=${`${t("Remove")}: ${file.name}`} onClick=${() => setFiles(files.filter((one) => one !== file))}>×</button></li>`)}
-      </ul>`}
-      <div class="tools">
-        <label class="attach" title=${t("Add a picture")}>
-          <span aria-hidden="true">⊕</span><span class="unseen">${t("Add a picture")}</span>
-          <input type="file" accept="image/*" multiple class="unseen" onChange=${(event) => (add(event.target.files), (event.target.value = ""))} />
-        </label>
-        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
-          ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
-        </select>
-        <span class="dim usage">
-          ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
-          ${cost != null && ` · $${cost.toFixed(4)}`}
-        </span>
-        ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
-        <button class="send" disabled=${!text.trim() && !files.length}>${t("Send")}</button>
-      </div>
-    </div>
-  </form>`
 }

@@ -59,6 +59,12 @@ export const visible = (text) =>
     c === "\r" ? "" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
   )
 
+// Without the colors of a terminal; a line that was written over is shown as it was left.
+export const plain = (text) =>
+  text
+    .replace(/\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g, "")
+    .replace(/[^\n]*\r(?!\n|$)/g, "")
+
 function dress(pre) {
   const box = document.createElement("div")
   box.className = "code"

@@ -1,8 +1,8 @@
 // One message, and the reply that streams.
 
-import { resultOf, textOf } from "./conversation.mjs"
-import { html, useLayoutEffect, useMemo, useRef } from "./html.mjs"
-import { rendered, visible } from "./markdown.mjs"
+import { diffOf, resultOf, textOf } from "./conversation.mjs"
+import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
+import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
 const RESULT_CHARS = 20_000
@@ -13,22 +13,32 @@ export function Markdown({ text }) {
   return html`<div class="markdown" ref=${box}></div>`
 }
 
-export function Item({ item, talk }) {
-  if (item.kind === "user") return html`<${UserMessage} item=${item} />`
-  if (item.kind === "assistant") return html`<${Reply} item=${item} talk=${talk} />`
+export function Item({ item, talk, fetchFile, branch }) {
+  if (item.kind === "user") return html`<${UserMessage} item=${item} branch=${branch} />`
+  if (item.kind === "assistant") return html`<${Reply} ...${{ item, talk, fetchFile, branch }} />`
   const text = item.kind === "kore" ? html`<${Markdown} text=${item.text} />` : visible(item.text)
-  return html`<div class=${`said ${item.kind}`}>${text}</div>`
+  return html`<div class=${`said ${item.kind} ${item.isFailure ? "failure" : ""}`}>${text}</div>`
 }
 
-function UserMessage({ item }) {
+function UserMessage({ item, branch }) {
+  const said = textOf(item.message)
   const pictures = item.message.content.filter((part) => part.type === "image")
   const files = item.message.content.filter((part) => part.type === "image_file")
+  const attachments = item.message.content.flatMap((part) => (part.type === "context" ? attachmentsIn(part.text) : []))
   return html`<article class="user" aria-label=${t("You")}>
-    <div class="bubble">${visible(textOf(item.message))}</div>
+    <div class="bubble-row">
+      ${branch && item.seq && html`<button type="button" class="edit" title=${t("Edit in a branch")} aria-label=${t("Edit in a branch")} onClick=${() => branch(item.seq - 1, said)}>✎</button>`}
+      ${said && html`<div class="bubble">${visible(said)}</div>`}
+    </div>
     ${pictures.map((part) => html`<${Picture} part=${part} />`)}
+    ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
   </article>`
 }
+
+// The model is told of each file in a line of its own.
+const attachmentsIn = (text) =>
+  [...text.matchAll(/^\[(?:document|video|audio) "(.+)" in \S.* \(([\d.]+ (?:bytes|KB|MB))\)/gm)].map(([, name, size]) => [name, size])
 
 const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 
@@ -37,7 +47,7 @@ function Picture({ part }) {
   return html`<img alt=${t("picture")} src=${`data:${part.media_type};base64,${part.data}`} />`
 }
 
-function Reply({ item, talk }) {
+function Reply({ item, talk, fetchFile, branch }) {
   const thoughts = item.message.content.filter((part) => part.type === "thinking" && part.text)
   const text = textOf(item.message)
   const calls = item.message.tool_calls ?? []
@@ -47,51 +57,74 @@ function Reply({ item, talk }) {
     ${calls.map((call) => {
       const live = talk.live.get(call.id)
       const result = resultOf(talk, item.seq, call)
-      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} />`
+      const isSent = call.name === "send_file" && result && !result.is_error
+      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} diff=${diffOf(talk, item.seq, call)} />
+        ${isSent && html`<${SentFiles} seq=${item.seq} call=${call} fetchFile=${fetchFile} />`}`
     })}
+    ${branch &&
+    !calls.length &&
+    html`<p class="message-actions">
+      <button type="button" title=${t("Copy")} aria-label=${t("Copy")} onClick=${() => navigator.clipboard.writeText(text)}>❐</button>
+      <button type="button" title=${t("Branch from here")} aria-label=${t("Branch from here")} onClick=${() => branch(item.seq, "")}>↳</button>
+    </p>`}
   </article>`
+}
+
+function SentFiles({ seq, call, fetchFile }) {
+  const { paths = [], caption } = call.arguments ?? {}
+  return html`<div class="sent-files">
+    ${caption && html`<p>${visible(String(caption))}</p>`}
+    ${paths.map((path, number) => html`<${SentFile} path=${String(path)} save=${(onShare) => fetchFile({ seq, call: call.id, number }, onShare)} />`)}
+  </div>`
+}
+
+function SentFile({ path, save }) {
+  const [share, setShare] = useState(null)
+  const name = visible(path.split("/").pop())
+  const onClick = async () => {
+    setShare(0)
+    await save(setShare)
+    setShare(null)
+  }
+  return html`<button type="button" class="sent-file" disabled=${share !== null} title=${t("Save")} onClick=${onClick}>
+    <span aria-hidden="true">↓</span> ${name} ${share !== null && html`<progress aria-label=${name} value=${share} max="1"></progress>`}
+  </button>`
 }
 
 const Thoughts = ({ text }) =>
   html`<details class="thoughts"><summary>${t("thoughts")}</summary><pre>${visible(text)}</pre></details>`
 
 // A call with its arguments and result, folded; while it runs, with what it prints.
-export function Call({ call, live, result }) {
+export function Call({ call, live, result, diff: stored }) {
   const subject = String(Object.values(call.arguments ?? {})[0] ?? "").replace(/\s+/g, " ")
-  const wasOpen = useRef(false)
+  const diff = live?.result?.diff ?? stored
   const isBad = result?.is_error ?? live?.result?.is_error
   const isOver = result || live?.result
   const shown = result ? textOf(result) : (live?.result?.content ?? live?.output ?? "")
-  const diff = live?.result?.diff ?? ""
-  const rows = useMemo(() => (diff ? sideBySide(diff) : result && !isBad ? changeOf(call) : []), [diff, result, isBad])
-  // What was open while the turn ran does not close at its end.
-  wasOpen.current ||= Boolean(diff)
   const state = isBad ? "bad" : isOver ? "over" : "running"
-  return html`<details class=${`call ${state}`} open=${wasOpen.current}>
+  return html`<details class=${`call ${state}`} open=${Boolean(diff)}>
     <summary>
       <span class="state" aria-hidden="true">${isBad ? "✗" : isOver ? "✓" : "●"}</span>
-      <b>${visible(call.name)}</b> <span class="subject">${visible(subject.slice(0, 160))}</span>
+      <b>${visible(call.name)}</b>
       ${isBad && html`<span class="badge">${t("failed")}</span>`}
+      <span class="subject">${visible(subject.slice(0, 160))}</span>
     </summary>
     <pre tabindex="0">${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
-    ${rows.length ? html`<${Rows} rows=${rows} />` : shown && html`<${Output} text=${shown} />`}
+    ${diff ? html`<${Diff} text=${diff} />` : shown && html`<${Output} text=${shown} />`}
   </details>`
 }
 
 function Output({ text }) {
   const cut = text.length > RESULT_CHARS ? `\n… (${text.length - RESULT_CHARS})` : ""
   if (looksLikeDiff(text)) return html`<${Diff} text=${text.slice(0, RESULT_CHARS) + cut} />`
-  return html`<pre tabindex="0">${visible(text.slice(0, RESULT_CHARS)) + cut}</pre>`
+  return html`<pre tabindex="0">${visible(plain(text.slice(0, RESULT_CHARS))) + cut}</pre>`
 }
 
 const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.includes("\n@@ ")
 
 // The two sides beside each other where there is room, below each other on a phone.
 export function Diff({ text }) {
-  return html`<${Rows} rows=${useMemo(() => sideBySide(text), [text])} />`
-}
-
-function Rows({ rows }) {
+  const rows = useMemo(() => sideBySide(text), [text])
   return html`<div class="diff" role="table" aria-label="diff" tabindex="0">
     ${rows.map(
       ([kind, left, right]) => html`<div class=${kind} role="row">
@@ -100,17 +133,6 @@ function Rows({ rows }) {
       </div>`,
     )}
   </div>`
-}
-
-const CHANGES = new Set(["edit_file", "write_file", "append_file"])
-
-// What a stored call changed, from its arguments: a diff is told only while the turn runs.
-function changeOf(call) {
-  if (!CHANGES.has(call.name)) return []
-  const given = call.arguments ?? {}
-  const lines = (text) => (typeof text === "string" && text ? text.replace(/\n$/, "").split("\n") : [])
-  const edits = Array.isArray(given.edits) ? given.edits : [given]
-  return edits.flatMap((one) => beside(lines(one?.old_string), lines(one?.new_string ?? one?.content)))
 }
 
 const beside = (old, added) =>
@@ -125,19 +147,30 @@ function sideBySide(text) {
     ;[old, added] = [[], []]
   }
   const lines = text.split("\n")
-  // A removed line may begin with two more dashes.
-  const isName = (n) => lines[n]?.startsWith("--- ") && lines[n + 1]?.startsWith("+++ ")
+  // Lines that the hunk still has: a removed one may begin with two more dashes, as a name does.
+  let left = { old: 0, added: 0 }
+  let hasHunks = false
+  const isNames = (n) => lines[n]?.startsWith("--- ") && lines[n + 1]?.startsWith("+++ ")
   for (const [n, line] of lines.entries()) {
-    if (/^(@@|diff |index )/.test(line) || isName(n) || isName(n - 1)) {
+    const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line)
+    const isInHunk = hasHunks ? left.old > 0 || left.added > 0 : n > 1 && !hunk
+    if (!isInHunk && (hunk || /^(diff |index )/.test(line) || isNames(n) || isNames(n - 1))) {
       flush()
       rows.push(["head", line, null])
+      hasHunks ||= Boolean(hunk)
+      if (hunk) left = { old: Number(hunk[1] ?? 1), added: Number(hunk[2] ?? 1) }
     } else if (line.startsWith("-")) {
       if (added.length) flush()
       old.push(line.slice(1))
-    } else if (line.startsWith("+")) added.push(line.slice(1))
-    else {
+      left.old--
+    } else if (line.startsWith("+")) {
+      added.push(line.slice(1))
+      left.added--
+    } else {
       flush()
       rows.push(["same", line.slice(1), line.slice(1)])
+      left.old--
+      left.added--
     }
   }
   flush()

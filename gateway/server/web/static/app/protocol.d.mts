@@ -131,6 +131,8 @@ export interface Calls {
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
   // Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`.
   store_picture: { arguments: { data: string }; result: Media }
+  // List what begins with a slash, chat commands and skills: `name`, `summary`.
+  list_commands: { arguments: {}; result: { [key: string]: any }[] }
   // Begin a session; returns its id.
   create_session: { arguments: {}; result: string }
   // Stop the turns that run in a session; False when none does.
@@ -157,14 +159,12 @@ export interface Calls {
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" }
   // Return a lane's session, model, mode, waiting and cost_usd.
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
-  // List the names of a session's background processes and sub-agents.
-  background_tasks: { arguments: { session: string }; result: string[] }
   // Put a lane into a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
   // Find the newest messages with all these words. Fails for an encrypted database.
   search_messages: { arguments: { words: string; limit?: number }; result: SearchHit[] }
-  // Copy a session into a new one; returns its id.
-  fork_session: { arguments: { session: string }; result: string }
+  // Copy a session into a new one, whole or up to message number `last` (0: none of it); returns its id. Fails between a call and its result.
+  fork_session: { arguments: { session: string; last?: number | null }; result: string }
   // Rename a session ('': back to its automatic name); returns a sentence.
   rename_session: { arguments: { session: string; name: string }; result: string }
   // Open, pause or close a session; returns a sentence. A running one cannot be closed.
@@ -265,6 +265,20 @@ export interface Calls {
   check_setting: { arguments: { key: string; value: string | null }; result: { [key: string]: any } }
   // Write a change that was checked, if the file is still the same, and take it in; returns it as `check_setting`. One that `widens` what Kore may do has to be `confirmed`.
   change_setting: { arguments: { key: string; value: string | null; proposal: string; confirmed?: boolean }; result: { [key: string]: any } }
+  // Begin to send a file for `send_message`; returns the id of the upload. Fails for one that is larger than `media.max_file_mb`.
+  begin_upload: { arguments: { name: string; size_bytes: number }; result: string }
+  // Add the next part; the file, once it is whole. Parts come in order, and may be sent again. An upload that nothing comes for, or whose process has ended, is `unknown-upload`.
+  continue_upload: { arguments: { upload: string; offset: number; data: string }; result: Media | null }
+  // Return a part of a file that `send_file` sent: file `number` (from 0) of the call `call` of message `seq`: `name`, `size`, `version`, `data`. It is read as it is now.
+  read_sent_file: { arguments: { session: string; seq: number; call: string; number: number; offset?: number }; result: { [key: string]: any } }
+  // List the names of a session's background processes and sub-agents.
+  background_tasks: { arguments: { session: string }; result: string[] }
+  // List them with how they are: those that run first, then the latest that have ended.
+  list_tasks: { arguments: { session: string }; result: TaskInfo[] }
+  // Return what a command has printed behind a position (bytes): `text`, `begin` (later than `position` where the beginning is not kept any more), `end`. A sub-agent's steps are in its own session (`follow_session`).
+  read_task: { arguments: { session: string; task: string; position?: number }; result: { [key: string]: any } }
+  // Stop a command with all that it started, or a sub-agent; returns a sentence.
+  stop_task: { arguments: { session: string; task: string }; result: string }
 }
 
 export interface Streams {
@@ -686,6 +700,19 @@ export interface SteeredEvent {
 export interface StreamEndEvent {
   type: "stream_end"
   finish_reason: string | null
+}
+
+export interface TaskInfo {
+  id: string
+  kind: "command" | "agent"
+  title: string
+  state: string
+  is_running: boolean
+  began_at: number
+  ended_at?: number | null
+  last_line?: string
+  agent?: string
+  session?: string | null
 }
 
 export interface TextDeltaEvent {

@@ -8,6 +8,8 @@ import { t } from "./texts.mjs"
 export function Sidebar({ connection, sessions, current, open, refresh, say }) {
   const [words, setWords] = useState("")
   const hits = useSearch(connection, words)
+  const [folded, fold] = useFolded()
+  const rows = asTree(sessions, folded)
   const act = async (name, args) => {
     try {
       const result = await connection.call(name, args)
@@ -41,15 +43,17 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
               </button>
             </li>`,
           )
-        : sessions.map(
-            (one) => html`<li key=${one.id} class=${one.id === current ? "current" : ""}>
-              <button class="session" aria-current=${one.id === current ? "page" : null} onClick=${() => open(one.id)}>
-                <b>${visible(one.name)}</b>
-                <span class="dim">${day(one.last_active_at)} ${one.status !== "idle" ? `· ${t(one.status)}` : ""}</span>
+        : rows.map(
+            ({ one, depth, count, isFolded }) => html`<li key=${one.id} class=${`${one.id === current ? "current" : ""} depth-${Math.min(depth, 4)}`} aria-level=${depth + 1}>
+              ${count > 0 &&
+              html`<button class="fold" aria-expanded=${!isFolded} aria-label=${`${t("Branches")}: ${one.name}`} onClick=${() => fold(one.id)}>${isFolded ? "▸" : "▾"}</button>`}
+              <button class="session" aria-current=${one.id === current ? "page" : null} title=${visible(one.name)} onClick=${() => open(one.id)}>
+                <b>${depth > 0 && html`<span aria-hidden="true">↳ </span>`}${visible(one.name) || t("New session")}</b>
+                <span class=${`dim ${one.status}`}>${facts(one, isFolded ? count : 0)}</span>
               </button>
               <span class="row-actions">
                 <button title=${t("Rename")} aria-label=${`${t("Rename")}: ${one.name}`} onClick=${() => rename(one)}>✎</button>
-                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>⑂</button>
+                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>↳</button>
                 <button title=${t("Close")} aria-label=${`${t("Close")}: ${one.name}`} onClick=${() => close(one)}>×</button>
               </span>
             </li>`,
@@ -62,6 +66,55 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
       )}
     </div>
   </nav>`
+}
+
+// Forks below the session that they were made of; a branch that was used lately comes first.
+function asTree(sessions, folded) {
+  const known = new Map(sessions.map((one) => [one.id, { one, children: [], at: one.last_active_at }]))
+  const roots = []
+  for (const node of known.values()) (known.get(node.one.parent)?.children ?? roots).push(node)
+  const rows = []
+  const touch = (node) => (node.at = Math.max(node.at, ...node.children.map(touch)))
+  const show = (nodes, depth) => {
+    for (const { one, children } of nodes.sort((a, b) => b.at - a.at)) {
+      const isFolded = folded.has(one.id)
+      rows.push({ one, depth, count: children.length, isFolded })
+      if (!isFolded) show(children, depth + 1)
+    }
+  }
+  roots.forEach(touch)
+  show(roots, 0)
+  return rows
+}
+
+function useFolded() {
+  const [folded, setFolded] = useState(() => new Set(JSON.parse(localStorage.getItem("folded") ?? "[]")))
+  const fold = (id) => {
+    const next = new Set(folded)
+    if (!next.delete(id)) next.add(id)
+    setFolded(next)
+    localStorage.setItem("folded", JSON.stringify([...next].slice(-200)))
+  }
+  return [folded, fold]
+}
+
+const facts = (one, hidden) =>
+  [
+    day(one.last_active_at),
+    CHANNELS[channelOf(one)] ?? channelOf(one),
+    one.status === "idle" ? "" : t(one.status),
+    hidden ? `↳ ${hidden}` : "",
+  ]
+    .filter(Boolean)
+    .join(" · ")
+
+const CHANNELS = { telegram: "Telegram", cli: t("terminal") }
+
+// Where it is spoken in; nothing for what clients such as this page speak in.
+function channelOf({ lane, principal }) {
+  if (lane?.startsWith("cli:local:session-")) return ""
+  const channel = (lane ?? principal ?? "").split(":")[0]
+  return lane === null && channel === "cli" ? "" : channel
 }
 
 const day = (seconds) => {

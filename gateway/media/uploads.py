@@ -1,0 +1,247 @@
+"""Files that a client sends in parts, kept in the workspace's inbox as those of a chat are."""
+
+import asyncio
+import base64
+import binascii
+import errno
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.security.files import file_io
+from agent.security.files.paths import INBOX_FOLDER
+from agent.security.files.safe_open import open_folder_beneath
+from agent.text.visible import escape_line
+from gateway.core.messages import Media
+from gateway.media import storage
+
+# Its base64 fits into a request.
+PART_BYTES = 2**20
+# So many are under way at a time, and each is given up when nothing comes for so long.
+_MOST = 16
+_IDLE_S = 600.0
+_NAME_CHARS = 200
+_ACCOUNT = "local"
+
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class UnknownUpload(KoreError):
+    """The upload was given up, or its process was replaced: it has to begin again."""
+
+    code = "unknown-upload"
+
+
+class _Upload:
+    """A file of which `received` bytes are there; `media` once it is whole."""
+
+    def __init__(self, name: str, size_bytes: int, part: Path, now: float) -> None:
+        self.name = name
+        self.size_bytes = size_bytes
+        self.part = part
+        self.received = 0
+        self.digest = hashlib.sha256()
+        self.media: Media | None = None
+        self.used_at = now
+        self.lock = asyncio.Lock()
+
+
+class Uploads:
+    """What is under way is known to this process alone; a kill leaves a part behind, which is
+    swept up with old files of the inbox."""
+
+    def __init__(
+        self,
+        workspace: Callable[[], Path],
+        limit_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._workspace = workspace
+        self._limit_bytes = limit_bytes
+        self._clock = clock
+        self._uploads: dict[str, _Upload] = {}
+
+    async def begin(self, name: str, size_bytes: int) -> str:
+        """The new upload's id. Raises `KoreError` for a file that cannot be taken."""
+        label = _clean_name(name)
+        if size_bytes <= 0:
+            raise KoreError(t("{name} is empty", name=label))
+        if size_bytes > self._limit_bytes:
+            raise KoreError(
+                t(
+                    "{name} has {size}; files may have {limit}",
+                    name=label,
+                    size=storage.format_size(size_bytes),
+                    limit=storage.format_size(self._limit_bytes),
+                ),
+                hint=t("`kore config set media.max_file_mb N` raises the limit."),
+            )
+        await self._give_up_idle()
+        if len(self._uploads) >= _MOST:
+            raise KoreError(t("{count} uploads are under way; try again later", count=_MOST))
+        inbox = self._inbox()
+        if not await asyncio.to_thread(storage.has_room, inbox, size_bytes):
+            raise KoreError(t("{name} cannot be kept: the disk is nearly full", name=label))
+        upload = secrets.token_hex(8)
+        part = inbox / f".upload-{upload}.part"
+        self._uploads[upload] = _Upload(label, size_bytes, part, self._clock())
+        return upload
+
+    async def add(self, upload: str, offset: int, data: str) -> Media | None:
+        """Add the part that begins at `offset`; the file, once it is whole. A part that is there
+        already is not taken twice. Raises `KoreError`."""
+        state = self._uploads.get(upload)
+        if state is None:
+            raise UnknownUpload(t("this upload is over or was never begun; send the file again"))
+        content = _decoded(data)
+        async with state.lock:
+            state.used_at = self._clock()
+            end = offset + len(content)
+            if not 0 <= offset <= state.received or end > state.size_bytes:
+                raise KoreError(
+                    t(
+                        "found bytes {offset} to {end}, expected those from {received} on",
+                        offset=offset,
+                        end=end,
+                        received=state.received,
+                    )
+                )
+            try:
+                if end > state.received:
+                    await self._append(state, content[state.received - offset :])
+                if state.media is None and state.received == state.size_bytes:
+                    state.media = await self._finish(state)
+            except OSError as exc:
+                del self._uploads[upload]
+                await _discard(state)
+                reason = exc.strerror or type(exc).__name__
+                raise KoreError(
+                    t(
+                        "{name} could not be saved to disk ({reason})",
+                        name=state.name,
+                        reason=reason,
+                    )
+                ) from None
+            return state.media
+
+    async def look_again(self, media: Media) -> Media:
+        """A client's word for a file of the inbox, with what there is. Raises `KoreError`."""
+        if media.path is None or not is_inbox_path(media.path):
+            return media
+        workspace = self._workspace().resolve()
+        path = self._inbox() / Path(media.path).name
+        try:
+            return await asyncio.to_thread(storage.with_file_facts, media, path, workspace)
+        except OSError:
+            raise KoreError(
+                t("{name} is not there any more", name=_clean_name(media.name or path.name)),
+                hint=t("send the file again"),
+            ) from None
+
+    def _inbox(self) -> Path:
+        return self._workspace().resolve() / INBOX_FOLDER
+
+    async def _append(self, state: _Upload, content: bytes) -> None:
+        await file_io.in_thread(lambda: _write_at(state.part, state.received, content))
+        state.digest.update(content)
+        state.received += len(content)
+
+    async def _finish(self, state: _Upload) -> Media:
+        digest = state.digest.hexdigest()
+        media = Media("document", name=state.name, size_bytes=state.size_bytes, unique=digest)
+        workspace = self._workspace().resolve()
+        target = self._inbox() / storage.storage_name(media, _ACCOUNT)
+
+        def keep() -> Media:
+            path = _keep(state.part, target, workspace, digest)
+            return replace(storage.with_file_facts(media, path, workspace), unique=None)
+
+        return await file_io.in_thread(keep)
+
+    async def _give_up_idle(self) -> None:
+        before = self._clock() - _IDLE_S
+        for upload, state in tuple(self._uploads.items()):
+            if state.used_at < before and not state.lock.locked():
+                del self._uploads[upload]
+                await _discard(state)
+        for upload, state in tuple(self._uploads.items()):
+            # One that is whole is kept for a client that asks again, as long as there is room.
+            if state.media is not None and len(self._uploads) >= _MOST:
+                del self._uploads[upload]
+
+
+def is_inbox_path(path: str) -> bool:
+    """Whether it is a path that an upload was given: a file right in the owner's inbox, by a name
+    that Kore makes."""
+    folder, _, name = path.rpartition("/")
+    return folder == INBOX_FOLDER and storage.is_stored_name(name)
+
+
+def _clean_name(name: str) -> str:
+    """The last part of a path of any system, without characters that a screen does not show."""
+    base = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return escape_line(base[:_NAME_CHARS]) or t("file")
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise KoreError(t("a part of a file is no base64")) from None
+    if not 0 < len(content) <= PART_BYTES:
+        raise KoreError(
+            t(
+                "found a part of {size:,} bytes, expected 1 to {most:,}",
+                size=len(content),
+                most=PART_BYTES,
+            )
+        )
+    return content
+
+
+def _write_at(part: Path, offset: int, content: bytes) -> None:
+    with open_folder_beneath(part.parent, create=True) as folder:
+        fd = os.open(part.name, _WRITTEN, 0o600, dir_fd=folder)
+        with open(fd, "wb", buffering=0) as file:
+            os.ftruncate(fd, offset)
+            file.seek(offset)
+            view = memoryview(content)
+            while view:
+                view = view[file.write(view) :]
+
+
+def _keep(part: Path, target: Path, workspace: Path, digest: str) -> Path:
+    """Where the file is now: beside what has its name and is another. Raises `OSError`."""
+    for path in storage.places(target):
+        if not os.path.lexists(path):
+            storage.keep_part(part, path, workspace)
+            return path
+        if _digest_of(path) == digest:
+            os.utime(path, follow_symlinks=False)
+            storage.discard(part)
+            return path
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.name)
+
+
+def _digest_of(path: Path) -> str | None:
+    """None for what is no ordinary file."""
+    with open_folder_beneath(path.parent) as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            with open(os.open(path.name, flags, dir_fd=folder), "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return None
+
+
+async def _discard(state: _Upload) -> None:
+    # What cannot be deleted now is swept up with old files.
+    with suppress(OSError):
+        await asyncio.to_thread(storage.discard, state.part)

@@ -1,0 +1,85 @@
+// What is offered while one types: commands behind a slash, files behind an @.
+
+import { html, useEffect, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+const MOST = 8
+// These lead to another session, which the page has buttons for.
+const ELSEWHERE = new Set(["resume", "fork", "start", "exit", "quit"])
+
+// `choices` for the text as it is, and what a key does with them; `put` replaces the word.
+export function useCompletion(connection, text, put) {
+  const [choices, setChoices] = useState([])
+  const [at, setAt] = useState(0)
+  const close = () => setChoices([])
+  useEffect(() => {
+    let isWanted = true
+    offered(connection, text).then((list) => {
+      if (!isWanted) return
+      setChoices(list)
+      setAt(0)
+    })
+    return () => (isWanted = false)
+  }, [text])
+  const take = (choice) => {
+    put(choice.value)
+    close()
+  }
+  // Whether the key was for the choices.
+  const onKey = (event) => {
+    if (!choices.length) return false
+    const isWhole = choices[at].value.trim() === text.trim()
+    if (event.key === "ArrowDown") setAt((at + 1) % choices.length)
+    else if (event.key === "ArrowUp") setAt((at + choices.length - 1) % choices.length)
+    else if (event.key === "Escape") close()
+    else if (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey && !isWhole)) take(choices[at])
+    else return false
+    event.preventDefault()
+    return true
+  }
+  return { choices, at, take, onKey }
+}
+
+async function offered(connection, text) {
+  const command = /^\/([\w:.-]*)$/.exec(text)
+  if (command) return (await commands(connection, command[1].toLowerCase())).slice(0, MOST)
+  const file = /(?:^|[\s(])@([^\s@]*)$/.exec(text)
+  return file ? (await files(connection, text, file[1])).slice(0, MOST) : []
+}
+
+async function commands(connection, letters) {
+  connection.commands ??= connection.call("list_commands").catch(() => [])
+  const list = (await connection.commands).filter((one) => !ELSEWHERE.has(one.name) && one.name.startsWith(letters))
+  return list.map(({ name, summary }) => ({ value: `/${name} `, label: `/${name}`, hint: summary }))
+}
+
+// One folder at a time, from the workspace on; a token that may not look at files gets none.
+async function files(connection, text, path) {
+  const cut = path.lastIndexOf("/") + 1
+  const [folder, letters] = [path.slice(0, cut), path.slice(cut).toLowerCase()]
+  connection.places ??= connection.call("list_places").catch(() => [])
+  const [place] = await connection.places
+  if (!place) return []
+  const entries = await connection.call("list_folder", { place, path: folder }).catch(() => [])
+  const before = text.slice(0, text.length - path.length)
+  return entries
+    .filter((one) => one.name.toLowerCase().startsWith(letters) && !/\s/.test(one.name))
+    .map((one) => {
+      const whole = `${folder}${one.name}`
+      // A folder goes on with its files; a file stands without the sign.
+      const value = one.is_folder ? `${before}${whole}/` : `${before.slice(0, -1)}${whole} `
+      return { value, label: one.is_folder ? `${whole}/` : whole, hint: "" }
+    })
+}
+
+export function Completion({ choices, at, take }) {
+  if (!choices.length) return null
+  return html`<ul class="completion" role="listbox" id="completion" aria-label=${t("Suggestions")}>
+    ${choices.map(
+      (one, n) => html`<li role="option" id=${`choice-${n}`} aria-selected=${n === at} onMouseDown=${(event) => (event.preventDefault(), take(one))}>
+        <code>${visible(one.label)}</code> <span class="dim">${visible(one.hint)}</span>
+      </li>`,
+    )}
+  </ul>`
+}

@@ -1,0 +1,159 @@
+// Where one writes: text, files, the mode, and what is completed while one types.
+
+import { bytesInWords, useAttachments } from "./attachments.mjs"
+import { Completion, useCompletion } from "./completion-view.mjs"
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+const MODES = {
+  ask: "Ask before risky steps",
+  plan: "Plan only, change nothing",
+  "accept-edits": "Edit files without asking",
+  auto: "Nothing is asked",
+}
+
+export function Composer({ connection, session, isRunning, send, stop, usage, history, say }) {
+  const [text, setText] = useDraft(session)
+  const [mode, setMode] = useState("ask")
+  const [isSending, setSending] = useState(false)
+  const attachments = useAttachments(connection, say)
+  const { files } = attachments
+  const box = useRef()
+  const completion = useCompletion(connection, text, setText)
+  const recall = useHistory(history, session, text, setText)
+  useEffect(() => box.current.focus(), [session])
+  useLayoutEffect(() => {
+    box.current.style.height = "auto"
+    box.current.style.height = `${Math.min(box.current.scrollHeight, 320)}px`
+  }, [text])
+  const hasProblem = files.some((one) => one.problem)
+  const canSend = (text.trim() || files.length > 0) && !hasProblem && !isSending
+  const submit = async (event) => {
+    event?.preventDefault()
+    const said = text.trim()
+    if (!canSend) return
+    setSending(true)
+    setText("")
+    attachments.replace([])
+    const media = await Promise.all(files.map((one) => one.sent))
+    const isSent = media.every(Boolean) && (await send(said, mode, media))
+    setSending(false)
+    if (isSent) return
+    setText((now) => now || said)
+    attachments.replace(files)
+  }
+  const onPaste = (event) => {
+    if (!event.clipboardData.files.length) return
+    event.preventDefault()
+    attachments.add(event.clipboardData.files)
+  }
+  const onKey = (event) => {
+    if (event.isComposing) return
+    // Esc closes the list of choices, and does not stop the turn then.
+    if (completion.onKey(event) || recall(event)) return event.stopPropagation()
+    if (event.key === "Enter" && !event.shiftKey) submit(event)
+  }
+  const cost = usage?.session_cost_usd ?? usage?.cost_usd
+  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste}>
+    <${DropZone} add=${attachments.add} />
+    <div class="column">
+      <${Completion} ...${completion} />
+      <textarea rows="1" aria-autocomplete="list" aria-controls=${completion.choices.length ? "completion" : null} aria-activedescendant=${completion.choices.length ? `choice-${completion.at}` : null} ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      ${files.length > 0 && html`<ul class="files">${files.map((one) => html`<${Attachment} entry=${one} remove=${attachments.remove} />`)}</ul>`}
+      <div class="tools">
+        <label class="attach" title=${t("Add files")}>
+          <span aria-hidden="true">⊕</span><span class="unseen">${t("Add files")}</span>
+          <input type="file" multiple class="unseen" onChange=${(event) => (attachments.add(event.target.files), (event.target.value = ""))} />
+        </label>
+        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
+          ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
+        </select>
+        <span class="dim usage">
+          ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
+          ${cost != null && ` · $${cost.toFixed(4)}`}
+        </span>
+        ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
+        <button class="send" disabled=${!canSend}>${t("Send")}</button>
+      </div>
+    </div>
+  </form>`
+}
+
+// Up and Down in a field that is empty, or shows what was sent, go through what was said before.
+function useHistory(history, session, text, setText) {
+  const place = useRef(null)
+  useEffect(() => void (place.current = null), [session])
+  return (event) => {
+    if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return false
+    const isRecalled = place.current !== null && history[place.current] === text
+    if (text && !isRecalled) return false
+    const next = (isRecalled ? place.current : history.length) + (event.key === "ArrowUp" ? -1 : 1)
+    if (next < 0 || next > history.length || (!isRecalled && next > history.length - 1)) return false
+    event.preventDefault()
+    place.current = next
+    setText(history[next] ?? "")
+    return true
+  }
+}
+
+// What was not sent yet stays with its session, also over a reload.
+export function keepDraft(session, text) {
+  if (text) sessionStorage.setItem(`draft:${session ?? ""}`, text)
+  else sessionStorage.removeItem(`draft:${session ?? ""}`)
+}
+
+function useDraft(session) {
+  const kept = () => sessionStorage.getItem(`draft:${session ?? ""}`) ?? ""
+  const [text, setText] = useState(kept)
+  useLayoutEffect(() => setText(kept()), [session])
+  const change = (next) =>
+    setText((now) => {
+      const changed = typeof next === "function" ? next(now) : next
+      keepDraft(session, changed)
+      return changed
+    })
+  return [text, change]
+}
+
+function Attachment({ entry, remove }) {
+  const { file, share, media, problem } = entry
+  const name = visible(file.name)
+  return html`<li class=${problem ? "bad" : ""}>
+    <span class="name">${name}</span>
+    <span class="dim">${problem ? visible(problem) : bytesInWords(file.size)}</span>
+    ${!media && !problem && html`<progress aria-label=${`${t("Sending")}: ${name}`} value=${share || null} max="1"></progress>`}
+    <button type="button" aria-label=${`${t("Remove")}: ${name}`} onClick=${() => remove(entry)}>×</button>
+  </li>`
+}
+
+// Files may be dropped anywhere on the page; none is ever opened in its place.
+function DropZone({ add }) {
+  const [isOver, setOver] = useState(false)
+  const latest = useRef(add)
+  latest.current = add
+  useEffect(() => {
+    const hasFiles = (event) => event.dataTransfer?.types.includes("Files")
+    const over = (event) => {
+      if (!hasFiles(event)) return
+      event.preventDefault()
+      setOver(true)
+    }
+    const leave = (event) => event.relatedTarget === null && setOver(false)
+    const drop = (event) => {
+      if (!hasFiles(event)) return
+      event.preventDefault()
+      setOver(false)
+      latest.current(event.dataTransfer.files)
+    }
+    addEventListener("dragover", over)
+    addEventListener("dragleave", leave)
+    addEventListener("drop", drop)
+    return () => {
+      removeEventListener("dragover", over)
+      removeEventListener("dragleave", leave)
+      removeEventListener("drop", drop)
+    }
+  }, [])
+  return isOver && html`<p class="drop" aria-hidden="true">${t("Drop files to add them")}</p>`
+}

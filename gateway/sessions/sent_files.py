@@ -1,0 +1,89 @@
+"""Files that an answer brought along, for a client that is elsewhere: as they are on disk now.
+
+Which file is meant is said by a call of `send_file` that is stored in the session and went well;
+no path comes from the client. The rules of the owner's tools count again when it is read.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent.errors import KoreError, ToolError
+from agent.i18n import t
+from agent.security.files import file_io
+from agent.text.visible import escape_line
+from agent.types import Message, ToolCall
+from gateway.sessions import lookup
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories.conversations import sessions
+
+PART_BYTES = 2**20
+# A reply has no more results than this behind it.
+_MOST_RESULTS = 256
+
+
+class OwnersFiles(Protocol):
+    """Finds a file by the rules of the owner's tools, and says which is meant by a path."""
+
+    def find_sent(self, path: str) -> Path: ...
+
+
+class SentFiles:
+    """Reads what was sent, in parts."""
+
+    def __init__(self, database: Store, open_files: Callable[[], OwnersFiles]) -> None:
+        self._database = database
+        self._open_files = open_files
+
+    async def read(
+        self, session: str, seq: int, call: str, number: int, offset: int
+    ) -> Mapping[str, Any]:
+        """Part of file `number` (from 0) of a call in message `seq`. Raises `KoreError`."""
+        paths = await self._database.transact(_sent_paths, session, seq, call)
+        if not 0 <= number < len(paths):
+            raise KoreError(t("this message has sent no such file"))
+        return await asyncio.to_thread(self._read, paths[number], offset)
+
+    def _read(self, path: str, offset: int) -> Mapping[str, Any]:
+        name = escape_line(Path(path).name)
+        try:
+            file = self._open_files().find_sent(path)
+            part = file_io.read_part(file, max(offset, 0), PART_BYTES)
+        except ToolError as exc:
+            raise KoreError(t("{name} cannot be read: {reason}", name=name, reason=exc)) from exc
+        return {
+            "name": name,
+            "size": part.size_bytes,
+            "version": part.version,
+            "data": base64.b64encode(part.data).decode(),
+        }
+
+
+def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[str]:
+    """The paths of a call that went well; none for any other."""
+    from agent.tools.assistant.send_file import SendFile
+
+    session = lookup.find(tx, session)
+    rows = sessions.load_after(tx, session, seq - 1, _MOST_RESULTS)
+    if not rows or rows[0][0] != seq:
+        return ()
+    reply, *others = (message for _, _, message in rows)
+    calls = [one for one in reply.tool_calls if one.id == call and one.name == SendFile.name]
+    return _paths(calls[0]) if calls and _went_well(call, others) else ()
+
+
+def _went_well(call: str, messages: Sequence[Message]) -> bool:
+    """Whether the result of a call, among those right behind its reply, is no error."""
+    for message in messages:
+        if message.role != "tool":
+            return False
+        if message.tool_call_id == call:
+            return not message.is_error
+    return False
+
+
+def _paths(call: ToolCall) -> Sequence[str]:
+    paths = (call.arguments or {}).get("paths")
+    return [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else ()

@@ -1,0 +1,83 @@
+"""Writing in the browser: what is completed, repeated and queued."""
+
+import json
+from pathlib import Path
+
+from agent.providers.scripted import EchoProvider
+from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in, say
+from tests.gateway.server.served import served
+
+pytestmark = NEEDS_CHROMIUM
+
+BOX = ".composer textarea"
+
+
+async def test_commands_and_files_are_completed(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        (server.parts.workspace / "src").mkdir()
+        (server.parts.workspace / "src" / "main.py").write_text("")
+        await log_in(page, server)
+        await page.type(BOX, "/com")
+        await page.wait_for_selector(".completion [aria-selected=true] >> text=/compact")
+        await page.press(BOX, "Tab")
+        assert await page.input_value(BOX) == "/compact "
+        await page.fill(BOX, "look at @sr")
+        await page.wait_for_selector(".completion >> text=src/")
+        await page.press(BOX, "Enter")
+        await page.wait_for_selector(".completion >> text=src/main.py")
+        await page.click(".completion li")
+        assert await page.input_value(BOX) == "look at src/main.py "
+        await page.fill(BOX, "/st")
+        await page.wait_for_selector(".completion")
+        await page.press(BOX, "Escape")
+        assert await page.locator(".completion").count() == 0
+        await say(page, "/status")
+        await page.wait_for_selector(".said.kore")
+        assert await page.inner_text(".user .bubble") == "/status"
+
+
+async def test_what_was_said_is_said_again(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        for text in ("one", "two"):
+            await say(page, text)
+            await page.wait_for_selector(f"article.kore:not(.draft) >> text=re: {text}")
+        values = []
+        for key in ("ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown"):
+            await page.press(BOX, key)
+            values.append(await page.input_value(BOX))
+        assert values == ["two", "one", "one", "two", ""]
+        # What is being written is not thrown away.
+        await page.fill(BOX, "three")
+        await page.press(BOX, "ArrowUp")
+        assert await page.input_value(BOX) == "three"
+
+
+async def test_what_is_sent_while_a_turn_runs_is_seen_to_wait(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "one")
+        await page.wait_for_selector("article.kore:not(.draft) >> text=re: one")
+        await say(page, "long")
+        await page.wait_for_selector(".draft")
+        for text in ("<b>next</b>", "after that"):
+            await say(page, text)
+            await page.wait_for_selector(f".pending >> text={text}")
+        assert await page.locator(".pending").count() == 2
+        await page.press(BOX, "Escape")
+        await page.wait_for_selector("article.kore:not(.draft) >> text=re: after that")
+        await api.expect(page.locator(".pending")).to_have_count(0)
+        bubbles = await page.locator(".user .bubble").all_inner_texts()
+        assert bubbles == ["one", "long", "<b>next</b>", "after that"]
+
+
+async def test_a_new_session_is_begun_by_its_word(tmp_path: Path) -> None:
+    calls = f"!tool read_file {json.dumps({'path': 'absent.txt'})}"
+    async with served(tmp_path, EchoProvider()) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, calls)
+        await page.wait_for_selector(".call.bad .badge")
+        await say(page, "/new")
+        await page.wait_for_selector(".welcome")
+        await say(page, "hello")
+        await page.wait_for_selector(".sidebar .session >> nth=1")

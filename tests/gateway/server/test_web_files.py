@@ -1,0 +1,121 @@
+"""Files that go into a conversation in the browser, and those that come out of it."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from agent.types import assistant
+from tests.fakes.model import ModelServer
+from tests.gateway.parts import tool_call
+from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
+from tests.gateway.server.processes import KEY, Machine, free_port
+from tests.gateway.server.served import served
+
+pytestmark = NEEDS_CHROMIUM
+
+HOSTILE = "<img src=x onerror=alert(1)>.txt"
+DROP = """([name, size]) => {
+  const data = new DataTransfer()
+  data.items.add(new File([new Uint8Array(size)], name, { type: "application/pdf" }))
+  const over = new DragEvent("dragover", { dataTransfer: data, bubbles: true, cancelable: true })
+  document.body.dispatchEvent(over)
+}"""
+DROPPED = DROP.replace("dragover", "drop")
+
+
+async def test_files_are_chosen_and_dropped_and_the_agent_reads_them(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        large = os.urandom(2_500_000)
+        chosen = [
+            {"name": HOSTILE, "mimeType": "text/plain", "buffer": b"words of strangers"},
+            {"name": "data.bin", "mimeType": "", "buffer": large},
+            {"name": "odd.heic", "mimeType": "image/heic", "buffer": b"no picture at all"},
+        ]
+        await page.set_input_files(".attach input", chosen)
+        await page.evaluate(DROP, ["dropped.pdf", 3])
+        await page.wait_for_selector(".drop")
+        await page.evaluate(DROPPED, ["dropped.pdf", 3])
+        await page.wait_for_selector(".files li:nth-child(4):not(:has(progress))")
+        assert await page.locator(".drop").count() == 0
+        await page.click(".files li:nth-child(3) button")
+        await say(page, "look")
+        await page.wait_for_selector("article.kore")
+        shown = await page.locator(".attachment").all_inner_texts()
+        assert [one.split(" ", 1)[1] for one in shown] == [
+            f"{HOSTILE} 18 bytes",
+            "data.bin 2.4 MB",
+            "dropped.pdf 3 bytes",
+        ]
+        ((session,),) = await server.parts.stored("session", "id")
+        (message, *_) = await server.parts.service.load_messages(session)
+        inbox = server.parts.workspace / "inbox"
+        kept = {path.read_bytes() for path in inbox.iterdir()}
+        assert kept == {b"words of strangers", large, b"no picture at all", bytes(3)}
+        assert all(f"inbox/{path.name}" in str(message) for path in inbox.glob("data-*"))
+
+
+async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        large = tmp_path / "film.mkv"
+        with large.open("wb") as file:
+            file.truncate(20 * 2**20 + 1)
+        await page.set_input_files(".attach input", large)
+        await page.wait_for_selector(".files li.bad >> text=files may have 20.0 MB")
+        await page.fill(".composer textarea", "look")
+        assert await page.is_disabled(".send")
+        await page.click(".files button")
+        assert await page.is_enabled(".send")
+        assert not (server.parts.workspace / "inbox").exists()
+
+
+async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
+    paths = [f"out/{HOSTILE}", "report.html"]
+    call = tool_call("1", "send_file", paths=paths, caption="both <b>here</b>")
+    failing = tool_call("2", "send_file", paths=["../secret.txt"])
+    script = [assistant("", (call,)), assistant("", (failing,)), "Here they are."]
+    async with served(tmp_path, script) as server, browser_page(accept_downloads=True) as page:
+        (tmp_path / "secret.txt").write_text("secret")
+        (server.parts.workspace / "out").mkdir()
+        page_of_strangers = b"<script>alert(1)</script>" * 100_000
+        (server.parts.workspace / "report.html").write_bytes(page_of_strangers)
+        (server.parts.workspace / paths[0]).write_text("hostile")
+        await log_in(page, server)
+        await say(page, "send them")
+        await page.wait_for_selector("text=Here they are.")
+        assert await page.locator(".sent-file").count() == 2
+        assert await page.inner_text(".sent-files p") == "both <b>here</b>"
+        async with page.expect_download() as saving:
+            await page.click(".sent-file >> text=report.html")
+        saved = await saving.value
+        assert saved.suggested_filename == "report.html"
+        assert Path(await saved.path()).read_bytes() == page_of_strangers
+        # One that is not there any more.
+        (server.parts.workspace / paths[0]).unlink()
+        await page.click(f".sent-file >> text={HOSTILE}")
+        await page.wait_for_selector("text=it is not there any more")
+
+
+async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model, browser_page() as page:
+        machine, words = Machine(tmp_path, model), ("--listen-addr", f"127.0.0.1:{free_port()}")
+        data = os.urandom(15 * 2**20)
+        inbox = machine.home / "workspace" / "inbox"
+        async with machine.serving(*words) as process:
+            access = json.loads((machine.home / "server.json").read_text())
+            await page.goto(access["address"])
+            await page.fill(".login input", access["token"])
+            await page.press(".login input", "Enter")
+            await page.wait_for_selector(".composer textarea")
+            file = {"name": "data.bin", "mimeType": "", "buffer": data}
+            await page.set_input_files(".attach input", [file])
+            await page.wait_for_selector(".files progress[value]")
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        assert not list(inbox.glob("data-*"))
+        async with machine.serving(*words):
+            await page.wait_for_selector(".files li:not(:has(progress)):not(.bad)", timeout=60_000)
+            (kept,) = inbox.glob("data-*")
+            assert kept.read_bytes() == data

@@ -1,0 +1,81 @@
+"""Sessions as a tree, and branches of one, in the browser."""
+
+from pathlib import Path
+
+from agent.types import assistant
+from tests.gateway.parts import tool_call
+from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
+from tests.gateway.server.served import served
+
+pytestmark = NEEDS_CHROMIUM
+
+
+async def test_a_session_is_branched_in_the_middle_and_shown_as_a_tree(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        for text in ("one", "two", "three"):
+            await say(page, text)
+            await page.wait_for_selector(f"article.kore:not(.draft) >> text=re: {text}")
+        first = page.url
+        await page.hover("article.kore >> nth=0")
+        await page.click("article.kore >> nth=0 >> [aria-label='Branch from here']")
+        await page.wait_for_url(lambda url: url != first)
+        await page.wait_for_selector("article >> nth=1")
+        assert await page.locator("article").count() == 2
+        await say(page, "other")
+        await page.wait_for_selector("article.kore >> text=re: other")
+        await page.wait_for_selector(".sidebar li.depth-1.current")
+        # What was said is changed in a branch of its own.
+        second = page.url
+        await page.hover("article.user >> nth=1")
+        await page.click("article.user >> nth=1 >> [aria-label='Edit in a branch']")
+        await page.wait_for_url(lambda url: url != second)
+        await page.wait_for_function(
+            "document.querySelector('.composer textarea').value === 'other'"
+        )
+        await say(page, "another")
+        await page.wait_for_selector("article.kore >> text=re: another")
+        await page.wait_for_selector(".sidebar li.depth-2.current")
+        texts = await page.locator(".bubble, .kore .markdown").all_inner_texts()
+        assert texts == [
+            "one",
+            "re: one",
+            "another",
+            "re: another",
+        ]
+        await page.click(".fold >> nth=0")
+        assert await page.locator(".sidebar li:has(.session)").count() == 1
+        await page.reload()
+        await page.wait_for_selector(".fold[aria-expanded=false]")
+        assert "↳ 1" in await page.inner_text(".sidebar li:has(.session)")
+
+
+async def test_what_was_typed_stays_with_its_session(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "one")
+        await page.wait_for_selector("article.kore >> text=re: one")
+        await page.fill(".composer textarea", "half a sentence")
+        await page.click(".sidebar .new")
+        assert await page.input_value(".composer textarea") == ""
+        await page.click(".session")
+        await page.wait_for_selector("article.kore >> text=re: one")
+        assert await page.input_value(".composer textarea") == "half a sentence"
+        await page.reload()
+        await page.wait_for_selector("article.kore >> text=re: one")
+        assert await page.input_value(".composer textarea") == "half a sentence"
+
+
+async def test_no_branch_parts_a_call_from_its_result(tmp_path: Path) -> None:
+    call = tool_call("1", "read_file", path="a.txt")
+    async with served(tmp_path, [assistant("", (call,)), "read"]) as server:
+        session = await server.parts.service.send_message(None, "go")
+        async with server.parts.service.follow_session(session) as events:
+            async for event in events:
+                if event.type in ("turn_end", "idle"):
+                    break
+        statuses = []
+        for last in (0, 1, 2, 3, 4, 5, -1):
+            status, _ = await server.call("fork_session", "chat", session=session, last=last)
+            statuses.append(status)
+        assert statuses == [200, 400, 400, 400, 200, 400, 400]
