@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import base64
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -540,7 +541,7 @@ async def test_a_note_is_read_and_changed(real_service: Service) -> None:
         await real_service.read_note("../config.json")
 
 
-@covers("list_places", "list_folder", "read_file", "write_file")
+@covers("list_places", "list_folder", "read_file", "read_picture", "write_file")
 async def test_files_of_the_workspace_are_read_and_changed(real_service: Service) -> None:
     (place,) = await real_service.list_places()
     made = await real_service.write_file(place, "notes/a.txt", "one\n")
@@ -555,3 +556,8 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
             await real_service.write_file(place, "notes/a.txt", "three", digest)
     with pytest.raises(KoreError, match="expected one of"):
         await real_service.list_folder("/etc")
+    (Path(place) / "a.gif").write_bytes(b"GIF89a....")
+    picture = await real_service.read_picture(place, "a.gif")
+    assert picture == {"media_type": "image/gif", "data": base64.b64encode(b"GIF89a....").decode()}
+    with pytest.raises(KoreError, match="not a picture"):
+        await real_service.read_picture(place, "notes/a.txt")
