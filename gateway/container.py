@@ -51,6 +51,7 @@ from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
+from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
@@ -132,6 +133,7 @@ class Container:
     speech: SpeechService
     subagents: SubagentCoordinator
     supervisor: ChannelSupervisor
+    terminals: TerminalRegistry
     timer: JobTimer
     turns: TurnRunner
     user_data: Callable[[], "UserDataService"]
@@ -409,6 +411,13 @@ def build_container(
 
         return ProjectFiles(settings, agent.settings.tools)
 
+    terminals = TerminalRegistry(
+        mode=settings.server.terminal,
+        tools=lambda: agent.settings.tools,
+        find_folder=lambda place: files().find_place(place),
+        memory=settings.agent.workspace / "memory" / "MEMORY.md",
+        audit=resources.security.audit,
+    )
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
     reload_targets = ReloadTargets(
         agent=agent,
@@ -454,6 +463,7 @@ def build_container(
         user_data=user_data,
         workbench=workbench,
         files=files,
+        terminals=terminals,
         handover=handover,
         reloader=reloader,
     )
@@ -477,6 +487,7 @@ def build_container(
         speech=speech,
         subagents=subagents,
         supervisor=supervisor,
+        terminals=terminals,
         timer=timer,
         turns=turns,
         user_data=user_data,

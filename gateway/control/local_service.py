@@ -24,6 +24,7 @@ from gateway.control.files_service import FilesData, FilesService
 from gateway.control.model_service import ModelService
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.terminal_service import TerminalService
 from gateway.control.workbench_service import WorkbenchData, WorkbenchService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
@@ -66,6 +67,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import answers, turns
+from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
@@ -135,7 +137,7 @@ P = ParamSpec("P")
 _RESERVED_S = 30.0
 
 
-class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
+class LocalService(ModelService, WorkbenchService, FilesService, TerminalService, DataOwner):
     """Implements `gateway.control.service.Service` on the parts of this process."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -160,12 +162,14 @@ class LocalService(ModelService, WorkbenchService, FilesService, DataOwner):
         user_data: Callable[[], UserData],
         workbench: Callable[[], WorkbenchData],
         files: Callable[[], FilesData],
+        terminals: TerminalRegistry,
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
         ModelService.__init__(self, agent, model_calls)
         WorkbenchService.__init__(self, workbench)
         FilesService.__init__(self, files)
+        TerminalService.__init__(self, terminals)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._database = database
         self._bus = bus

@@ -48,6 +48,11 @@ class ProjectFiles:
         real = (Path(os.path.realpath(folder)) for folder in folders)
         return list(dict.fromkeys(str(folder) for folder in real if folder.is_dir()))
 
+    def find_place(self, place: str | None) -> Path:
+        """One of the places; None is the workspace. Raises `KoreError`."""
+        workspace = os.path.realpath(self._settings.agent.workspace)
+        return self._call(workspace if place is None else place).environment.workspace
+
     def list_folder(self, place: str, path: str) -> Sequence[Mapping[str, Any]]:
         """What lies in a folder of a place, folders first."""
         call = self._call(place)

@@ -4,11 +4,12 @@ import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
 import { Files } from "./files-view.mjs"
+import { Terminals } from "./terminal-view.mjs"
 import { Audit, Config, Costs, Logs, Notes } from "./records-view.mjs"
 import { t } from "./texts.mjs"
 
 export const PANELS = {
-  ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files" },
+  ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files", terminal: "Terminal" },
   ...{ people: "People", permissions: "Permissions", config: "Configuration", logs: "Logs", audit: "Audit log" },
 }
 
@@ -125,6 +126,6 @@ function duration(seconds) {
 }
 
 const VIEWS = {
-  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files },
+  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, terminal: Terminals },
   ...{ permissions: Permissions, config: Config, logs: Logs, audit: Audit },
 }

@@ -3,11 +3,12 @@
 import { html, useEffect, useState } from "./html.mjs"
 import { t } from "./texts.mjs"
 
-// The value, null until it is there, and a function that does another call and asks for it again.
+// The value, null until it is there, a function that does another call and asks for it again, and one
+// that only asks again.
 export function useCall(connection, say, name, args = {}) {
   const [value, setValue] = useState(null)
   const key = JSON.stringify(args)
-  const refresh = () => connection.call(name, args).then(setValue, say)
+  const refresh = () => connection.until(name, args).then(setValue, say)
   useEffect(() => void refresh(), [key])
   const act = async (other, others) => {
     try {
@@ -18,7 +19,7 @@ export function useCall(connection, say, name, args = {}) {
     }
     refresh()
   }
-  return [value, act]
+  return [value, act, refresh]
 }
 
 // Null is a cost that nobody knows.
