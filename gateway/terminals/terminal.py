@@ -215,13 +215,13 @@ class Terminal:
 
     def _write_on(self) -> None:
         try:
-            written = os.write(self._master, self._input)
+            count = os.write(self._master, self._input)
         except BlockingIOError:
-            written = 0
+            count = 0
         except OSError:
             # EIO: it is ending.
-            written = len(self._input)
-        del self._input[:written]
+            count = len(self._input)
+        del self._input[:count]
         if self._input:
             self._loop.add_writer(self._master, self._write_on)
         else:
