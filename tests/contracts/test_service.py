@@ -568,7 +568,11 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
     *("terminal_status", "open_terminal", "follow_terminal", "write_terminal"),
     *("resize_terminal", "close_terminal"),
 )
-async def test_a_terminal_is_opened_followed_and_closed(real_service: Service) -> None:
+async def test_a_terminal_is_opened_followed_and_closed(
+    real_service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What this machine's profile does is nothing of ours.
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert (await real_service.terminal_status())["mode"] == "full"
     terminal = await real_service.open_terminal(None, 90, 20)
     await real_service.resize_terminal(terminal, 70, 18)

@@ -83,10 +83,14 @@ async def test_a_shell_has_a_terminal_of_its_size(tmp_path: Path, mode: Terminal
             text = await read_until(items, f"\r\n{tmp_path / 'workspace'}\r\n")
             assert "20 60" in text
             # Job control works: a key interrupts the program, not the shell.
-            terminals.write(id, "cat\n")
+            terminals.write(id, "PS1='pro''mpt> '; echo ready$((1 + 1)); cat\n")
+            await read_until(items, "ready2")
+            # Once by the terminal and once by the program, which reads by then.
             terminals.write(id, "ping\n")
-            await read_until(items, "\r\nping\r\n")
+            await read_until(items, "ping\r\nping\r\n")
             terminals.write(id, "\x03")
+            # The shell drops what is typed before it asks again.
+            await read_until(items, "prompt> ")
             terminals.write(id, "echo on$((1 + 1))\n")
             await read_until(items, "on2")
             terminals.write(id, "exit 7\n")
