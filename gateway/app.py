@@ -150,6 +150,8 @@ async def open_app(
             if failures := await app.user_data().finish():
                 log.warning("%d of their files or folders could not be deleted", failures)
         log_paired_members(running, access)
+        if settings.server.terminal == "full":
+            log.warning('server.terminal is "full": terminals in the browser have no sandbox')
         if has_full_access:
             await audit.record(full_access_entry(settings.agent.workspace))
         control = nullcontext() if has_full_access else _serve_control(app, home)
@@ -188,6 +190,7 @@ async def _run_tasks(app: Container, database: Store, events: EventHub) -> Async
             group.create_task(app.speech.run(), name="speech"),
             group.create_task(app.timer.run(), name="scheduler"),
             group.create_task(app.reports.run(), name="reports of commands"),
+            group.create_task(app.terminals.run(), name="terminals"),
         ]
         if app.handover is not None:
             work.append(group.create_task(app.handover.run(), name="handover"))

@@ -56,6 +56,7 @@ from gateway.sessions.service import SessionService
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
+from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
@@ -135,6 +136,7 @@ class Container:
     speech: SpeechService
     subagents: SubagentCoordinator
     supervisor: ChannelSupervisor
+    terminals: TerminalRegistry
     timer: JobTimer
     turns: TurnRunner
     user_data: Callable[[], "UserDataService"]
@@ -434,6 +436,7 @@ def build_container(
         sources=config.sources if config is not None else None,
         reloader=reloader,
     )
+    terminals = screens.terminals(resources.security.audit)
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
@@ -461,6 +464,7 @@ def build_container(
             Uploads(lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20),
             SentFiles(database, screens.files),
         ),
+        terminals=terminals,
         handover=handover,
         reloader=reloader,
     )
@@ -484,6 +488,7 @@ def build_container(
         speech=speech,
         subagents=subagents,
         supervisor=supervisor,
+        terminals=terminals,
         timer=timer,
         turns=turns,
         user_data=user_data,

@@ -278,7 +278,7 @@ class HttpSection(Section):
 
 class ServerSection(Section):
     """Without `listen` a gateway opens no server. `hosts` are further names that it is reached by;
-    `insecure`: other machines may reach it without TLS."""
+    `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser."""
 
     listen: Word | None = None
     tls_cert: FilePath | None = None
@@ -286,6 +286,7 @@ class ServerSection(Section):
     client_ca: FilePath | None = None
     hosts: tuple[Word, ...] = ()
     insecure: Flag = False
+    terminal: Literal["off", "sandbox", "full"] = "off"
 
 
 class AccessSection(Section):

@@ -30,6 +30,7 @@ from gateway.control.services.follow_service import FollowService
 from gateway.control.services.model_service import ModelService
 from gateway.control.services.screen_service import Screens, ScreenService
 from gateway.control.services.task_service import TaskService
+from gateway.control.services.terminal_service import TerminalService
 from gateway.core.approval import ApprovalPrompt, ApprovalReply
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import (
@@ -72,6 +73,7 @@ from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.session_admin import Status
 from gateway.store.repositories.delivery import chats, inbox, undecoded_updates
 from gateway.store.repositories.execution import answers, turns
+from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
 
@@ -88,6 +90,7 @@ class LocalService(
     ScreenService,
     AttachmentService,
     TaskService,
+    TerminalService,
     DataOwner,
 ):
     """Implements `gateway.control.service.Service` on the parts of this process."""
@@ -116,6 +119,7 @@ class LocalService(
         user_data: Callable[[], UserData],
         screens: Screens,
         attachments: Attachments,
+        terminals: TerminalRegistry,
         handover: DataHandover | None,
         reloader: ConfigReload | None,
     ) -> None:
@@ -126,6 +130,7 @@ class LocalService(
         ScreenService.__init__(self, screens)
         AttachmentService.__init__(self, attachments)
         TaskService.__init__(self, database, background, bus)
+        TerminalService.__init__(self, terminals)
         DataOwner.__init__(self, user_data=user_data, handover=handover, reloader=reloader)
         self._bus = bus
         self._renderer = renderer

@@ -55,6 +55,11 @@ class FileCalls(Protocol):
         not the digest is ''."""
         ...
 
+    async def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
+        """Return a picture (PNG, JPEG, GIF or WebP, 5 MB at most): `media_type`, and `data` as
+        base64."""
+        ...
+
     async def write_file(
         self, place: str, path: str, text: str, digest: str = ""
     ) -> Mapping[str, Any]:

@@ -397,6 +397,42 @@ class TaskCalls(Protocol):
         ...
 
 
+class TerminalCalls(Protocol):
+    """Shells of the owner, as `server.terminal` allows them. They end with this process."""
+
+    async def terminal_status(self) -> Mapping[str, Any]:
+        """Return the `mode` ("off", "sandbox", "full"), the `user` that shells run as without a
+        sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None: it runs)."""
+        ...
+
+    async def open_terminal(
+        self, place: str | None = None, columns: int = 80, rows: int = 24
+    ) -> str:
+        """Start a shell in one of `list_places` (None: the workspace); returns the terminal's id.
+        Nobody follows it for ten minutes: it ends."""
+        ...
+
+    def follow_terminal(
+        self, terminal: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[Mapping[str, Any]]]:
+        """Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each
+        `output`, and in the end the `exit_code`. A client that is too slow gets a `screen` again.
+        A program whose output nobody takes in waits."""
+        ...
+
+    async def write_terminal(self, terminal: str, text: str) -> None:
+        """Type in a terminal."""
+        ...
+
+    async def resize_terminal(self, terminal: str, columns: int, rows: int) -> None:
+        """Tell the programs in a terminal how large it is."""
+        ...
+
+    async def close_terminal(self, terminal: str) -> None:
+        """Kill a terminal's shell with all that it started, and forget its output."""
+        ...
+
+
 class Service(
     MessageCalls,
     SessionCalls,
@@ -417,6 +453,7 @@ class Service(
     SettingsCalls,
     AttachmentCalls,
     TaskCalls,
+    TerminalCalls,
     Protocol,
 ):
     """All calls."""

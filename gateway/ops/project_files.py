@@ -4,6 +4,7 @@ The same rules as for the tools of the owner: nothing outside of the folder, not
 blocked, nothing of Kore's own, through no link that leads away.
 """
 
+import base64
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from agent.security.files import file_io
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import taint_of_file
 from agent.settings import ToolSettings
+from agent.text.media_types import sniff_image_type
 from agent.text.text_document import Document, TextFormat, decode
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext, ToolEnvironment
@@ -28,6 +30,7 @@ T = TypeVar("T")
 # A screen shows no more, and an editor is slow with more.
 _FILE_BYTES = 1_000_000
 _MOST_ENTRIES = 2_000
+_PICTURE_BYTES = 5_000_000
 
 
 class ProjectFiles:
@@ -44,6 +47,11 @@ class ProjectFiles:
         folders = (str(self._settings.agent.workspace), *trusted, *chats)
         real = (Path(os.path.realpath(folder)) for folder in folders)
         return list(dict.fromkeys(str(folder) for folder in real if folder.is_dir()))
+
+    def find_place(self, place: str | None) -> Path:
+        """One of the places; None is the workspace. Raises `KoreError`."""
+        workspace = os.path.realpath(self._settings.agent.workspace)
+        return self._call(workspace if place is None else place).environment.workspace
 
     def list_folder(self, place: str, path: str) -> Sequence[Mapping[str, Any]]:
         """What lies in a folder of a place, folders first."""
@@ -73,6 +81,15 @@ class ProjectFiles:
         file = self._find(self._call(place), path)
         document, data = self._read(file)
         return _as_json(document, data)
+
+    def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
+        """A picture of a type that browsers show, as base64."""
+        file = self._find(self._call(place), path)
+        data = _answer(file, lambda: file_io.read(file, _PICTURE_BYTES))
+        media_type = sniff_image_type(data[:16])
+        if media_type is None:
+            raise KoreError(t("{name} is not a picture", name=escape_line(file.name)))
+        return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
     def write_file(self, place: str, path: str, text: str, digest: str) -> Mapping[str, Any]:
         """In the place of what has this digest; '' makes a file that there is not."""

@@ -11,9 +11,11 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.config import Settings
 from gateway.config.sources import Sources
+from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
+from gateway.terminals.registry import TerminalRegistry
 
 if TYPE_CHECKING:
     from gateway.ops.config_editor import ConfigEditor
@@ -52,6 +54,16 @@ class ScreenData:
         from gateway.ops.project_files import ProjectFiles
 
         return ProjectFiles(self.settings, self.agent.settings.tools)
+
+    def terminals(self, audit: AuditLog) -> TerminalRegistry:
+        """All that this process has; called once."""
+        return TerminalRegistry(
+            mode=self.settings.server.terminal,
+            tools=lambda: self.agent.settings.tools,
+            find_folder=lambda place: self.files().find_place(place),
+            memory=self.settings.agent.workspace / "memory" / "MEMORY.md",
+            audit=audit,
+        )
 
     def plugins(self) -> "PluginManager":
         from gateway.plugins.manager import PluginManager

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import base64
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -96,12 +97,13 @@ async def until_last(events: AsyncIterator[WatchEvent], event_id: str) -> list[W
     raise AssertionError("the stream of events ended before the answer")
 
 
+_OVERRIDES = {"agent.model": "offline/echo", "server.terminal": "full"}
+
+
 @asynccontextmanager
 async def local_service(home: Path) -> AsyncIterator[Service]:
     """The real one, with the offline model."""
-    settings = load_settings(
-        config=None, home=home, cwd=home, environ={}, overrides={"agent.model": "offline/echo"}
-    )
+    settings = load_settings(config=None, home=home, cwd=home, environ={}, overrides=_OVERRIDES)
     async with open_app(settings, DataDir(home), channels=False) as app:
         yield app.service
 
@@ -693,7 +695,7 @@ async def test_a_note_is_read_and_changed(real_service: Service) -> None:
         await real_service.read_note("../config.json")
 
 
-@covers("list_places", "list_folder", "read_file", "write_file")
+@covers("list_places", "list_folder", "read_file", "read_picture", "write_file")
 async def test_files_of_the_workspace_are_read_and_changed(real_service: Service) -> None:
     (place,) = await real_service.list_places()
     made = await real_service.write_file(place, "notes/a.txt", "one\n")
@@ -708,6 +710,39 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
             await real_service.write_file(place, "notes/a.txt", "three", digest)
     with pytest.raises(KoreError, match="expected one of"):
         await real_service.list_folder("/etc")
+    (Path(place) / "a.gif").write_bytes(b"GIF89a....")
+    picture = await real_service.read_picture(place, "a.gif")
+    assert picture == {"media_type": "image/gif", "data": base64.b64encode(b"GIF89a....").decode()}
+    with pytest.raises(KoreError, match="not a picture"):
+        await real_service.read_picture(place, "notes/a.txt")
+
+
+@covers(
+    *("terminal_status", "open_terminal", "follow_terminal", "write_terminal"),
+    *("resize_terminal", "close_terminal"),
+)
+async def test_a_terminal_is_opened_followed_and_closed(
+    real_service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What this machine's profile does is nothing of ours.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert (await real_service.terminal_status())["mode"] == "full"
+    terminal = await real_service.open_terminal(None, 90, 20)
+    await real_service.resize_terminal(terminal, 70, 18)
+    async with real_service.follow_terminal(terminal) as items, asyncio.timeout(60):
+        await real_service.write_terminal(terminal, "stty size\n")
+        text = ""
+        async for item in items:
+            text += item.get("screen", "") + item.get("output", "")
+            if "18 70" in text:
+                break
+    await real_service.close_terminal(terminal)
+    assert (await real_service.terminal_status())["terminals"] == []
+    for place, columns in (("/etc", 80), (None, 0)):
+        with pytest.raises(KoreError, match="expected"):
+            await real_service.open_terminal(place, columns)
+    with pytest.raises(KoreError, match="has ended"):
+        await real_service.write_terminal(terminal, "x")
 
 
 def a_market(folder: Path) -> Path:

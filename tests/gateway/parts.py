@@ -185,6 +185,7 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
             group.create_task(parts.sender.run(), name="delivery"),
             group.create_task(parts.app.compactions.run(), name="compactions"),
             group.create_task(parts.app.reports.run(), name="reports"),
+            group.create_task(parts.app.terminals.run(), name="terminals"),
         ]
         try:
             yield

@@ -1,11 +1,13 @@
 """The browser modules of others, copied as they are published: `make vendor` fetches them anew.
 
-Bare imports are rewritten to files beside them: an import map would be an inline script, which the
-page's policy forbids. What was copied is written down in vendor/vendored.json.
+Bare imports are rewritten to the files of those packages: an import map would be an inline script,
+which the page's policy forbids. xterm.js sets styles in ways that the policy forbids as well; those
+places are rewritten too. What was copied is written down in vendor/vendored.json.
 """
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +21,61 @@ LANGUAGES = (
     *("bash", "c", "cpp", "css", "diff", "go", "java", "javascript", "json", "markdown"),
     *("python", "rust", "sql", "typescript", "xml", "yaml"),
 )
+# The editor and the languages that it knows, by version. Each is one module.
+_EDITOR = {
+    "@codemirror/autocomplete": "6.20.4",
+    "@codemirror/commands": "6.11.1",
+    "@codemirror/lang-cpp": "6.0.3",
+    "@codemirror/lang-css": "6.3.1",
+    "@codemirror/lang-go": "6.0.1",
+    "@codemirror/lang-html": "6.4.12",
+    "@codemirror/lang-javascript": "6.2.5",
+    "@codemirror/lang-json": "6.0.2",
+    "@codemirror/lang-markdown": "6.5.2",
+    "@codemirror/lang-python": "6.2.1",
+    "@codemirror/lang-rust": "6.0.2",
+    "@codemirror/lang-sql": "6.10.0",
+    "@codemirror/lang-yaml": "6.1.3",
+    "@codemirror/language": "6.13.1",
+    "@codemirror/search": "6.7.2",
+    "@codemirror/state": "6.7.6",
+    "@codemirror/streamparser": "6.0.0",
+    "@codemirror/view": "6.43.15",
+    "@lezer/common": "1.5.5",
+    "@lezer/cpp": "1.1.6",
+    "@lezer/css": "1.3.9",
+    "@lezer/go": "1.0.1",
+    "@lezer/highlight": "1.2.5",
+    "@lezer/html": "1.3.13",
+    "@lezer/javascript": "1.5.6",
+    "@lezer/json": "1.0.3",
+    "@lezer/lr": "1.4.12",
+    "@lezer/markdown": "1.8.1",
+    "@lezer/python": "1.1.19",
+    "@lezer/rust": "1.0.3",
+    "@lezer/yaml": "1.0.4",
+    "@marijn/find-cluster-break": "1.0.4",
+    "crelt": "1.0.7",
+    "style-mod": "4.1.5",
+    "w3c-keyname": "2.2.8",
+}
+# Where the module of a package is, if not here.
+_SOURCE = "dist/index.js"
+_SOURCES = {
+    "@marijn/find-cluster-break": "src/index.js",
+    "crelt": "index.js",
+    "style-mod": "src/style-mod.js",
+    "w3c-keyname": "index.js",
+}
+_MODES = ("clike", "dockerfile", "shell", "simple-mode", "toml")
+
+
+def _editor_name(package: str) -> str:
+    """`@lezer/css` and `@codemirror/lang-css` lie in one folder."""
+    scope, _, name = package.rpartition("/")
+    return f"codemirror/lezer-{name}" if scope == "@lezer" else f"codemirror/{name}"
+
+
 # Package and version, then the files to copy and their names here.
 PACKAGES: dict[str, dict[str, str]] = {
     "preact@11.2.0": {
@@ -34,8 +91,41 @@ PACKAGES: dict[str, dict[str, str]] = {
         "LICENSE": "highlight.LICENSE",
         **{f"es/languages/{name}.min.js": f"languages/{name}.mjs" for name in LANGUAGES},
     },
+    **{
+        f"{package}@{version}": {
+            _SOURCES.get(package, _SOURCE): f"{_editor_name(package)}.mjs",
+            "LICENSE": f"{_editor_name(package)}.LICENSE",
+        }
+        for package, version in _EDITOR.items()
+    },
+    "@codemirror/legacy-modes@6.5.5": {
+        "LICENSE": "codemirror/modes/modes.LICENSE",
+        **{f"mode/{name}.js": f"codemirror/modes/{name}.mjs" for name in _MODES},
+    },
+    "@xterm/xterm@6.0.0": {
+        "lib/xterm.mjs": "xterm/xterm.mjs",
+        "css/xterm.css": "xterm/xterm.css",
+        "LICENSE": "xterm/xterm.LICENSE",
+    },
+    "@xterm/addon-fit@0.11.0": {
+        "lib/addon-fit.mjs": "xterm/addon-fit.mjs",
+        "LICENSE": "xterm/addon-fit.LICENSE",
+    },
 }
-_IMPORTS = {b'"preact"': b'"./preact.mjs"'}
+_IMPORTS = {"preact": "preact.mjs", **{one: f"{_editor_name(one)}.mjs" for one in _EDITOR}}
+_IMPORT = re.compile(
+    rb"""(\bfrom\s*|\bimport\s*)(["'])(%s)\2"""
+    % b"|".join(map(re.escape, map(str.encode, _IMPORTS)))
+)
+_BARE_IMPORT = re.compile(rb"""^(?:import|export)\b[^"';]*\bfrom\s*["'][^.]""", re.MULTILINE)
+# In these files so many places: a style element of its own is inline style to the policy, and so is
+# the attribute. `app/adopted-style.mjs` defines the element that takes the place of the first.
+_REWRITES = {
+    "xterm/xterm.mjs": (
+        (rb'createElement\("style"\)', rb'createElement("adopted-style")', 3),
+        (rb't\.setAttribute\("style",(`[^`]*`|[^()]*)\)', rb"t.style.cssText=\1", 1),
+    )
+}
 
 
 def main() -> None:
@@ -55,8 +145,20 @@ def main() -> None:
 
 
 def _put(name: str, data: bytes) -> str:
-    for bare, relative in _IMPORTS.items():
-        data = data.replace(bare, relative)
+    def relative(match: re.Match[bytes]) -> bytes:
+        start, quote, package = match.groups()
+        path = os.path.relpath(_IMPORTS[package.decode()], Path(name).parent)
+        path = path if path.startswith(".") else f"./{path}"
+        return start + quote + path.encode() + quote
+
+    if name.endswith(".mjs"):
+        data = _IMPORT.sub(relative, data)
+        # Modules of one package name each other with the ending that they are published with.
+        data = re.sub(rb"""(\bfrom\s*["']\./[\w-]+)\.js(?=["'])""", rb"\1.mjs", data)
+        assert _BARE_IMPORT.search(data) is None, name
+    for pattern, new, count in _REWRITES.get(name, ()):
+        data, found = re.subn(pattern, new, data)
+        assert found == count, (name, pattern, found)
     data = re.sub(rb"\n?//# sourceMappingURL=\S*", b"", data)
     path = FOLDER / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,9 @@ class SandboxCommand:
     not see `forbidden_paths`, so that a sandbox that cannot hide them refuses; `masked_paths` are
     hidden and `read_only_paths` made read-only where a sandbox can. Without `egress` it has no
     network. `stdin` is the descriptor that it reads from, which stays the caller's; without one
-    there is nothing to read. With `read_only` it may not change the workspace either, only /tmp.
+    there is nothing to read. `terminal` is the descriptor of a terminal that the command gets as
+    well, under the same number or, in a sandbox that closes all others, as its input. With
+    `read_only` it may not change the workspace either, only /tmp.
     `temporary` is a folder that no command sees, whose `tmp` and `shm` are /tmp and /dev/shm to it;
     without one those are new and gone afterwards.
     `network` is one that it shares with others, where the sandbox has such. `variables` are the
@@ -73,6 +75,7 @@ class SandboxCommand:
     temporary: Path | None = None
     network: "SessionNetwork | None" = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    terminal: int | None = None
 
 
 @frozen

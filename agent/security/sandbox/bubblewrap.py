@@ -99,8 +99,9 @@ class Bubblewrap:
                 sources, words = self._map_to_user(stack, workspace, job.temporary, own_mounts)
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
-                if job.stdin is not None:
-                    os.fchown(job.stdin, USER, -1)
+                for descriptor in (job.stdin, job.terminal):
+                    if descriptor is not None:
+                        os.fchown(descriptor, USER, -1)
             above = _folder_beside(workspace)
             self._base(setup, sources, job.temporary, above)
             bind = "--ro-bind" if job.read_only else "--bind"
@@ -118,8 +119,7 @@ class Bubblewrap:
             groups = self._groups(stack)
             argv = [*enter, self.program, *setup.arguments]
             argv += ["--", "/bin/sh", "-c", self._limit_script(), "sh"]
-            if job.stdin is not None:
-                setup.fds.append(job.stdin)
+            setup.fds += [fd for fd in (job.stdin, job.terminal) if fd is not None]
             moved_to = [group / cgroup.MEMBERS for group in groups]
             command = with_parent_watch([*argv, *start], moved_to, job.stdin)
             user = USER if self.runs_as_root else None

@@ -44,6 +44,8 @@ class ContainerSandbox:
         """The command in a new container. Raises `ToolError`."""
         if job.egress is not None:
             raise ToolError(load_prompt("sandbox/no_way_out"))
+        if job.terminal is not None:
+            raise ToolError("A container has no terminal; bubblewrap and Landlock do.")
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot use a folder with a colon in its name.")
         if os.path.realpath(job.workspace) == "/":

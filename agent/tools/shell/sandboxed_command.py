@@ -44,7 +44,8 @@ _MOST_REFUSALS = 3
 class CommandLine:
     """A shell command, the real folder where it runs, and the call that wants it.
 
-    One in the background reaches no host, and reads what is written to `stdin`. One that is
+    One in the background reaches no host, and reads what is written to `stdin`; `terminal` is that
+    of a person who types (`SandboxCommand`). One that is
     `read_only` was judged to look, and gets a workspace that it cannot change. One with an
     `outside_reason` runs without the sandbox, and one with a `network` reaches these hosts as well:
     a person has agreed.
@@ -58,6 +59,7 @@ class CommandLine:
     read_only: bool = False
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
+    terminal: int | None = None
 
     def is_exposed(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
@@ -283,6 +285,7 @@ class SandboxedCommands:
             line.read_only,
             self._spaces.folder(line.call.session) if self.holds(line) else None,
             self._network(line),
+            terminal=line.terminal,
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":

@@ -14,6 +14,8 @@ class FilesData(Protocol):
 
     def read_file(self, place: str, path: str) -> Mapping[str, Any]: ...
 
+    def read_picture(self, place: str, path: str) -> Mapping[str, Any]: ...
+
     def write_file(self, place: str, path: str, text: str, digest: str) -> Mapping[str, Any]: ...
 
 
@@ -31,6 +33,9 @@ class FilesService:
 
     async def read_file(self, place: str, path: str) -> Mapping[str, Any]:
         return await asyncio.to_thread(self._open_files().read_file, place, path)
+
+    async def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
+        return await asyncio.to_thread(self._open_files().read_picture, place, path)
 
     async def write_file(
         self, place: str, path: str, text: str, digest: str = ""

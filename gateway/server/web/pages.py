@@ -63,9 +63,9 @@ async def _file(request: web.Request) -> web.Response:
 
 
 def _answer(request: web.Request, name: str) -> web.Response:
-    file = files().get(name)
-    if file is None:
+    if name not in file_names():
         raise web.HTTPNotFound(text="there is no such file\n")
+    file = read_page_file(name)
     # Asked for anew at each visit, and sent only when it has changed.
     headers = {"ETag": f'"{file.tag}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     headers["Content-Security-Policy"] = POLICY
@@ -79,13 +79,20 @@ def _answer(request: web.Request, name: str) -> web.Response:
 
 
 @cache
-def files() -> dict[str, PageFile]:
-    """By their names below `/web/`."""
-    by_name = {}
-    for path in _FOLDER.rglob("*"):
-        if path.is_file() and path.suffix in _TYPES:
-            data = path.read_bytes()
-            tag = hashlib.sha256(data).hexdigest()[:20]
-            name = path.relative_to(_FOLDER).as_posix()
-            by_name[name] = PageFile(_TYPES[path.suffix], data, gzip.compress(data, 9), tag)
-    return by_name
+def file_names() -> frozenset[str]:
+    """The names of all files below `/web/`."""
+    return frozenset(
+        path.relative_to(_FOLDER).as_posix()
+        for path in _FOLDER.rglob("*")
+        if path.is_file() and path.suffix in _TYPES
+    )
+
+
+@cache
+def read_page_file(name: str) -> PageFile:
+    """One of `file_names`, compressed when it is first asked for: the editor and the terminal are
+    large, and few visits need them."""
+    path = _FOLDER / name
+    data = path.read_bytes()
+    tag = hashlib.sha256(data).hexdigest()[:20]
+    return PageFile(_TYPES[path.suffix], data, gzip.compress(data, 9), tag)

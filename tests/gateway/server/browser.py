@@ -40,10 +40,12 @@ async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
 async def browser_page(**options: Any) -> AsyncIterator[Any]:
     """A page that fails the test when anything on it fails."""
     async with browser_context(**options) as context:
-        page = await context.new_page()
+        page: Any = await context.new_page()
         failures: list[str] = []
         page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("dialog", lambda dialog: failures.append(f"dialog: {dialog.message}"))
+        # A test that expects a dialog takes this away.
+        page.on_dialog = lambda dialog: failures.append(f"dialog: {dialog.message}")
+        page.on("dialog", page.on_dialog)
         yield page
         assert failures == [], failures
 

@@ -40,10 +40,13 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    folder: Path, script: Any = None, hosts: Sequence[str] = ()
+    folder: Path, script: Any = None, hosts: Sequence[str] = (), **more: Any
 ) -> AsyncIterator[Served]:
     provider = script or Gated(is_open=lambda text: text != "long")
     tokens = TokenFile(folder / "tokens.json")
     options = ServerOptions(ListenAddress(port=0), hosts=hosts)
-    async with running(folder, provider) as parts, serve(parts.service, tokens, options) as address:
+    async with (
+        running(folder, provider, **more) as parts,
+        serve(parts.service, tokens, options) as address,
+    ):
         yield Served(parts, address, tokens)

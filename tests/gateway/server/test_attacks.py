@@ -12,6 +12,7 @@ import pytest
 from yarl import URL
 
 from agent.types import assistant
+from gateway.config.sections import ServerSection
 from gateway.control.calls import call_names, find_call
 from gateway.server import listener
 from gateway.server.guard import KEY_HEADER, cookie_name
@@ -309,3 +310,35 @@ async def test_odd_values_are_refused_and_are_no_bug(server: Served, value: obje
             values = {one: PLAIN[kind] for one, kind in call.arguments.items() if kind in PLAIN}
             status, code = await server.call(name, "admin", **{**values, argument: value})
             assert status in (200, 400, 403, 404), (name, argument, code)
+
+
+TERMINAL_CALLS = [name for name in call_names() if "terminal" in name]
+
+
+@pytest.mark.parametrize("scope", ["read", "chat", "approve"])
+async def test_only_an_admin_reaches_a_terminal(tmp_path: Path, scope: Scope) -> None:
+    """By no call, over HTTP or a connection, also not one that is open and known by its id."""
+    section = ServerSection(terminal="full")
+    async with served(tmp_path, settings={"server": section}) as server:
+        terminal = (await server.call("open_terminal"))[1]
+        arguments = {"terminal": terminal, "text": "x", "columns": 9, "rows": 9, "place": None}
+        async with (
+            server.session(scope) as session,
+            session.ws_connect("/v1/connect") as socket,
+        ):
+            for number, name in enumerate(TERMINAL_CALLS):
+                call = find_call(name)
+                assert call is not None
+                values = {key: arguments[key] for key in call.arguments}
+                assert (await server.call(name, scope, **values))[0] == 403
+                await socket.send_json({"id": number, "call": name, "arguments": values})
+                assert (await socket.receive_json())["error"]["code"] == "denied"
+        (left,) = (await server.call("terminal_status"))[1]["terminals"]
+        assert left["exit_code"] is None
+    assert len(TERMINAL_CALLS) == 6
+
+
+async def test_no_terminal_opens_by_default(server: Served) -> None:
+    assert (await server.call("terminal_status"))[1]["mode"] == "off"
+    assert (await server.call("open_terminal"))[0] == 400
+    assert (await server.call("terminal_status"))[1]["terminals"] == []

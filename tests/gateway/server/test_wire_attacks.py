@@ -16,7 +16,7 @@ import pytest
 from gateway.server import login
 from gateway.server.guard import KEY_HEADER, cookie_name
 from gateway.server.login import HALF
-from gateway.server.web.pages import files
+from gateway.server.web.pages import file_names
 from tests.gateway.server.browser import login_code
 from tests.gateway.server.served import Served, served
 
@@ -141,7 +141,7 @@ async def test_files_are_what_their_type_says_and_private_answers_are_kept_nowhe
     server: Served,
 ) -> None:
     async with server.session() as session:
-        for name in files():
+        for name in file_names():
             async with session.get(f"/web/{name}") as response:
                 assert response.headers["X-Content-Type-Options"] == "nosniff"
                 assert response.headers["Content-Type"] != "application/octet-stream"

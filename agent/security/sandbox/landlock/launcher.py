@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from agent.security.sandbox.descendants import kill_descendants
 from agent.security.sandbox.landlock.chmod_broker import MetadataBroker
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -126,7 +127,7 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
                 status = signal.SIGKILL
             elif not event & select.POLLIN or not warden.answer():
                 poll.unregister(descriptor)
-    _kill_descendants()
+    kill_descendants()
     return os.waitstatus_to_exitcode(status)
 
 
@@ -136,54 +137,6 @@ def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:
     from agent.security.sandbox.landlock.connect_broker import ConnectBroker
 
     return ConnectBroker(*proxy)
-
-
-def _kill_descendants() -> None:
-    """Kill every process below this one. They are stopped first, or a fork could outrun it."""
-    stopped: set[int] = set()
-    while _has_children():
-        new = _find_descendants() - stopped
-        if not new:
-            break
-        for pid in new:
-            _signal(pid, signal.SIGSTOP)
-        stopped |= new
-    for pid in stopped:
-        _signal(pid, signal.SIGKILL)
-    while _has_children(os.WEXITED):
-        os.waitpid(-1, 0)
-        for pid in _find_descendants():
-            _signal(pid, signal.SIGKILL)
-
-
-def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, flags | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _find_descendants() -> set[int]:
-    """All living descendants: what lost its parent has become a child of this process."""
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state, parent = file.read().rpartition(b")")[2].split()[:2]
-            except OSError:
-                continue
-            if state not in b"ZX":
-                parents[int(name)] = int(parent)
-    own, descendants = os.getpid(), set[int]()
-    for pid in parents:
-        line = [pid]
-        while line[-1] in parents and line[-1] not in descendants and line[-1] != own:
-            line.append(parents[line[-1]])
-        if line[-1] in descendants or line[-1] == own:
-            descendants.update(line)
-    return descendants - {own}
 
 
 def _tasks_of_user() -> int:
@@ -218,13 +171,6 @@ def _receive_descriptor(channel: Any) -> int | None:
     data, ancillary, _, _ = channel.recvmsg(1, 64)
     channel.close()
     return int.from_bytes(ancillary[0][2][:4], "little") if data and ancillary else None
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except OSError:
-        return
 
 
 def _call(function: Any, *arguments: Any) -> int:

@@ -96,7 +96,8 @@ class Landlock:
                     file.write(marshal.dumps(self._plan(job, str(private))))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
-                pass_fds = (reader,) if job.stdin is None else (reader, job.stdin)
+                stdin = _input(job)
+                pass_fds = (reader,) if stdin is None else (reader, stdin)
                 yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)
             finally:
                 os.close(reader)
@@ -117,7 +118,7 @@ class Landlock:
             "command": job.command,
             "shell": environment.shell(),
             "folder": str(job.folder),
-            "stdin": job.stdin,
+            "stdin": _input(job),
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
             "writable": writable,
             "proxy": proxy,
@@ -160,6 +161,11 @@ class Landlock:
             for path, rights in rules
             if os.path.exists(path)
         ]
+
+
+def _input(job: SandboxCommand) -> int | None:
+    """The launcher closes every other descriptor."""
+    return job.stdin if job.terminal is None else job.terminal
 
 
 def _temporary(job: SandboxCommand) -> Path | None:

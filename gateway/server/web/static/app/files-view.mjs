@@ -1,8 +1,9 @@
 // Files of the owner's folders: a tree, and one of them to read and change.
 
-import { html, useEffect, useState } from "./html.mjs"
+import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
+import { markUnsaved } from "./unsaved-changes.mjs"
 import { useCall, Wait } from "./use-call.mjs"
 
 export function Files({ connection, say }) {
@@ -26,7 +27,7 @@ export function Files({ connection, say }) {
     </nav>
     ${path === null
       ? html`<p class="dim">${t("Choose a file.")}</p>`
-      : html`<${Editor} key=${`${current}/${path}`} ...${{ connection, say, place: current, path, isChanged, setChanged }} />`}
+      : html`<${isPicture(path) ? Picture : Editor} key=${`${current}/${path}`} ...${{ connection, say, place: current, path, isChanged, setChanged }} />`}
   </div>`
 }
 
@@ -68,38 +69,57 @@ function NewFile({ isLocked, onOpen }) {
 }
 
 function Editor({ connection, say, place, path, isChanged, setChanged }) {
+  const host = useRef(null)
+  const editor = useRef(null)
   const [file, setFile] = useState(null)
-  const [text, setText] = useState("")
-  const show = (one) => {
-    setFile(one)
-    setText(plain(one.text))
-    setChanged(false)
-  }
+  const [problem, setProblem] = useState("")
+  const read = () => connection.call("read_file", { place, path })
   useEffect(() => {
-    connection.until("read_file", { place, path }).then(show, say)
+    let isGone = false
+    const open = async () => {
+      try {
+        const [one, { TextEditor }] = await Promise.all([read(), import("./text-editor.mjs")])
+        if (isGone) return
+        const onSave = () => saving.current()
+        editor.current = new TextEditor(host.current, { text: plain(one.text), path, onChange: setChanged, onSave })
+        setFile(one)
+      } catch (error) {
+        if (!isGone) setProblem(error.hint ? `${error.message} ${error.hint}` : error.message)
+      }
+    }
+    open()
+    return () => {
+      isGone = true
+      editor.current?.close()
+      setChanged(false)
+    }
   }, [])
-  const edit = (value) => {
-    setText(value)
-    setChanged(value !== plain(file.text))
-  }
+  useEffect(() => {
+    markUnsaved(host, isChanged)
+    return () => markUnsaved(host, false)
+  }, [isChanged])
   const save = async (event) => {
     event?.preventDefault()
+    if (!isChanged) return
+    const { text, document } = editor.current
     try {
-      show(await connection.call("write_file", { place, path, text, digest: file.digest }))
+      setFile(await connection.call("write_file", { place, path, text, digest: file.digest }))
+      editor.current?.markSaved(document)
       say({ message: t("Saved."), isGood: true })
     } catch (error) {
       say(error)
     }
   }
-  const onKey = (event) => {
-    if (event.key === "s" && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault()
-      save()
-    } else if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey) {
-      event.preventDefault()
-      const area = event.target
-      area.setRangeText(indentOf(text), area.selectionStart, area.selectionEnd, "end")
-      edit(area.value)
+  // The key's handler is made once, what it saves is of now.
+  const saving = useRef(save)
+  saving.current = save
+  const takeBack = async () => {
+    try {
+      const one = await read()
+      editor.current.replace(plain(one.text))
+      setFile(one)
+    } catch (error) {
+      say(error)
     }
   }
   return html`<form class="editor" onSubmit=${save}>
@@ -107,13 +127,35 @@ function Editor({ connection, say, place, path, isChanged, setChanged }) {
       <b>${visible(path)}</b>
       ${file?.digest === "" && html`<span class="dim">${t("not there yet")}</span>`}
       <button class="send" disabled=${!isChanged}>${t("Save")}</button>
-      ${isChanged && html`<button type="button" onClick=${() => edit(plain(file.text))}>${t("Take back")}</button>`}
+      ${isChanged && html`<button type="button" onClick=${takeBack}>${t("Take back")}</button>`}
     </p>
-    <textarea aria-label=${path} spellcheck="false" wrap="off" disabled=${file === null} value=${text} onInput=${(event) => edit(event.target.value)} onKeyDown=${onKey}></textarea>
+    ${problem && html`<p class="bad" role="alert">${visible(problem)}</p>`}
+    ${!problem && file === null && html`<${Wait} />`}
+    <div class="code-editor" ref=${host} hidden=${file === null}></div>
+    ${file && html`<p class="dim">${t("Tab indents. Press Esc, then Tab, to leave the editor.")}</p>`}
   </form>`
 }
 
-// As a text field holds it.
-const plain = (text) => text.replaceAll("\r\n", "\n")
+// A picture cannot be changed here.
+function Picture({ connection, place, path }) {
+  const [picture, setPicture] = useState(null)
+  const [problem, setProblem] = useState("")
+  useEffect(() => {
+    connection.call("read_picture", { place, path }).then(setPicture, (error) => setProblem(error.message))
+  }, [])
+  return html`<figure class="picture">
+    <figcaption>${visible(path)}</figcaption>
+    ${problem && html`<p class="bad" role="alert">${visible(problem)}</p>`}
+    ${!problem && !picture && html`<${Wait} />`}
+    ${picture && html`<img alt=${visible(path)} src=${`data:${picture.media_type};base64,${picture.data}`} />`}
+  </figure>`
+}
 
-const indentOf = (text) => (/^\t/m.test(text) ? "\t" : /^ {2}\S/m.test(text) ? "  " : "    ")
+const isPicture = (path) => /\.(png|jpe?g|gif|webp)$/i.test(path)
+
+// The server puts the line ends of a whole file back; one with several kinds is left as it is.
+function plain(text) {
+  const unix = text.replaceAll("\r\n", "\n")
+  const isMixed = unix.includes("\r") || /(^|[^\r])\n/.test(text)
+  return isMixed ? text : unix
+}

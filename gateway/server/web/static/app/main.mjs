@@ -6,6 +6,7 @@ import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t } from "./texts.mjs"
+import { askBeforeUnload, mayLeave } from "./unsaved-changes.mjs"
 
 // Commands in chats change sessions without an event.
 const REFRESH_MS = 300_000
@@ -106,21 +107,25 @@ function Workbench({ onOut }) {
     }
   }, [state])
   const open = (id) => {
+    if (id !== place && !mayLeave()) return
     refresh()
     setPlace(id)
     setMenuOpen(false)
     history.pushState(null, "", id ? `#${id}` : location.pathname)
   }
   useEffect(() => {
-    const onBack = () => setPlace(placeOfAddress())
+    const onBack = () => {
+      if (mayLeave()) setPlace(placeOfAddress())
+      else history.pushState(null, "", place ? `#${place}` : location.pathname)
+    }
     addEventListener("popstate", onBack)
     return () => removeEventListener("popstate", onBack)
-  }, [])
+  }, [place])
   const session = isPanel(place) ? null : place
   const current = sessions.find((one) => one.id === session)
   const title = isPanel(place) ? t(PANELS[place]) : (current?.name ?? t("New session"))
   useEffect(() => void (document.title = `${title} · Kore`), [title])
-  const leave = () => logout().then(onOut)
+  const leave = () => mayLeave() && logout().then(onOut)
   const onKey = (event) => {
     if (event.key !== "Escape" || !isMenuOpen) return
     setMenuOpen(false)
@@ -168,4 +173,5 @@ function nextTheme() {
 
 document.documentElement.dataset.theme = localStorage.getItem("theme") ?? ""
 document.documentElement.lang = LANGUAGE
+askBeforeUnload()
 render(html`<${App} />`, document.getElementById("app"))

@@ -9,10 +9,11 @@ import { People } from "./people-view.mjs"
 import { Plugins } from "./plugins-view.mjs"
 import { Policy } from "./policy-view.mjs"
 import { Audit, Costs, Logs, Notes } from "./records-view.mjs"
+import { Terminals } from "./terminal-view.mjs"
 import { t } from "./texts.mjs"
 
 export const PANELS = {
-  ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files" },
+  ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files", terminal: "Terminal" },
   ...{ plugins: "Plugins", people: "People and roles", permissions: "Permissions", policy: "Policy check" },
   ...{ config: "Configuration", logs: "Logs", audit: "Audit log" },
 }
@@ -106,6 +107,6 @@ function duration(seconds) {
 }
 
 const VIEWS = {
-  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, plugins: Plugins },
+  ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, terminal: Terminals, plugins: Plugins },
   ...{ permissions: Permissions, policy: Policy, config: Config, logs: Logs, audit: Audit },
 }

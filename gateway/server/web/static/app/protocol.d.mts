@@ -235,6 +235,8 @@ export interface Calls {
   list_folder: { arguments: { place: string; path?: string }; result: { [key: string]: any }[] }
   // Return a text file: `text`, `digest`, `size` (bytes, 1 MB at most); of one that there is not the digest is ''.
   read_file: { arguments: { place: string; path: string }; result: { [key: string]: any } }
+  // Return a picture (PNG, JPEG, GIF or WebP, 5 MB at most): `media_type`, and `data` as base64.
+  read_picture: { arguments: { place: string; path: string }; result: { [key: string]: any } }
   // Replace a text file, if it still has this `digest` ('': make one that there is not); returns it as `read_file`.
   write_file: { arguments: { place: string; path: string; text: string; digest?: string }; result: { [key: string]: any } }
   // List the installed plugins with what each brings; `rows` are pairs of label and text.
@@ -279,6 +281,16 @@ export interface Calls {
   read_task: { arguments: { session: string; task: string; position?: number }; result: { [key: string]: any } }
   // Stop a command with all that it started, or a sub-agent; returns a sentence.
   stop_task: { arguments: { session: string; task: string }; result: string }
+  // Return the `mode` ("off", "sandbox", "full"), the `user` that shells run as without a sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None: it runs).
+  terminal_status: { arguments: {}; result: { [key: string]: any } }
+  // Start a shell in one of `list_places` (None: the workspace); returns the terminal's id. Nobody follows it for ten minutes: it ends.
+  open_terminal: { arguments: { place?: string | null; columns?: number; rows?: number }; result: string }
+  // Type in a terminal.
+  write_terminal: { arguments: { terminal: string; text: string }; result: null }
+  // Tell the programs in a terminal how large it is.
+  resize_terminal: { arguments: { terminal: string; columns: number; rows: number }; result: null }
+  // Kill a terminal's shell with all that it started, and forget its output.
+  close_terminal: { arguments: { terminal: string }; result: null }
 }
 
 export interface Streams {
@@ -292,6 +304,8 @@ export interface Streams {
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
   // Follow what the lane's turns ask of the editor, each to be answered within seconds. Only files of the turn's folder that its tools may open are asked for.
   serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
+  // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and in the end the `exit_code`. A client that is too slow gets a `screen` again. A program whose output nobody takes in waits.
+  follow_terminal: { arguments: { terminal: string }; item: { [key: string]: any } }
 }
 
 export interface AgentChangedEvent {

@@ -130,8 +130,14 @@ export class Connection {
     return this.follow("follow_session", () => ({ ...args, after: seq }), take, onError, onReady)
   }
 
+  acknowledge(id, call) {
+    call.unacknowledged = (call.unacknowledged ?? 0) + 1
+    if (call.unacknowledged < ACK_AFTER) return
+    this.write({ id, ack: call.unacknowledged })
+    call.unacknowledged = 0
+  }
+
   begin(stream) {
-    stream.unacknowledged = 0
     const again = async (error) => {
       if (!this.streams.has(stream)) return
       if (!PASSING.has(error.code)) return stream.onError(error)
@@ -165,11 +171,10 @@ export class Connection {
     const call = this.calls.get(frame.id)
     if (!call) return
     if ("item" in frame) {
-      if (this.streams.has(call.stream)) call.stream.onItem(frame.item)
-      if (++call.stream.unacknowledged >= ACK_AFTER) {
-        this.write({ id: frame.id, ack: call.stream.unacknowledged })
-        call.stream.unacknowledged = 0
-      }
+      // A promise says when the item is worked off.
+      const work = this.streams.has(call.stream) ? call.stream.onItem(frame.item) : undefined
+      if (work instanceof Promise) work.then(() => this.acknowledge(frame.id, call))
+      else this.acknowledge(frame.id, call)
       return
     }
     if (frame.ready) return call.stream.onReady()

@@ -3,6 +3,7 @@
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
+import { markUnsaved } from "./unsaved-changes.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
 
 const DAYS = 30
@@ -45,6 +46,10 @@ export function Notes({ connection, say }) {
     connection.until("read_note", { name }).then(show, say)
   }, [name])
   const isChanged = note !== null && text !== note.text
+  useEffect(() => {
+    markUnsaved(setNote, isChanged)
+    return () => markUnsaved(setNote, false)
+  }, [isChanged])
   const save = async (event) => {
     event.preventDefault()
     try {

@@ -1,0 +1,62 @@
+"""All processes below this one, also those that left their group and lost their parent.
+
+For a process that is a child subreaper (prctl(2)): it becomes the parent of those.
+"""
+
+import os
+import signal
+
+
+def kill_descendants() -> None:
+    """Kill every process below this one. They are stopped first, or a fork could outrun it."""
+    stopped: set[int] = set()
+    while _has_children():
+        new = _find_descendants() - stopped
+        if not new:
+            break
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        _signal(pid, signal.SIGKILL)
+    while _has_children(os.WEXITED):
+        os.waitpid(-1, 0)
+        for pid in _find_descendants():
+            _signal(pid, signal.SIGKILL)
+
+
+def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, flags | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _find_descendants() -> set[int]:
+    """All living descendants: what lost its parent has become a child of this process."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except OSError:
+                continue
+            if state not in b"ZX":
+                parents[int(name)] = int(parent)
+    own, descendants = os.getpid(), set[int]()
+    for pid in parents:
+        line = [pid]
+        while line[-1] in parents and line[-1] not in descendants and line[-1] != own:
+            line.append(parents[line[-1]])
+        if line[-1] in descendants or line[-1] == own:
+            descendants.update(line)
+    return descendants - {own}
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return

@@ -1,0 +1,186 @@
+"""The files of the page and their editor, in Chromium."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in
+from tests.gateway.server.served import Served, served
+from tests.gateway.server.test_web import PNG
+
+pytestmark = NEEDS_CHROMIUM
+TEXT = ".editor .cm-content"
+CHANGED = ".editor .send:not([disabled])"
+
+
+async def open_files(page: Any, server: Served) -> None:
+    await log_in(page, server)
+    await page.click("header .menu") if await page.is_visible("header .menu") else None
+    await page.click(".panels >> text=Files")
+    await page.wait_for_selector(".tree")
+
+
+async def read_editor(page: Any) -> str:
+    """The lines of the editor that are drawn."""
+    text: str = await page.locator(TEXT).inner_text()
+    return text
+
+
+async def replace_text(page: Any, text: str) -> None:
+    await page.click(TEXT)
+    await page.keyboard.press("Control+a")
+    await page.keyboard.insert_text(text)
+    await page.wait_for_selector(CHANGED)
+
+
+async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
+    # The name of the folder must not push the tree below the editor.
+    home = tmp_path / ("long-name-" * 12)
+    home.mkdir()
+    async with served(home) as server, browser_page() as page:
+        folder = server.parts.workspace / "src"
+        folder.mkdir()
+        (folder / "a.py").write_text("def f():\r\n    pass\r\n", newline="")
+        hostile = "<img src=x onerror=alert(1)>.txt"
+        (server.parts.workspace / hostile).write_text("<script>alert(2)</script>")
+        await open_files(page, server)
+        await page.click(".tree >> text=src")
+        await page.click(".tree >> text=a.py")
+        await page.wait_for_selector(TEXT)
+        assert await read_editor(page) == "def f():\n    pass\n\n"
+        await replace_text(page, "def g():\n    pass\n")
+        assert await page.is_disabled(".tree >> text=a.py")
+        await page.keyboard.press("Control+s")
+        await page.wait_for_selector("text=Saved.")
+        assert (folder / "a.py").read_bytes() == b"def g():\r\n    pass\r\n"
+        await page.wait_for_selector(".editor .send[disabled]")
+        # Somebody else changes it meanwhile.
+        (folder / "a.py").write_text("theirs")
+        await replace_text(page, "mine")
+        await page.click(CHANGED)
+        await page.wait_for_selector("text=was changed meanwhile")
+        assert (folder / "a.py").read_text() == "theirs"
+        await page.click("text=Take back")
+        await api.expect(page.locator(TEXT)).to_have_text("theirs")
+        await page.click(f".tree >> text={hostile}")
+        await api.expect(page.locator(TEXT)).to_have_text("<script>alert(2)</script>")
+        await page.fill(".project-files nav input", "notes/new.txt")
+        await page.press(".project-files nav input", "Enter")
+        await page.wait_for_selector("text=not there yet")
+        await replace_text(page, "new words")
+        await page.click(CHANGED)
+        await page.wait_for_selector(".editor:not(:has-text('not there yet'))")
+        assert (server.parts.workspace / "notes" / "new.txt").read_text() == "new words"
+
+
+async def test_the_editor_colors_searches_undoes_and_lets_go(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        (server.parts.workspace / "a.py").write_text("def first():\n    return (1)\n")
+        problems: list[str] = []
+        page.on("console", lambda message: problems.append(message.text))
+        await open_files(page, server)
+        await page.click(".tree >> text=a.py")
+        await page.wait_for_selector(f"{TEXT} .cm-line:has-text('def') > span")
+        colors = await page.eval_on_selector_all(
+            f"{TEXT} .cm-line span", "spans => spans.map(span => getComputedStyle(span).color)"
+        )
+        assert len(set(colors)) > 1
+        await page.click(TEXT)
+        await page.keyboard.press("Control+f")
+        await page.keyboard.type("return")
+        await page.wait_for_selector(".cm-searchMatch")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Control+Home")
+        await page.keyboard.type("# new ")
+        await page.wait_for_selector(CHANGED)
+        await page.keyboard.press("Control+z")
+        await page.wait_for_selector(".editor .send[disabled]")
+        await page.keyboard.press("Tab")
+        assert (await read_editor(page)).startswith("    def first")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.className") != "code-editor"
+        assert problems == [], "the policy of the page refuses nothing"
+
+
+async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        (server.parts.workspace / "a.txt").write_text("one")
+        page.remove_listener("dialog", page.on_dialog)
+        asked: list[str] = []
+        answers = [False, False, True]
+
+        async def answer(dialog: Any) -> None:
+            asked.append(dialog.type)
+            await (dialog.accept() if answers.pop(0) else dialog.dismiss())
+
+        page.on("dialog", answer)
+        await open_files(page, server)
+        await page.click(".tree >> text=a.txt")
+        await page.wait_for_selector(TEXT)
+        await replace_text(page, "two")
+        await page.click(".panels >> text=Status")
+        await page.go_back()
+        await page.wait_for_function("location.hash === '#files'")
+        assert await read_editor(page) == "two"
+        await page.click(".panels >> text=Status")
+        await page.wait_for_selector(".facts")
+        assert asked == ["confirm"] * 3
+        # Nothing asks any more.
+        await page.click(".panels >> text=Files")
+        await page.click(".tree >> text=a.txt")
+        await api.expect(page.locator(TEXT)).to_have_text("one")
+
+
+async def test_line_ends_of_several_kinds_stay(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        file = server.parts.workspace / "mixed.txt"
+        file.write_bytes(b"a\r\nb\nc\rd")
+        await open_files(page, server)
+        await page.click(".tree >> text=mixed.txt")
+        await page.click(TEXT)
+        await page.keyboard.press("Control+Home")
+        await page.keyboard.type("x")
+        await page.click(CHANGED)
+        await page.wait_for_selector("text=Saved.")
+        assert file.read_bytes() == b"xa\r\nb\nc\rd"
+
+
+async def test_what_is_no_text_is_shown_or_named(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        workspace = server.parts.workspace
+        (workspace / "a.png").write_bytes(PNG)
+        (workspace / "b.png").write_text("<script>alert(1)</script>")
+        (workspace / "c.bin").write_bytes(b"\0\1\2")
+        await open_files(page, server)
+        await page.click(".tree >> text=a.png")
+        await page.wait_for_selector(".picture img")
+        width = "document.querySelector('.picture img').naturalWidth === 1"
+        await page.wait_for_function(width)
+        await page.click(".tree >> text=b.png")
+        await page.wait_for_selector(".picture >> text=is not a picture")
+        await page.click(".tree >> text=c.bin")
+        await page.wait_for_selector(".editor >> text=is a binary file")
+        assert not await page.is_visible(".code-editor")
+
+
+async def test_a_large_file_and_a_phone(tmp_path: Path) -> None:
+    options = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark"}
+    async with served(tmp_path) as server, browser_page(**options) as page:
+        lines = "".join(f'{{"number": {n}, "text": "line {n}"}},\n' for n in range(22_000))
+        (server.parts.workspace / "large.json").write_text(f"[{lines}0]")
+        (server.parts.workspace / "line.json").write_text("[" + "1234567," * 120_000 + "0]")
+        await open_files(page, server)
+        for name in ("large.json", "line.json"):
+            await page.click(f".tree >> text={name}")
+            await page.wait_for_selector(f"{TEXT}[aria-label='{name}']")
+            await page.click(TEXT)
+            await page.keyboard.press("Control+End")
+            await page.keyboard.type("  ")
+            await page.wait_for_selector(CHANGED)
+            # Only what can be seen is in the page.
+            drawn = "document.querySelector('.code-editor').shadowRoot.textContent.length"
+            assert await page.evaluate(drawn) < 200_000
+            await page.keyboard.press("Control+s")
+            await page.wait_for_selector(".editor .send[disabled]")
+            assert (server.parts.workspace / name).read_text().endswith("0]  ")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
