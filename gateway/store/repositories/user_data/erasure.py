@@ -89,8 +89,8 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
     is_console = principal.startswith(f"{CONSOLE}:")
     for name, column in (
         ("gone_session", "id TEXT"),
-        ("gone_turn", "id INTEGER"),
-        ("shared_turn", "id INTEGER"),
+        ("gone_turn", "id BIGINT"),
+        ("shared_turn", "id BIGINT"),
         ("gone_lane", "lane TEXT"),
     ):
         tx.run(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
