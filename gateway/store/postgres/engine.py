@@ -35,6 +35,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+# Makes a new SQLite file of all that a transaction sees.
+WriteCopy = Callable[[Transaction, Path], None]
+
 CONNECTIONS = 4
 _WAITING = 20_000
 _RERUNS = 50
@@ -69,13 +72,14 @@ class PostgresStore:
         self,
         address: str,
         folder: Path,
-        first: "psycopg.Connection[Row]",
-        epoch: int,
+        owner: ownership.Ownership,
+        *,
         cipher: Cipher | None,
         connections: int,
+        write_copy: WriteCopy,
     ) -> None:
-        self.folder = folder
-        self._address, self._epoch, self._cipher = address, epoch, cipher
+        self.folder, self._write_copy = folder, write_copy
+        self._address, self._epoch, self._cipher = address, owner.epoch, cipher
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._closing = threading.Event()
@@ -84,7 +88,7 @@ class PostgresStore:
         self._threads = [
             threading.Thread(
                 target=self._serve,
-                args=(first if number == 0 else None,),
+                args=(owner.connection if number == 0 else None,),
                 name=f"database-{number}",
                 daemon=True,
             )
@@ -99,10 +103,12 @@ class PostgresStore:
         address: str,
         folder: Path,
         *,
+        write_copy: WriteCopy,
         cipher: Cipher | None = None,
         connections: int = CONNECTIONS,
     ) -> "PostgresStore":
-        """Open, create or upgrade the tables, and own the data. Raises `StoreError`."""
+        """Open, create or upgrade the tables, and own the data. `write_copy` makes a new file of
+        all that a transaction sees. Raises `StoreError`."""
         place = shown(address)
         connection = connect_first(address)
         try:
@@ -111,7 +117,7 @@ class PostgresStore:
                 # Before anything is written: with a wrong key everything stays as it is.
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
-            epoch = ownership.take(connection, place)
+            owner = ownership.take(connection, place)
             with connection.transaction():
                 tx = PostgresTransaction(connection)
                 mark_sealed(tx, cipher)
@@ -123,7 +129,12 @@ class PostgresStore:
         except StoreError:
             connection.close()
             raise
-        return cls(address, folder, connection, epoch, cipher, connections)
+        return cls(
+            *(address, folder, owner),
+            cipher=cipher,
+            connections=connections,
+            write_copy=write_copy,
+        )
 
     async def transact(
         self,
@@ -137,11 +148,28 @@ class PostgresStore:
         return await run_to_completion(job)
 
     async def backup(self, target: Path) -> int:
-        raise StoreError(
-            "{target}: a PostgreSQL database is not copied into a file by Kore",
-            target=target,
-            hint="Use pg_dump, or `kore store copy` to a new SQLite database.",
-        )
+        """Copy everything, as of one moment, to a new SQLite file; returns its size in bytes.
+
+        Raises `StoreError` for a file that exists.
+        """
+        part = target.with_name(f"{target.name}.part")
+
+        def copy(tx: Transaction) -> int:
+            if target.exists():
+                raise StoreError(
+                    "{target} already exists; a backup never overwrites a file", target=target
+                )
+            part.unlink(missing_ok=True)  # of a run that lost against another transaction
+            try:
+                self._write_copy(tx, part)
+                size_bytes = part.stat().st_size
+                # Nothing is written to the database, so that the commit cannot fail this.
+                part.rename(target)
+            finally:
+                part.unlink(missing_ok=True)
+            return size_bytes
+
+        return await self.transact(copy)
 
     async def rewrite(self) -> None:
         """Write all tables anew, so that they hold nothing that was deleted. What the server's log

@@ -7,6 +7,7 @@ place of can commit (PostgreSQL refuses one of two that read what the other writ
 
 import os
 import socket
+from dataclasses import dataclass
 
 import psycopg
 
@@ -18,12 +19,20 @@ _LOCK = 0x6B6F7265
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT epoch FROM owner"
 
 
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The number of an owner, and the connection that holds its lock."""
+
+    epoch: int
+    connection: "psycopg.Connection[Row]"
+
+
 def own_name() -> str:
     return f"{socket.gethostname()}, process {os.getpid()}"
 
 
-def take(connection: "psycopg.Connection[Row]", place: str) -> int:
-    """Own the data from now on; returns the number. Raises `StoreError` where another does."""
+def take(connection: "psycopg.Connection[Row]", place: str) -> Ownership:
+    """Own the data from now on. Raises `StoreError` where another does."""
     if not lock(connection):
         row = connection.execute("SELECT name FROM owner").fetchone()
         raise StoreError(
@@ -36,7 +45,7 @@ def take(connection: "psycopg.Connection[Row]", place: str) -> int:
         "UPDATE owner SET epoch = epoch + 1, name = %s RETURNING epoch", (own_name(),)
     ).fetchone()
     assert row is not None, "the table `owner` has its one row from the first migration on"
-    return int(row[0])
+    return Ownership(int(row[0]), connection)
 
 
 def lock(connection: "psycopg.Connection[Row]") -> bool:

@@ -24,6 +24,10 @@ class PostgresTransaction(SealingTransaction):
         super().__init__(cipher)
         self._cursor = psycopg.RawCursor(connection)
 
+    def with_cipher(self, cipher: Cipher | None) -> "PostgresTransaction":
+        """The same transaction, whose texts have another key."""
+        return PostgresTransaction(self._cursor.connection, cipher)
+
     @property
     def search(self) -> PostgresSearchIndex:
         return PostgresSearchIndex(self)

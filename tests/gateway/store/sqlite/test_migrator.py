@@ -21,9 +21,9 @@ from gateway.store.repositories.access import grants, members
 from gateway.store.repositories.conversations import rewinding, sessions, transcripts
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import chats, pending_media
+from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
-from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.gateway.parts import chat_message
 
