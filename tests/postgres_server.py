@@ -42,9 +42,10 @@ def programs() -> Path | None:
 
 
 class PostgresServer:
-    """Runs until `stop`."""
+    """Runs until `close`. One that `is_durable` may be killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
+        self._is_durable = is_durable
         self.folder = Path(tempfile.mkdtemp(prefix="kore-pg-", dir=_memory()))
         if os.getuid() == 0:
             shutil.chown(self.folder, _USER)
@@ -60,10 +61,11 @@ class PostgresServer:
     def start(self) -> None:
         # Nothing but the socket in its own folder.
         options = (
-            f"-c listen_addresses='' -k {self.folder} -c fsync=off -c full_page_writes=off"
-            " -c synchronous_commit=off -c max_connections=300 -c shared_buffers=32MB"
-            " -c autovacuum=off -c max_pred_locks_per_transaction=256"
+            f"-c listen_addresses='' -k {self.folder} -c max_connections=300"
+            " -c shared_buffers=32MB -c autovacuum=off -c max_pred_locks_per_transaction=256"
         )
+        if not self._is_durable:
+            options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
         log = self.folder / "log"
         self._run("pg_ctl", "-D", self.data, "-o", options, "-l", log, "-w", "start")
 

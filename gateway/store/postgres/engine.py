@@ -299,16 +299,19 @@ class PostgresStore:
 def _commit(connection: "psycopg.Connection[Row]") -> None:
     """Raises `_Unsure` when the connection broke so late that the server may have stored all."""
     # None: nothing was written, and nothing can be lost.
-    row = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
     try:
-        ended = connection.execute("COMMIT")
+        row = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+    except psycopg.errors.InFailedSqlTransaction:
+        # The server stores nothing after a statement that failed, whoever caught its error.
+        raise StoreError(
+            "the database rolled back: a statement of the transaction had failed"
+        ) from None
+    try:
+        connection.execute("COMMIT")
     except psycopg.Error as exc:
         if row and row[0] and is_lost(exc, connection):
             raise _Unsure(row[0]) from exc
         raise
-    # That is how the server answers after a statement that failed, whoever caught its error.
-    if ended.statusmessage != "COMMIT":
-        raise StoreError("the database rolled back: a statement of the transaction had failed")
 
 
 def _was_committed(connection: "psycopg.Connection[Row]", xid: str) -> bool:
