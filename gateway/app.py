@@ -50,6 +50,7 @@ from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
+from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences
 from gateway.store.repositories.access import approvals
@@ -57,8 +58,6 @@ from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.execution import claims, restored_backup, subagent_tasks, turns
 from gateway.store.sqlite.backup import discard_unfinished
-from gateway.store.sqlite.engine import SqliteStore
-from gateway.store.sqlite.rekey import discard_copies
 from gateway.turns.agents.factory import build_agent
 
 log = logging.getLogger(__name__)
@@ -98,12 +97,11 @@ async def open_app(
         if count := await asyncio.to_thread(end_orphans, home.running_marker):
             log.warning("stopped %d leftover processes of a killed Kore", count)
         stack.enter_context(recorded_commands(home.running_marker))
-        discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
+        _discard_unfinished_restore(settings, home)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-        discard_copies(settings.store.path)
-        database = python_store(settings) or SqliteStore.open(
-            settings.store.path, check=ownership.needs_recovery, cipher=cipher
+        database = python_store(settings) or open_store(
+            settings.store.url, home.root, check=ownership.needs_recovery, cipher=cipher
         )
         stack.push_async_callback(database.close)
         await database.transact(
@@ -162,6 +160,12 @@ async def open_app(
                 if settings.server.listen is not None:
                     await stack.enter_async_context(_serve_clients(app, settings, home))
             yield app
+
+
+def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
+    """Only a file is put in place as a whole."""
+    if settings.store.path is not None:
+        discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
 
 
 async def _open_audit_log(

@@ -107,12 +107,12 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
     except ConfigError as exc:
         runs = _runs(args)
         settings = _last_good(args, None) or _last_good(args, None, {})
-        if settings is None or not (runs or settings.store.path.exists()):
+        if settings is None or not (runs or _has_data(settings)):
             raise
         if runs:
             _warn(args, exc)
         else:
-            database, workspace = settings.store.path, settings.agent.workspace
+            database, workspace = settings.store.place, settings.agent.workspace
             notice = t(
                 "copying {database} and {workspace} from their previous location",
                 database=database,
@@ -120,6 +120,10 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
             )
             _complain(args, exc, notice)
         return settings, False
+
+
+def _has_data(settings: "Settings") -> bool:
+    return settings.store.path is None or settings.store.path.exists()
 
 
 def _runs(args: argparse.Namespace) -> bool:

@@ -245,12 +245,24 @@ class StoreSection(Section):
     encryption_key_env: Word | None = None
 
     @property
-    def path(self) -> Path:
-        return Path(self.url.removeprefix("sqlite:///"))
+    def path(self) -> Path | None:
+        """The file of an SQLite database; None for a server."""
+        scheme, _, path = self.url.partition(":///")
+        return Path(path) if scheme == "sqlite" else None
+
+    @property
+    def place(self) -> str:
+        """For people: the file, or the server and its database, without a password."""
+        if self.path is not None:
+            return str(self.path)
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The database, what SQLite keeps beside it, its copies, and files on their way out."""
+        if self.path is None:
+            return ()
         names = (self.path.name + end for end in ("", "-wal", "-shm"))
         return tuple(self.path.with_name(name) for name in (*names, "backups", "outgoing"))
 

@@ -34,8 +34,11 @@ def _bot_token(token: SecretStr) -> SecretStr:
 
 
 def _store_url(text: str) -> str:
-    if not text.startswith("sqlite:///") or len(text) == len("sqlite:///"):
-        raise ValueError(t("sqlite:///PATH, the only supported database"))
+    scheme, _, rest = text.partition("://")
+    if scheme in ("postgresql", "postgres") and rest.strip("/"):
+        return text
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise ValueError(t("sqlite:///PATH or postgresql://USER@HOST/DATABASE"))
     return text
 
 

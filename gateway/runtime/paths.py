@@ -139,13 +139,18 @@ class DataDir:
         return self.root / "plugins"
 
     @property
+    def outgoing(self) -> Path:
+        """Files on their way to a chat, where the database is none beside which they could lie."""
+        return self.root / "outgoing"
+
+    @property
     def protected_paths(self) -> tuple[Path, ...]:
         """What no tool may open; the workspace is not among it."""
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.asked_projects, self.socket, self.lock, self.backups),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
-            *(self.long_work, self.temporary, self.mcp, self.lsp),
+            *(self.long_work, self.temporary, self.mcp, self.lsp, self.outgoing),
         )
 
     def ensure(self) -> None:

@@ -58,7 +58,7 @@ def handle_chat(
                           f"{message.event_id}", time.time())  # fmt: skip
             request = replace(parse_request(rest), is_task=action == "ask")
             answer = job_editor.create_job(tx, notifier.context, author, request)
-            notifier.notify_changed()
+            tx.after_commit(notifier.notify_changed)
             return escape_markdown(answer)
         if action in (*_CHANGES, "run"):
             number = int(rest) if rest.strip().isdecimal() else None
@@ -85,7 +85,7 @@ def add_from_cli(tx: Transaction, notifier: JobNotifier, job: NewJob) -> str:
         zone=job.zone,
     )
     answer = job_editor.create_job(tx, notifier.context, author, request)
-    notifier.notify_changed()
+    tx.after_commit(notifier.notify_changed)
     return answer
 
 
@@ -124,7 +124,7 @@ def _handle_tool(
     mode = notifier.context.permissions.mode(message, claim.mode)
     author = JobAuthor(message, mode, f"t:{claim.turn}:{step}", time.time(), by_model=True)
     answer = job_editor.create_job(tx, notifier.context, author, request)
-    notifier.notify_changed()
+    tx.after_commit(notifier.notify_changed)
     return ToolResult(answer)
 
 
@@ -201,7 +201,7 @@ def _set_clock(
     if value and value != "off" and not QUIET.fullmatch(value):
         raise KoreError(t("quiet: found {found!r}, expected 22:00-07:00 or off", found=value[:40]))
     jobs.set_clock(tx, message.route, "quiet", value or None)
-    notifier.notify_changed()
+    tx.after_commit(notifier.notify_changed)
     hours = value or notifier.context.schedule.quiet_hours or "off"
     return t("Quiet hours {hours}.", hours=hours) if hours != "off" else t("No quiet hours here.")
 
@@ -231,12 +231,13 @@ def _describe_zone(tx: Transaction, notifier: JobNotifier, message: InboundMessa
 def _change(tx: Transaction, notifier: JobNotifier, job: Job, action: str) -> str:
     """Raises `KoreError`."""
     if action == "run":
-        notifier.notify_fired(fire_now(tx, notifier.context, job, time.time()))
+        fired = fire_now(tx, notifier.context, job, time.time())
+        tx.after_commit(lambda: notifier.notify_fired(fired))
         return t("Running job {job} now.", job=job.id)
     if action not in _CHANGES:
         raise KoreError(t("unknown action {action!r}", action=action))
     answer = job_editor.change_job(tx, job, action, time.time())
-    notifier.notify_changed()
+    tx.after_commit(notifier.notify_changed)
     return answer
 
 

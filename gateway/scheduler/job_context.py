@@ -40,7 +40,7 @@ class FiredJobs:
 
 
 class JobNotifier(Protocol):
-    """Told of changes, from any thread: `gateway.scheduler.service.JobService`."""
+    """Learns of changes once they are stored: `gateway.scheduler.service.JobService`."""
 
     @property
     def context(self) -> JobContext: ...

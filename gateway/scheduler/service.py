@@ -43,7 +43,6 @@ class JobService:
         self._is_held = is_held
         self._database = database
         self._on_fired = on_fired
-        self._loop = asyncio.get_running_loop()
 
     def start_firing(self) -> None:
         """A person can be notified from now on: a gateway runs, or a terminal is open."""
@@ -51,12 +50,12 @@ class JobService:
             self.has_audience.set()
 
     def notify_changed(self) -> None:
-        """A job has changed; from any thread. Who looks then waits for this transaction."""
-        self._loop.call_soon_threadsafe(self.changed.set)
+        """A job has changed, and is stored."""
+        self.changed.set()
 
     def notify_fired(self, fired: FiredJobs) -> None:
-        """Something was begun by hand; from any thread."""
-        self._loop.call_soon_threadsafe(self._on_fired, fired)
+        """Something was begun by hand, and is stored."""
+        self._on_fired(fired)
 
     def set_heartbeat(self, tx: Transaction, now: float) -> None:
         from gateway.core.timezones import own_zone

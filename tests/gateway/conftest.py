@@ -3,12 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.sqlite.engine import SqliteStore
-from tests.fakes.rehearsing_store import RehearsingStore
+from tests.gateway.databases import OpenStore, open_database
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    database = RehearsingStore.open(tmp_path / "kore.db")
+async def database(tmp_path: Path) -> AsyncIterator[OpenStore]:
+    database = open_database(tmp_path / "kore.db")
     yield database
     await database.close()

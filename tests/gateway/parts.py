@@ -44,10 +44,9 @@ from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
 from gateway.store.repositories.conversations import sessions
-from gateway.store.sqlite.engine import SqliteStore
 from gateway.turns.runner import TurnRunner
 from tests.fakes.platform import Platform
-from tests.fakes.rehearsing_store import RehearsingStore
+from tests.gateway.databases import OpenStore, open_database
 from tests.gateway.stored import PRESENT, StoredRows
 
 _numbers = itertools.count(1)
@@ -81,7 +80,7 @@ class Parts(StoredRows):
     """The program's own container, and what it was made of."""
 
     app: Container
-    database: SqliteStore
+    database: OpenStore
     events: EventHub
     platform: Platform
     agent: Agent
@@ -140,7 +139,7 @@ async def opened(
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    database = RehearsingStore.open(folder / "kore.db", cipher=cipher)
+    database = open_database(folder / "kore.db", cipher)
     audit = AuditLog(folder / "audit")
     agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
     agent = Agent(models, workspace=workspace, subagents=agents)

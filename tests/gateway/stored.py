@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.store.port import Row, Store, Transaction
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.transaction import PostgresTransaction
+from tests import postgres_server
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ def read(
 
 
 def read_file(file: Path, table: str, *columns: str, order: str = "", **where: Any) -> list[Row]:
-    """The same of a database that is open nowhere."""
+    """The same of a database that is open nowhere; of PostgreSQL that stands for the file."""
+    if postgres_server.engine() == "postgres":
+        with closing(connect(postgres_server.database_of(file))) as server:
+            return read(PostgresTransaction(server), table, *columns, order=order, **where)
     with closing(sqlite3.connect(file)) as connection:
         return connection.execute(*_query(table, columns, order, False, where)).fetchall()
 

@@ -25,6 +25,7 @@ BROAD_EXCEPTS = {
     "agent/tools/runner.py",
     "gateway/bus/bus.py",
     "gateway/delivery/sender.py",
+    "gateway/store/postgres/engine.py",
     "gateway/store/sqlite/engine.py",
 }
 

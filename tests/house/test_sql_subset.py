@@ -14,6 +14,9 @@ FORBIDDEN = {
     r"\bjson\w*\(": "a column, or a list of values (conditions.one_of)",
     r"\bGLOB\b": "conditions.beginning, or substr(...) =",
     r"\bINSERT OR\b|\bREPLACE INTO\b": "ON CONFLICT",
+    r"\b(AND|OR|WHEN|NOT|WHERE) \? *(AND|OR|THEN|\)|$)|\(\? (AND|OR)\b": (
+        "? = 1: a number is no condition"
+    ),
     r"\bON CONFLICT DO UPDATE\b": "ON CONFLICT (its columns) DO UPDATE",
     r"\bPRAGMA\b": "nothing of the kind in a repository",
     r"\b(ifnull|iif|strftime|unixepoch|char|printf|total_changes|typeof|instr|group_concat)\(": (
@@ -73,6 +76,8 @@ def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
         "UPDATE session SET name = seal(?, 'session.name', id)",
         "SELECT n FROM message WHERE content MATCH ? ORDER BY bm25(message)",
         "SELECT rowid FROM message",
+        "SELECT id FROM turn WHERE (? OR id = 1)",
+        "SELECT CASE WHEN ? THEN 1 ELSE 0 END",
         "SELECT id FROM turn WHERE id = ? AND NOT is_suspended",
         "SELECT id FROM task WHERE (task.is_background OR id = 1)",
     ],

@@ -56,7 +56,7 @@ UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
 _SQL = "gateway/store/repositories"
-_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/"
+_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/", "gateway/store/sealing.py"
 MAY_SCAN = {
     f"{_SQL}/file_changes.py:entries": BY_HAND,
     f"{_SQL}/user_data/erasure.py": BY_HAND,
@@ -71,7 +71,7 @@ MAY_SCAN = {
     f"{_SQL}/conversations/search.py:newest": "the newest, along their index, up to the limit",
     f"{_SQL}/conversations/search.py:_find_by_name": "a search: the names of conversations",
     f"{_SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
-    "gateway/store/sqlite/sealing.py:_is_empty": "whether there is any row",
+    "gateway/store/sealing.py:_is_empty": "whether there is any row",
 }
 
 # What a statement is put together of, where the tree alone does not tell.
@@ -88,7 +88,7 @@ GIVEN: Given = {
     f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
     f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
     f"{_SQL}/conversations/sessions.py": {"where": _SCOPES},
-    "gateway/store/sqlite/sealing.py": {"one.table": [one.table for one in SEALED]},
+    "gateway/store/sealing.py": {"one.table": [one.table for one in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
     f"{_SQL}/jobs.py": {

@@ -127,6 +127,8 @@ async def _backup(
             async with open_service(settings, data_dir_of(args), own=own) as service:
                 await service.backup(copy)
         except NotRunning:
+            if settings.store.path is None:
+                raise
             await asyncio.to_thread(take, settings.store.path, copy)
         summary = await asyncio.to_thread(read_back, copy)
         if not is_zip:
@@ -218,9 +220,29 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "BackupSummary":
+    """In the place of the database that the configuration names; what it holds now. Where the one
+    before it is kept is added to `previous`. Raises `StoreError`."""
+    from gateway.store.sqlite.backup import mark_restored, put_in_place, read_back
+
+    if settings.store.path is not None:
+        if aside := put_in_place(copy, settings.store.path):
+            previous.append(str(aside))
+        return read_back(settings.store.path)
+    from gateway.store.cipher import cipher_of
+    from gateway.store.copying import copy_store
+    from gateway.store.opening import whole_database, whole_postgres
+
+    mark_restored(copy)
+    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    # Row by row, and compared; a database that holds something is refused.
+    copy_store(whole_database(f"sqlite:///{copy}"), whole_postgres(settings.store.url), cipher)
+    return read_back(copy)
+
+
 def run_restore(args: argparse.Namespace) -> int:
     from gateway.store.errors import StoreError
-    from gateway.store.sqlite.backup import put_in_place, read_back
+    from gateway.store.sqlite.backup import read_back
 
     file, home = (Path.cwd() / args.file.expanduser()).resolve(), data_dir_of(args)
     home.ensure()
@@ -245,11 +267,9 @@ def run_restore(args: argparse.Namespace) -> int:
             previous += _put_beside(parts, config_files(args), home)
         # Where things lie is what the configuration says that holds from now on.
         settings = settings_of(args)
-        if aside := put_in_place(parts / DATABASE, settings.store.path):
-            previous.append(str(aside))
+        now = _put_database(parts / DATABASE, settings, previous)
         if not args.database_only and (parts / WORKSPACE).is_dir():
             previous += _put_folder(parts / WORKSPACE, settings.agent.workspace)
-        now = read_back(settings.store.path)
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
         return 0

@@ -18,6 +18,7 @@ from gateway.control.client import ControlClient
 from gateway.ops.doctor import checks, configuration, storage
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
+from gateway.store.opening import whole_postgres
 from gateway.store.sqlite.file_check import check_file
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -121,13 +122,21 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_hooks(settings, home),
         configuration.check_language_servers(settings, home),
         configuration.check_telegram(settings, home),
-        storage.check_database(settings.store.path, check_file),
+        _check_store(settings),
         storage.check_files(settings),
-        checks.check_disk(settings.store.path.parent),
+        checks.check_disk(settings.store.path.parent if settings.store.path else home.root),
         *([checks.check_watches()] if settings.context.watch else []),
         checks.check_packages(),
         configuration.check_sandbox(settings, home),
     ]
+
+
+def _check_store(settings: Settings) -> Check:
+    if settings.store.path is not None:
+        return storage.check_database(settings.store.path, check_file)
+    return storage.check_server(
+        settings.store.place, lambda: whole_postgres(settings.store.url).schema()
+    )
 
 
 async def _ask_model(settings: Settings) -> Check:

@@ -1,4 +1,4 @@
-"""`kore store`: which key the stored messages are sealed with."""
+"""`kore store`: another key for the stored messages, another database for all of them."""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ from agent.i18n import plural, t
 from agent.records import frozen
 from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import print_json
+from gateway.config.sections import StoreSection
 from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _SETTING = "store.encryption_key_env"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="rekey")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="rekey|copy")
     rekey = actions.add_parser(
         "rekey", help="change or remove the key that encrypts all stored messages"
     )
@@ -36,6 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--plain", action="store_true", help="store them unencrypted from now on")
     rekey.add_argument("--json", action="store_true", help="print JSON")
+    rekey.set_defaults(run_action=_run_rekey)
+    copy = actions.add_parser(
+        "copy", help="copy everything into another, empty database, and compare every row"
+    )
+    for name in ("source", "target"):
+        copy.add_argument(
+            name,
+            metavar=name.upper(),
+            help="sqlite:///PATH, postgresql://USER@HOST/DATABASE, or `store` for the one in use",
+        )
+    copy.add_argument("--json", action="store_true", help="print JSON")
+    copy.set_defaults(run_action=_run_copy)
 
 
 @frozen
@@ -52,10 +65,60 @@ class KeyName:
 
 
 def run(args: argparse.Namespace) -> int:
+    code: int = args.run_action(args)
+    return code
+
+
+def _run_copy(args: argparse.Namespace) -> int:
+    from pydantic import TypeAdapter, ValidationError
+
+    from gateway.config.value_types import StoreUrl
+    from gateway.store.cipher import cipher_of
+    from gateway.store.copying import copy_store
+    from gateway.store.opening import whole_database
+
+    home, settings = data_dir_of(args), settings_of(args)
+    urls = []
+    for text in (args.source, args.target):
+        if text == "store":
+            urls.append(settings.store.url)
+            continue
+        try:
+            urls.append(TypeAdapter(StoreUrl).validate_python(text))
+        except ValidationError as exc:
+            raise ConfigError(
+                t(
+                    'found "{text}", expected {expected}',
+                    # What looks like an address may hold a password.
+                    text=text if "@" not in text else "…",
+                    expected=t("sqlite:///PATH or postgresql://USER@HOST/DATABASE"),
+                )
+            ) from exc
+    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    with acquire(home.lock, "kore store copy"):
+        counts = copy_store(whole_database(urls[0], exists=True), whole_database(urls[1]), cipher)
+    rows = sum(counts.values())
+    if args.json:
+        print_json({"rows": rows, "tables": counts})
+        return 0
+    print(
+        plural(
+            rows,
+            "{n:,} row copied and compared",
+            "{n:,} rows of {tables} tables copied and compared",
+            tables=len(counts),
+        )
+    )
+    if urls[1] != settings.store.url:
+        print(t("Set store.url to the new address before the next start."))
+    return 0
+
+
+def _run_rekey(args: argparse.Namespace) -> int:
     home, settings = data_dir_of(args), settings_of(args)
     configured = settings.store.encryption_key_env
     path = settings.store.path
-    if not path.exists():
+    if path is not None and not path.exists():
         raise KoreError(
             t("no database at {path} yet", path=path), hint=t("It is created at the first start.")
         )
@@ -70,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
         # What undo has kept with the old key, or without one, must not stay.
-        texts = _rekey(path, old, new, BlobStore(home.undo).clear)
+        texts = _rekey(settings.store, old, new, BlobStore(home.undo).clear)
     name = new.variable
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})
@@ -99,16 +162,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -> int:
+def _rekey(store: StoreSection, old: KeyName, new: KeyName, forget: Callable[[], None]) -> int:
+    from gateway.store.opening import whole_postgres
     from gateway.store.sqlite.rekey import is_sealed, rekey
 
+    server = None if store.path is not None else whole_postgres(store.url)
+    sealed = server.is_sealed() if server else is_sealed(Path(store.place))
     cipher = None
-    if is_sealed(path):
+    if sealed:
         if old.variable is None:
             raise ConfigError(
                 t(
                     "the database {path} is encrypted, but {setting} is not set",
-                    path=path,
+                    path=store.place,
                     setting=_SETTING,
                 ),
                 hint=t("pass it with --from NAME_OF_VARIABLE"),
@@ -117,7 +183,7 @@ def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -
             raise ConfigError(
                 t(
                     "the database {path} is already encrypted with the key in {name}",
-                    path=path,
+                    path=store.place,
                     name=old.variable,
                 ),
                 hint=t(
@@ -126,5 +192,9 @@ def _rekey(path: Path, old: KeyName, new: KeyName, forget: Callable[[], None]) -
             )
         cipher = old.cipher()
     elif new.variable is None:
-        raise KoreError(t("the database {path} is not encrypted; nothing to do", path=path))
-    return rekey(path, cipher, new.cipher(), forget)
+        raise KoreError(t("the database {path} is not encrypted; nothing to do", path=store.place))
+    if server is None:
+        return rekey(Path(store.place), cipher, new.cipher(), forget)
+    count = server.rekey(cipher, new.cipher())
+    forget()
+    return count

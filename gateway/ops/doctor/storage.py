@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agent.errors import KoreError
 from agent.i18n import t
 from gateway.config import Settings
 from gateway.config.json_files.document import private
@@ -82,3 +83,16 @@ def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | Non
             version=version,
         ),
     )
+
+
+def check_server(place: str, schema: Callable[[], int]) -> Check:
+    """The database server answers. `schema` asks it for the number of its newest migration."""
+    try:
+        version = schema()
+    except KoreError as exc:
+        return Check("database", "fail", str(exc), exc.hint)
+    if not version:
+        return Check(
+            "database", "ok", t("{path} is empty; it is filled at the first start", path=place)
+        )
+    return Check("database", "ok", t("{path}, schema {version}", path=place, version=version))

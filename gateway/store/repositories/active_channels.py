@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from gateway.store.port import Transaction
 
-_ALL = (("*", "*"),)
+ALL = (("*", "*"),)
 
 
 def run_here(table: str) -> str:
@@ -24,7 +24,7 @@ TURN_RUN_HERE = f"EXISTS (SELECT 1 FROM inbox i WHERE i.turn_id = turn.id AND {r
 
 def install(
     tx: Transaction,
-    channels: Collection[tuple[str, str]] = _ALL,
+    channels: Collection[tuple[str, str]] = ALL,
     modes: Mapping[str, str] = {},
 ) -> None:
     """Make the tables. Every channel counts as run here until `limit` says otherwise."""

@@ -174,7 +174,7 @@ def advance(tx: Transaction, job: int, slot: int | None) -> None:
     """On to the next slot; without one the job is over."""
     tx.run(
         "UPDATE job SET slot_at = ?, due_at = ?, is_postponed = 0,"
-        " state = CASE WHEN ? AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
+        " state = CASE WHEN ? = 1 AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
         (slot, slot, slot is None, job),
     )
 
@@ -206,7 +206,7 @@ def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:
 def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
     """How many in a row there are now."""
     row = tx.first(
-        "UPDATE job SET failures = CASE WHEN ? THEN failures + 1 ELSE 0 END WHERE id = ?"
+        "UPDATE job SET failures = CASE WHEN ? = 1 THEN failures + 1 ELSE 0 END WHERE id = ?"
         " RETURNING failures",
         (failed, job),
     )

@@ -103,7 +103,7 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
             shutil.copyfileobj(source, target, 1 << 20)
             target.flush()
             os.fsync(target.fileno())
-        _mark(fresh)
+        mark_restored(fresh)
         _sync(fresh)
         read_back(fresh)
         aside = _set_aside(path) if path.exists() else None
@@ -141,7 +141,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _mark(fresh: Path) -> None:
+def mark_restored(fresh: Path) -> None:
     """Note in the copy that it is one; one from before there were such notes has nothing open."""
     with closing(sqlite3.connect(fresh)) as copy, copy:
         if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():

@@ -22,10 +22,10 @@ from gateway.store.cipher import Cipher
 from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
+from gateway.store.sealing import check_key, mark_sealed
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies, upgrade
-from gateway.store.sqlite.sealing import check_key, mark_sealed
-from gateway.store.sqlite.transaction import SqliteTransaction
+from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -307,7 +307,8 @@ def _prepare(
 ) -> None:
     connection.execute(_LOCKING)
     # Before anything is written: with a wrong key everything stays as it is.
-    check_key(connection, path, cipher)
+    tx = SqliteTransaction(connection)
+    check_key(tx, path, cipher, table_names(connection))
     for pragma in _PRAGMAS:
         connection.execute(pragma)
     if check:
@@ -315,5 +316,5 @@ def _prepare(
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
     upgrade(connection, path)
-    mark_sealed(connection, cipher)
-    active_channels.install(SqliteTransaction(connection))
+    mark_sealed(tx, cipher)
+    active_channels.install(tx)

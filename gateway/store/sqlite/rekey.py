@@ -10,18 +10,18 @@ from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.errors import StoreError
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.conversations import search
+from gateway.store.sealing import key_mark, mark_sealed
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies
-from gateway.store.sqlite.sealing import mark_of, mark_sealed
-from gateway.store.sqlite.transaction import SqliteTransaction
+from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
 
 def is_sealed(path: Path) -> bool:
     """Whether the texts in this database are sealed. Raises `StoreError`."""
     try:
         with closing(sqlite3.connect(path, timeout=1)) as connection:
-            return mark_of(connection) is not None
+            return key_mark(SqliteTransaction(connection), table_names(connection)) is not None
     except sqlite3.Error as exc:
         raise mapped(exc) from exc
 
@@ -95,7 +95,7 @@ def _reseal(
     # The index is not encrypted; without a key it is rebuilt at the next search.
     search.forget_all(target)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
-    mark_sealed(copy, new)
+    mark_sealed(target, new)
     copy.execute("COMMIT")
     return count
 

@@ -1,32 +1,24 @@
 """A transaction on SQLite's one connection."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-from gateway.store.cipher import SEALED_PLACES, Cipher
-from gateway.store.errors import seal_broken
+from gateway.store.cipher import Cipher
 from gateway.store.port import Args, Row
+from gateway.store.sealing import SealingTransaction
 from gateway.store.sqlite.search_index import SqliteSearchIndex
 
 
-class SqliteTransaction:
+class SqliteTransaction(SealingTransaction):
     """Implements `gateway.store.port.Transaction`. The engine begins and ends it."""
 
     def __init__(self, connection: sqlite3.Connection, cipher: Cipher | None = None) -> None:
+        super().__init__(cipher)
         self._connection = connection
-        self._cipher = cipher
-        self.actions: list[Callable[[], None]] = []
 
     @property
     def search(self) -> SqliteSearchIndex:
         return SqliteSearchIndex(self._connection)
-
-    def one(self, sql: str, args: Args = ()) -> Row:
-        row = self.first(sql, args)
-        if row is None:
-            raise LookupError(f"no row: {sql}")
-        return row
 
     def first(self, sql: str, args: Args = ()) -> Row | None:
         row: Row | None = self._connection.execute(sql, args).fetchone()
@@ -41,18 +33,8 @@ class SqliteTransaction:
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         self._connection.executemany(sql, rows)
 
-    def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
-        if column not in SEALED_PLACES:
-            raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
-        return self._cipher.seal(text, SEALED_PLACES[column], *key) if self._cipher else text
 
-    def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
-        if self._cipher is None:
-            return stored
-        try:
-            return self._cipher.unseal(stored, SEALED_PLACES[column], *key)
-        except ValueError:
-            raise seal_broken() from None
-
-    def after_commit(self, action: Callable[[], None]) -> None:
-        self.actions.append(action)
+def table_names(connection: sqlite3.Connection) -> frozenset[str]:
+    """Tables that this database has."""
+    rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    return frozenset(name for (name,) in rows)

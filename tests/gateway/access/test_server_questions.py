@@ -20,7 +20,7 @@ from gateway.config.servers.mcp import mcp_settings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.core.server_question import buttons_of
-from tests import fakes
+from tests import fakes, postgres_server
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (
     Parts,
@@ -309,6 +309,7 @@ async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
         assert await p.stored("approval", "state") == [("withdrawn",)]
 
 
+@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only a file is copied so")
 async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
     tmp_path: Path,
 ) -> None:
@@ -339,6 +340,7 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
         assert await hear(p) == {"action": "accept", "content": {"colour": "blue"}}
 
 
+@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only a file is copied so")
 async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     first, second = tmp_path / "first", tmp_path / "second"

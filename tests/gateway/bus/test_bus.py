@@ -17,6 +17,7 @@ from gateway.store.errors import StoreError
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT
+from tests import postgres_server
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (
@@ -29,7 +30,7 @@ from tests.gateway.parts import (
     wait_until,
 )
 from tests.gateway.store import faults
-from tests.gateway.stored import like
+from tests.gateway.stored import like, unlike
 
 
 async def history(parts: Parts, session: str | None = None) -> list[Message]:
@@ -182,7 +183,7 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
         await take(parts, chat_message("A"), chat_message("/new"), chat_message("B"))
         await parts.platform.answers("1", 3)
         assert parts.platform.texts("1")[1].startswith("New conversation")
-        rows = await parts.stored("session", "id", order="rowid")
+        rows = await parts.stored("session", "id", order="created_at, id")
         told = [[m.text for m in await history(parts, session)] for (session,) in rows]
         assert told == [["A", "re: A"], ["B", "re: B"]]
 
@@ -299,7 +300,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "refused"),
     [
-        ("one", ("INSERT ON message", "not full", "instr(NEW.content, 're: one')")),
+        ("one", ("INSERT ON message", "not full", "NEW.content LIKE '%re: one%'")),
         ("/queue join", ("UPDATE ON session", "not full")),
     ],
     ids=["turn", "command"],
@@ -433,6 +434,7 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
         await take(parts, chat_message("two"))
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
+        await parts.until_count(0, "outbox", state=unlike("sent"))
         assert await parts.database.transact(outbox.lanes_with_mail) == []
 
 
@@ -460,6 +462,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
             assert event.text.startswith("re: xxx")
 
 
+@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only SQLite has a file")
 async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -467,7 +470,7 @@ async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_i
         await take(parts, chat_message("before"))
         await parts.platform.answers("1", 1)
         root = await parts.database.transact(faults.root_page, "message")
-        file = parts.database.file
+        file = parts.workspace.with_name("kore.db")
     with file.open("r+b") as whole:
         whole.seek((root - 1) * 4096)
         whole.write(b"\xde\xad\xbe\xef" * 1024)

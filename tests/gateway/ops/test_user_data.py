@@ -16,6 +16,7 @@ from gateway.store.repositories import preferences
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
+from tests import postgres_server
 from tests.deep_folders import deep_folders
 from tests.gateway.parts import Parts, chat_message, opened
 
@@ -78,7 +79,8 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
         await user_data.finish()
         assert not theirs.parent.exists()
         assert await parts.database.transact(preferences.get_state, preferences.DELETION) is None
-        assert b"chat:71" not in parts.database.file.read_bytes()
+        if postgres_server.engine() == "sqlite":
+            assert b"chat:71" not in (tmp_path / "kore.db").read_bytes()
         await user_data.finish()
 
 

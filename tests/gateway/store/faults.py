@@ -1,6 +1,9 @@
 """What a disk does to a database, and what a kill leaves behind, at one chosen statement."""
 
 from gateway.store.port import Transaction
+from gateway.store.postgres.transaction import PostgresTransaction
+
+_RAISE = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raise_}; END $$"
 
 
 def refuse(tx: Transaction, writes: str, reason: str, when: str = "") -> None:
@@ -8,6 +11,14 @@ def refuse(tx: Transaction, writes: str, reason: str, when: str = "") -> None:
 
     `when` says of which rows, by the columns of NEW.
     """
+    if isinstance(tx, PostgresTransaction):
+        condition = f" WHEN ({when})" if when else ""
+        tx.run(_RAISE.format(raise_=f"RAISE EXCEPTION '{reason}'"))
+        tx.run(
+            f"CREATE TRIGGER refused BEFORE {writes} FOR EACH ROW{condition}"
+            " EXECUTE FUNCTION refused()"
+        )
+        return
     condition = f" WHEN {when}" if when else ""
     tx.run(
         f"CREATE TEMP TRIGGER refused BEFORE {writes}{condition}"
@@ -16,27 +27,38 @@ def refuse(tx: Transaction, writes: str, reason: str, when: str = "") -> None:
 
 
 def allow(tx: Transaction) -> None:
-    tx.run("DROP TRIGGER refused")
+    if isinstance(tx, PostgresTransaction):
+        tx.run("DROP FUNCTION refused CASCADE")
+    else:
+        tx.run("DROP TRIGGER refused")
 
 
 def fill_disk(tx: Transaction) -> None:
-    """Until `free_disk` the file cannot grow."""
+    """Until `free_disk` the file cannot grow; a server says so of every row that is to be new."""
+    if isinstance(tx, PostgresTransaction):
+        tx.run(_RAISE.format(raise_="RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'"))
+        for table in ("inbox", "message", "outbox", "session", "step", "turn"):
+            tx.run(f"CREATE TRIGGER refused BEFORE INSERT ON {table} EXECUTE FUNCTION refused()")
+        return
     (pages,) = tx.one("PRAGMA page_count")
     tx.all(f"PRAGMA max_page_count = {pages}")
 
 
 def free_disk(tx: Transaction) -> None:
+    if isinstance(tx, PostgresTransaction):
+        allow(tx)
+        return
     (pages,) = tx.one("PRAGMA page_count")
     tx.all(f"PRAGMA max_page_count = {pages + 1000}")
 
 
 def root_page(tx: Transaction, table: str) -> int:
-    """The number of the page in the file at which the table begins."""
+    """The number of the page in SQLite's file at which the table begins."""
     (page,) = tx.one("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
     return int(page)
 
 
 def empty_index(tx: Transaction) -> None:
     """The full-text index as before the version that brought it."""
-    tx.run("INSERT INTO words (words) VALUES ('delete-all')")
+    tx.search.clear()
     tx.run("DELETE FROM search_entry")

@@ -44,8 +44,10 @@ from gateway.store.repositories.execution.claims import (
 )
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
+from tests import postgres_server
 from tests.gateway.store.transactions import open_transaction
 
+BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgres": "BEGIN ISOLATION LEVEL SERIALIZABLE"}
 CHATS = ("1", "2")
 LANES = tuple(f"chat:bot:{chat}" for chat in CHATS)
 EFFECTS: dict[str, Effect] = {"look": "read", "write": "idempotent", "do": "unsafe"}
@@ -108,7 +110,7 @@ class JournalMachine(RuleBasedStateMachine):
     def do(self, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """One transaction, as the database's thread makes it."""
         self.now += 1.0
-        self.tx.run("BEGIN IMMEDIATE")
+        self.tx.run(BEGIN[postgres_server.engine()])
         result = work(self.tx, *args, **more)
         self.tx.run("COMMIT")
         return result

@@ -61,8 +61,8 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
     An answer to other arguments, or to another diff, is none.
     """
     rows = tx.all(
-        f"{_SELECT} WHERE turn_id = ? AND step = ? AND (args_hash = ? OR (? AND grant_hash = ?))"
-        " ORDER BY id DESC",
+        f"{_SELECT} WHERE turn_id = ? AND step = ?"
+        " AND (args_hash = ? OR (? = 1 AND grant_hash = ?)) ORDER BY id DESC",
         (
             wish.turn,
             _step(tx, wish),

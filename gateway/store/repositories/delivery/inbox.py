@@ -290,7 +290,7 @@ def waiting_rows(
     the lane is over its limit. What is `incomplete`, and all behind it, only when asked for."""
     rows = tx.all(
         f"SELECT seq, {PAYLOAD}, is_incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
-        " LIMIT (SELECT CASE WHEN ? OR count(*) = 0 THEN count(*)"
+        " LIMIT (SELECT CASE WHEN ? = 1 OR count(*) = 0 THEN count(*)"
         " WHEN count(*) > ? THEN count(*) - ? + 1 ELSE 1 END"
         f" FROM inbox WHERE lane = ? AND {WAITING})",
         (lane, together, LANE_LIMIT, LANE_LIMIT, lane),

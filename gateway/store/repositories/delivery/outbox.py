@@ -292,7 +292,7 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
     """
     return tx.run(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = ? OR"
-        f" (? AND lane = (SELECT lane FROM outbox WHERE seq = ?) AND {UNSENT})",
+        f" (? = 1 AND lane = (SELECT lane FROM outbox WHERE seq = ?) AND {UNSENT})",
         (reason, seq, whole_lane, seq),
     )
 

@@ -372,7 +372,7 @@ def join_running_turn(
     bound = sessions.bound_session(tx, lane)
     (runs,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND stop_requested = 0 AND (? OR NOT EXISTS"
+        " AND stop_requested = 0 AND (? = 1 OR NOT EXISTS"
         " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
         (claim.turn, not joining.burst),
     )

@@ -89,7 +89,7 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
         "SELECT call_id, state, n, result, taint FROM step"
         # That a read has begun is not noted.
         " WHERE turn_id = ? AND (state IN ('done', 'unknown')"
-        " OR ? AND state = 'planned' AND effect <> 'read')"
+        " OR ? = 1 AND state = 'planned' AND effect <> 'read')"
         " AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?)",
         (turn, stopped, turn),
     )
@@ -290,11 +290,14 @@ def replay(tx: Transaction, seq: int) -> str:
 def _refuse_errand(tx: Transaction, seq: int) -> None:
     """Raises `ReplayRefused` for what a sub-agent was told to do: the agent that sent it out
     has been told what it came to, and would not be told again."""
+    event_id, lane = tx.one("SELECT event_id, lane FROM inbox WHERE seq = ?", (seq,))
+    prefix, _, number = str(event_id).partition(":")
+    if prefix != "task" or not number.isdecimal():
+        return
     row = tx.first(
-        "SELECT t.id, (SELECT min(seq) FROM inbox WHERE turn_id = t.root_turn), t.root_lane"
-        " FROM inbox i JOIN task t ON t.id = CAST(substr(i.event_id, 6) AS INTEGER)"
-        " AND t.lane = i.lane AND i.event_id = 'task:' || t.id WHERE i.seq = ?",
-        (seq,),
+        "SELECT id, (SELECT min(seq) FROM inbox WHERE turn_id = task.root_turn), root_lane"
+        " FROM task WHERE id = ? AND lane = ?",
+        (int(number), lane),
     )
     if row is not None:
         number, request_seq, lane = row

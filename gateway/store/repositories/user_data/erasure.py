@@ -89,8 +89,8 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
     is_console = principal.startswith(f"{CONSOLE}:")
     for name, column in (
         ("gone_session", "id TEXT"),
-        ("gone_turn", "id INTEGER"),
-        ("shared_turn", "id INTEGER"),
+        ("gone_turn", "id BIGINT"),
+        ("shared_turn", "id BIGINT"),
         ("gone_lane", "lane TEXT"),
     ):
         tx.run(f"CREATE TEMP TABLE IF NOT EXISTS {name} ({column} PRIMARY KEY)")
@@ -98,14 +98,14 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
     private = "(channel || ':' || account || substr(principal, length(channel) + 1) || ':')"
     # In a private chat, chat and person have the same id; a terminal belongs to the owner.
     tx.run(
-        "INSERT INTO gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = ? AND (? OR"
+        "INSERT INTO gone_lane SELECT DISTINCT lane FROM inbox WHERE principal = ? AND (? = 1 OR"
         f" substr(lane || ':', 1, length({private})) = {private})",
         (principal, is_console),
     )
     _close(
         tx,
         f"SELECT id FROM session WHERE principal = ? AND (home_lane IN ({_LANES}) OR"
-        " home_lane = '' OR ?)",
+        " home_lane = '' OR ? = 1)",
         (principal, is_console),
     )
     tx.run(
@@ -129,9 +129,11 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
 def _close(tx: Transaction, begin: str, values: Sequence[object] = ()) -> None:
     """These sessions, their forks, and the errands of all of them."""
     tx.run(
-        f"INSERT INTO gone_session WITH RECURSIVE theirs(id) AS ({begin}"
-        " UNION SELECT s.id FROM session s JOIN theirs ON s.parent = theirs.id"
-        " UNION SELECT t.session FROM task t JOIN theirs ON t.caller = theirs.id)"
+        "INSERT INTO gone_session WITH RECURSIVE link(parent, child) AS ("
+        "SELECT parent, id FROM session WHERE parent IS NOT NULL"
+        " UNION SELECT caller, session FROM task),"
+        f" theirs(id) AS ({begin}"
+        " UNION SELECT link.child FROM link JOIN theirs ON link.parent = theirs.id)"
         " SELECT id FROM theirs WHERE TRUE ON CONFLICT DO NOTHING",
         values,
     )

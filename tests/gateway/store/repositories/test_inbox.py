@@ -20,6 +20,7 @@ from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import WAITING
 from gateway.turns.prompt import build_user_message
 from tests.gateway.store.transactions import open_transaction
+from tests.postgres_server import engine
 
 LANE = "chat:bot:1"
 _numbers = itertools.count(1)
@@ -231,6 +232,8 @@ def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
 
 
 def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
+    if engine() != "sqlite":
+        return  # PostgreSQL reads small tables whole, and plans anew as they grow.
     where = f"SELECT count(*) FROM inbox WHERE {WAITING}"
     plan = db.one(f"EXPLAIN QUERY PLAN {where}")[3]
     assert "inbox_waiting" in plan

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from agent.history_validation import is_valid
@@ -72,7 +74,10 @@ def test_results_are_known_by_the_newest_step_of_an_id(db: Transaction) -> None:
     assert turns.known_results(db, turn) == {}
     turns.finish_call(db, turn, again, ToolResult("second", is_error=True))
     assert turns.known_results(db, turn) == {"1": ToolResult("second", is_error=True)}
-    results = [text for (text,) in db.all("SELECT result ->> 'text' FROM step ORDER BY n")]
+    results = [
+        json.loads(result or "{}").get("text")
+        for (result,) in db.all("SELECT result FROM step ORDER BY n")
+    ]
     assert results == ["first 1", "first 2", "first 3", "first 4", "second"]
 
 

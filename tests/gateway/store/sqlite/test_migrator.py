@@ -21,9 +21,9 @@ from gateway.store.repositories.access import grants, members
 from gateway.store.repositories.conversations import rewinding, sessions, transcripts
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import chats, pending_media
+from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
-from gateway.store.sqlite.sealing import mark_sealed
 from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.gateway.parts import chat_message
 
@@ -250,7 +250,7 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
         for table, values in rows.items():
             marks = ", ".join("?" for _ in values)
             connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
-        mark_sealed(connection, cipher)
+        mark_sealed(SqliteTransaction(connection), cipher)
     connection = connect(path, check=True, cipher=cipher)
     tx = SqliteTransaction(connection, cipher)
     (allowed,) = grants.list_grants(tx)

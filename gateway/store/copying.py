@@ -1,0 +1,123 @@
+"""Moving a whole Kore from one database into another, row by row, and looking at each again.
+
+Both are open for nobody else. What the index of words holds is left out: it is made again at the
+next search. Sealed texts stay as they are, so both have the same key.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import zip_longest
+from typing import Protocol
+
+from agent.records import frozen
+from gateway.store.cipher import Cipher
+from gateway.store.errors import StoreError
+from gateway.store.port import Row, Transaction
+from gateway.store.repositories.conversations import search
+
+# Made for one engine, or made again.
+ENGINE_TABLES = frozenset(
+    {
+        *("migration", "owner", "active_channel", "queue_default", "job_number"),
+        *("words", "words_config", "words_data", "words_idx", "sqlite_sequence", "search_entry"),
+    }
+)
+_PAGE = 1000
+
+
+@frozen
+class TableColumns:
+    """The columns of a table, and those of its key, which order its rows."""
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+Tables = Mapping[str, TableColumns]
+
+
+class WholeDatabase(Protocol):
+    """A database that one process has for itself."""
+
+    def opened(self, cipher: Cipher | None) -> AbstractContextManager[Transaction]:
+        """One transaction on all of it, which checks references at its end."""
+        ...
+
+    def tables(self, tx: Transaction) -> Tables:
+        """What every engine has, by its name."""
+        ...
+
+    def finish(self, tx: Transaction) -> None:
+        """What is to be done behind the last row that was copied in."""
+        ...
+
+
+def copy_store(
+    source: WholeDatabase, target: WholeDatabase, cipher: Cipher | None
+) -> dict[str, int]:
+    """Copy everything into an empty database; returns how many rows each table has. Raises
+    `StoreError`; then the target is as it was."""
+    with source.opened(cipher) as reading:
+        return copy_into(reading, source.tables(reading), target, cipher)
+
+
+def copy_into(
+    reading: Transaction, tables: Tables, target: WholeDatabase, cipher: Cipher | None
+) -> dict[str, int]:
+    """The same from a transaction on a database that has these tables."""
+    with target.opened(cipher) as writing:
+        if tables != target.tables(writing):
+            raise StoreError("the two databases do not have the same tables")
+        _refuse_content(writing)
+        counts = {name: _copy(reading, writing, name, table) for name, table in tables.items()}
+        search.forget_all(writing)
+        target.finish(writing)
+    return counts
+
+
+def _copy(source: Transaction, target: Transaction, name: str, table: TableColumns) -> int:
+    columns, marks = ", ".join(table.columns), ", ".join("?" for _ in table.columns)
+    target.run(f"DELETE FROM {name}")
+    for page in _pages(source, name, table):
+        target.many(f"INSERT INTO {name} ({columns}) VALUES ({marks})", page)
+    return _compare(source, target, name, table)
+
+
+def _refuse_content(target: Transaction) -> None:
+    for name in ("session", "inbox", "job"):
+        if target.one(f"SELECT EXISTS (SELECT 1 FROM {name})")[0]:
+            raise StoreError(
+                "the database to copy into is not empty", hint="Name one that does not exist yet."
+            )
+
+
+def _pages(tx: Transaction, name: str, table: TableColumns) -> Iterator[list[Row]]:
+    """All rows in the order of their keys, some at a time."""
+    selected, key = ", ".join(table.columns), ", ".join(table.key)
+    places = [table.columns.index(column) for column in table.key]
+    marks = ", ".join("?" for _ in table.key)
+    rows = tx.all(f"SELECT {selected} FROM {name} ORDER BY {key} LIMIT ?", (_PAGE,))
+    while rows:
+        yield rows
+        last: Sequence[object] = [rows[-1][place] for place in places]
+        rows = tx.all(
+            f"SELECT {selected} FROM {name} WHERE ({key}) > ({marks}) ORDER BY {key} LIMIT ?",
+            (*last, _PAGE),
+        )
+
+
+def _compare(source: Transaction, target: Transaction, name: str, table: TableColumns) -> int:
+    """How many rows there are. Raises `StoreError` for the first that is not the same."""
+    count = 0
+    nothing: list[Row] = []
+    pages = zip_longest(_pages(source, name, table), _pages(target, name, table), fillvalue=nothing)
+    for ours, theirs in pages:
+        for one, other in zip_longest(ours, theirs):
+            if one != other:
+                raise StoreError(
+                    "row {n} of the table {table} is not the same in the copy; nothing was kept",
+                    n=count + 1,
+                    table=name,
+                )
+            count += 1
+    return count

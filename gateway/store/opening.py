@@ -1,0 +1,65 @@
+"""Which engine an address names: a file of SQLite, or a PostgreSQL server."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import ConfigError
+from gateway.store.cipher import Cipher
+from gateway.store.copying import WholeDatabase, copy_into
+from gateway.store.errors import StoreError, catalogue_text
+from gateway.store.port import Store, Transaction
+from gateway.store.sqlite.engine import SqliteStore
+from gateway.store.sqlite.rekey import discard_copies
+from gateway.store.sqlite.whole import WholeSqlite
+
+if TYPE_CHECKING:
+    from gateway.store.postgres.whole import WholePostgres
+
+_SQLITE = "sqlite:///"
+
+
+def open_store(url: str, home: Path, *, check: bool, cipher: Cipher | None) -> Store:
+    """Open, create or upgrade it, and own it. `home` is where files lie beside a database that is
+    none itself; `check` verifies a file first, for after an unclean exit.
+
+    Raises `StoreError`, and `ConfigError` where PostgreSQL's library is not installed.
+    """
+    if url.startswith(_SQLITE):
+        path = Path(url.removeprefix(_SQLITE))
+        discard_copies(path)
+        return SqliteStore.open(path, check=check, cipher=cipher)
+    whole = whole_postgres(url)
+    from gateway.store.postgres.engine import PostgresStore
+
+    def write_copy(tx: Transaction, target: Path) -> None:
+        copy_into(tx, whole.tables(tx), WholeSqlite(target), cipher)
+
+    return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy)
+
+
+def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:
+    """For a copy. Raises `StoreError` when it must exist and does not."""
+    if not url.startswith(_SQLITE):
+        return whole_postgres(url)
+    path = Path(url.removeprefix(_SQLITE))
+    if exists and not path.exists():
+        raise StoreError("{path}: no such database", path=path)
+    return WholeSqlite(path)
+
+
+def whole_postgres(url: str) -> "WholePostgres":
+    """Raises `ConfigError` where its library is not installed."""
+    _require_psycopg()
+    from gateway.store.postgres.whole import WholePostgres
+
+    return WholePostgres(url)
+
+
+def _require_psycopg() -> None:
+    try:
+        import psycopg  # noqa: F401 - whether it is there
+    except ImportError as exc:
+        raise ConfigError(
+            catalogue_text("store.url names a PostgreSQL server, but psycopg is not installed"),
+            hint="pip install 'kore-assistant[postgres]'",
+        ) from exc

@@ -1,0 +1,342 @@
+"""Connections to PostgreSQL, each owned by a thread: the same work as on SQLite's one.
+
+A transaction is serializable. One that lost against another runs again, and so does one whose
+connection was lost, as long as the server is away: the caller waits, and nothing is confirmed.
+Where the connection broke during the commit itself, the server is asked what became of it.
+"""
+
+import asyncio
+import logging
+import queue
+import random
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import psycopg
+
+from gateway.core.completion import run_to_completion
+from gateway.store.cipher import Cipher
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.port import Row, Transaction
+from gateway.store.postgres import ownership
+from gateway.store.postgres.connection import connect, connect_first, public_address
+from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
+from gateway.store.postgres.migrator import table_names, upgrade
+from gateway.store.postgres.transaction import PostgresTransaction
+from gateway.store.repositories import active_channels
+from gateway.store.sealing import check_key, mark_sealed
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+# Makes a new SQLite file of all that a transaction sees.
+WriteCopy = Callable[[Transaction, Path], None]
+
+CONNECTIONS = 4
+_WAITING = 20_000
+_RERUNS = 50
+_RERUN_S = 0.002
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+
+
+@dataclass(slots=True)
+class _PendingWork:
+    work: Callable[[Transaction], Any]
+    future: asyncio.Future[Any]
+    outcome: Any = None
+    error: BaseException | None = None
+    actions: Sequence[Callable[[], None]] = ()
+
+
+class _Unsure(Exception):
+    """The connection broke while transaction `xid` was committed."""
+
+    def __init__(self, xid: str) -> None:
+        super().__init__(xid)
+        self.xid = xid
+
+
+class PostgresStore:
+    """Implements `gateway.store.port.Store`: `transact` work on it; `close` it in the end."""
+
+    # Files are never damaged here; the server sees to its own.
+    damage: StoreCorrupt | None = None
+
+    def __init__(
+        self,
+        address: str,
+        folder: Path,
+        owner: ownership.DatabaseOwnership,
+        *,
+        cipher: Cipher | None,
+        connections: int,
+        write_copy: WriteCopy,
+    ) -> None:
+        self.folder, self._write_copy = folder, write_copy
+        self._address, self._epoch, self._cipher = address, owner.epoch, cipher
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._closing = threading.Event()
+        self._lost = threading.Event()  # told once, however many connections notice
+        self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
+        self._threads = [
+            threading.Thread(
+                target=self._serve,
+                args=(owner.connection if number == 0 else None,),
+                name=f"database-{number}",
+                daemon=True,
+            )
+            for number in range(connections)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        address: str,
+        folder: Path,
+        *,
+        write_copy: WriteCopy,
+        cipher: Cipher | None = None,
+        connections: int = CONNECTIONS,
+    ) -> "PostgresStore":
+        """Open, create or upgrade the tables, and own the data. `write_copy` makes a new file of
+        all that a transaction sees. Raises `StoreError`."""
+        place = public_address(address)
+        connection = connect_first(address)
+        try:
+            with connection.transaction():
+                tx = PostgresTransaction(connection)
+                # Before anything is written: with a wrong key everything stays as it is.
+                check_key(tx, place, cipher, table_names(tx))
+                upgrade(tx, place)
+            owner = ownership.take(connection, place)
+            with connection.transaction():
+                tx = PostgresTransaction(connection)
+                mark_sealed(tx, cipher)
+                active_channels.limit(tx, active_channels.ALL)
+                active_channels.set_queues(tx, {})
+        except psycopg.Error as exc:
+            connection.close()
+            raise mapped(exc) from exc
+        except StoreError:
+            connection.close()
+            raise
+        return cls(
+            *(address, folder, owner),
+            cipher=cipher,
+            connections=connections,
+            write_copy=write_copy,
+        )
+
+    async def transact(
+        self,
+        work: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """As the port says. While the server is away the caller waits."""
+        speak = copy_context().run
+        job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
+        return await run_to_completion(job)
+
+    async def backup(self, target: Path) -> int:
+        """Copy everything, as of one moment, to a new SQLite file; returns its size in bytes.
+
+        Raises `StoreError` for a file that exists.
+        """
+        part = target.with_name(f"{target.name}.part")
+
+        def copy(tx: Transaction) -> int:
+            if target.exists():
+                raise StoreError(
+                    "{target} already exists; a backup never overwrites a file", target=target
+                )
+            part.unlink(missing_ok=True)  # of a run that lost against another transaction
+            try:
+                self._write_copy(tx, part)
+                size_bytes = part.stat().st_size
+                # Nothing is written to the database, so that the commit cannot fail this.
+                part.rename(target)
+            finally:
+                part.unlink(missing_ok=True)
+            return size_bytes
+
+        return await self.transact(copy)
+
+    async def rewrite(self) -> None:
+        """Write all tables anew, so that they hold nothing that was deleted. What the server's log
+        and its backups still hold is its administrator's."""
+        await asyncio.to_thread(self._vacuum)
+
+    def upgrade_copies(self) -> Sequence[Path]:
+        return ()
+
+    async def close(self) -> None:
+        """Finish what was handed in, then close the connections. While the server is away, what
+        waits for it fails."""
+        if self._closed:
+            return
+        self._closed = True
+        self._closing.set()
+        for _ in self._threads:
+            await asyncio.to_thread(self._jobs.put, None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _hand_in(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+        if self._closed:
+            raise StoreError("the database is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        try:
+            self._jobs.put_nowait(_PendingWork(work, future))
+        except queue.Full:
+            raise StoreBusy("the database is overloaded") from None
+        return future
+
+    def _serve(self, connection: "psycopg.Connection[Row] | None") -> None:
+        """One thread. That with the first connection also holds the lock of the owner."""
+        holds_lock = connection is not None
+        while (job := self._jobs.get()) is not None:
+            connection = self._finish(job, connection, holds_lock)
+            self._loop.call_soon_threadsafe(_resolve, job)
+        if connection is not None:
+            connection.close()
+
+    def _finish(
+        self, job: _PendingWork, connection: "psycopg.Connection[Row] | None", holds_lock: bool
+    ) -> "psycopg.Connection[Row] | None":
+        """Run the work until it is stored or refused; returns the connection to go on with."""
+        unsure: str | None = None
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                if connection is None:
+                    connection = self._connect(holds_lock)
+                if unsure is None:
+                    self._transact(job, connection)
+                elif not _was_committed(connection, unsure):
+                    unsure = None
+                    continue
+                self._lost.clear()
+                return connection
+            except _Unsure as exc:
+                unsure = exc.xid
+            except StoreError as exc:
+                job.error = exc
+                return connection
+            except psycopg.Error as exc:
+                if connection is not None and not is_lost(exc, connection):
+                    job.error = mapped(exc)
+                    return connection
+                self._say_lost(exc)
+            if connection is not None:
+                connection.close()
+                connection = None
+            if self._closing.wait(wait_s):
+                job.error = StoreBusy("the database cannot be reached")
+                return None
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _connect(self, holds_lock: bool) -> "psycopg.Connection[Row]":
+        """Raises `StoreError` when another Kore has the lock by now."""
+        connection = connect(self._address)
+        if holds_lock and not ownership.lock(connection):
+            # Perhaps it is ours still, held by a connection that the server believes alive. Whose
+            # the data are is decided by the number.
+            log.debug("the lock of the database is held by another connection")
+        return connection
+
+    def _transact(self, job: _PendingWork, connection: "psycopg.Connection[Row]") -> None:
+        """Raises `_Unsure`, `StoreError` and `psycopg.Error`; what the work itself raises is the
+        job's."""
+        for attempt in range(_RERUNS):
+            job.error = None
+            try:
+                ownership.begin(connection, self._epoch)
+                tx = PostgresTransaction(connection, self._cipher)
+                job.outcome = job.work(tx)
+                job.actions = tx.actions
+                _commit(connection)
+                return
+            except psycopg.Error as exc:
+                if is_lost(exc, connection):
+                    raise
+                _roll_back(connection)
+                if code_of(exc) not in RERUN or attempt == _RERUNS - 1:
+                    raise
+            except StoreError:
+                _roll_back(connection)
+                raise
+            except _Unsure:
+                raise
+            except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
+                _roll_back(connection)
+                job.error = exc
+                return
+            self._closing.wait(random.uniform(0, _RERUN_S * 2 ** min(attempt, 6)))  # noqa: S311 - jitter
+
+    def _vacuum(self) -> None:
+        try:
+            with connect(self._address) as connection:
+                connection.execute("VACUUM FULL")
+        except psycopg.Error as exc:
+            raise mapped(exc) from exc
+
+    def _say_lost(self, error: psycopg.Error) -> None:
+        if not self._lost.is_set():
+            self._lost.set()
+            log.warning("the database cannot be reached; waiting: %s", str(error).strip())
+
+
+def _commit(connection: "psycopg.Connection[Row]") -> None:
+    """Raises `_Unsure` when the connection broke so late that the server may have stored all."""
+    # None: nothing was written, and nothing can be lost.
+    try:
+        row = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+    except psycopg.errors.InFailedSqlTransaction:
+        # The server stores nothing after a statement that failed, whoever caught its error.
+        raise StoreError(
+            "the database rolled back: a statement of the transaction had failed"
+        ) from None
+    try:
+        connection.execute("COMMIT")
+    except psycopg.Error as exc:
+        if row and row[0] and is_lost(exc, connection):
+            raise _Unsure(row[0]) from exc
+        raise
+
+
+def _was_committed(connection: "psycopg.Connection[Row]", xid: str) -> bool:
+    """Raises `psycopg.Error`: what the server does not know any more it has not stored."""
+    while True:
+        row = connection.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
+        if row is None or row[0] != "in progress":
+            return row is not None and row[0] == "committed"
+        # The server has not noticed yet that nobody is left there.
+        threading.Event().wait(_FIRST_WAIT_S)
+
+
+def _roll_back(connection: "psycopg.Connection[Row]") -> None:
+    # A connection that breaks here rolls back by itself, and is noticed at its next use.
+    with suppress(psycopg.Error):
+        connection.execute("ROLLBACK")
+
+
+def _resolve(job: _PendingWork) -> None:
+    if job.error is None:
+        for action in job.actions:
+            action()
+    if job.future.cancelled():
+        return
+    if job.error is not None:
+        job.future.set_exception(job.error)
+    else:
+        job.future.set_result(job.outcome)

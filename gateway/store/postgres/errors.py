@@ -1,0 +1,38 @@
+"""What PostgreSQL refuses, as the errors that callers of the store get."""
+
+import psycopg
+
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, catalogue_text
+
+# Classes of its codes: https://www.postgresql.org/docs/15/errcodes-appendix.html
+_NO_ROOM = ("53100",)
+_LATER = ("53", "54", "55", "57")
+_SHUT_DOWN = ("57P01", "57P02", "57P03")
+_BROKEN = ("XX001", "XX002")
+# Another transaction was faster, and this one may run again. A key that two transactions made at
+# once is refused as a duplicate, although one after the other they would both have passed.
+RERUN = ("40001", "40P01", "23505")
+
+
+def code_of(error: psycopg.Error) -> str:
+    """The five characters, or none for what the library says by itself."""
+    return error.sqlstate or ""
+
+
+def is_lost(error: psycopg.Error, connection: psycopg.Connection) -> bool:
+    """Whether the server is gone: nothing is wrong with the statement."""
+    code = code_of(error)
+    return connection.broken or connection.closed or code[:2] == "08" or code in _SHUT_DOWN
+
+
+def mapped(error: psycopg.Error) -> StoreError:
+    """The error that callers get for one of PostgreSQL's."""
+    code, text = code_of(error), str(error).partition("\n")[0]
+    if code in _NO_ROOM:
+        return StoreBusy(
+            "the disk is full: nothing more can be stored", hint="Free some disk space."
+        )
+    if code in _BROKEN:
+        return StoreCorrupt(None, text)
+    kind = StoreBusy if code[:2] in _LATER or code in RERUN else StoreError
+    return kind(catalogue_text("the database returned an error: {reason}"), reason=text)

@@ -1,0 +1,131 @@
+"""A whole PostgreSQL database for one process alone: to copy it, or to give it another key."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from gateway.store.cipher import SEALED, Cipher, Sealed
+from gateway.store.copying import ENGINE_TABLES, TableColumns, Tables
+from gateway.store.errors import StoreError
+from gateway.store.port import Transaction
+from gateway.store.postgres import ownership
+from gateway.store.postgres.connection import connect_first, public_address
+from gateway.store.postgres.errors import mapped
+from gateway.store.postgres.migrator import table_names, upgrade
+from gateway.store.postgres.transaction import PostgresTransaction
+from gateway.store.repositories.conversations import search
+from gateway.store.sealing import check_key, key_mark, mark_sealed
+
+_COLUMNS = (
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position"
+)
+_KEYS = (
+    "SELECT k.table_name, k.column_name FROM information_schema.key_column_usage k"
+    " JOIN information_schema.table_constraints c USING (constraint_schema, constraint_name)"
+    " WHERE c.table_schema = current_schema() AND c.constraint_type = 'PRIMARY KEY'"
+    " ORDER BY k.table_name, k.ordinal_position"
+)
+_NUMBERED = (
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND is_identity = 'YES'"
+)
+
+
+class WholePostgres:
+    """Implements `gateway.store.copying.WholeDatabase`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    @contextmanager
+    def opened(self, cipher: Cipher | None) -> Iterator[PostgresTransaction]:
+        """One transaction on all of it, stored at the end of the block. Raises `StoreError`."""
+        place = public_address(self.address)
+        connection = connect_first(self.address)
+        try:
+            with connection.transaction():
+                tx = PostgresTransaction(connection)
+                check_key(tx, place, cipher, table_names(tx))
+                upgrade(tx, place)
+            ownership.take(connection, place)
+            with connection.transaction():
+                tx = PostgresTransaction(connection, cipher)
+                tx.run("SET CONSTRAINTS ALL DEFERRED")
+                yield tx
+        except psycopg.Error as exc:
+            raise mapped(exc) from exc
+        finally:
+            connection.close()
+
+    def tables(self, tx: Transaction) -> Tables:
+        columns, keys = dict[str, list[str]](), dict[str, list[str]]()
+        for query, lists in ((_COLUMNS, columns), (_KEYS, keys)):
+            for table, column in tx.all(query):
+                if table not in ENGINE_TABLES:
+                    lists.setdefault(table, []).append(column)
+        return {
+            name: TableColumns(tuple(sorted(columns[name])), tuple(keys[name]))
+            for name in sorted(columns)
+        }
+
+    def finish(self, tx: Transaction) -> None:
+        """Let the numbers that rows get go on behind those that were copied in."""
+        for table, column in tx.all(_NUMBERED):
+            tx.all(
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"
+                f" coalesce((SELECT max({column}) FROM {table}), 0) + 1, false)"
+            )
+
+    def is_sealed(self) -> bool:
+        """Whether its texts are sealed. Raises `StoreError`."""
+        connection = connect_first(self.address)
+        try:
+            tx = PostgresTransaction(connection)
+            return key_mark(tx, table_names(tx)) is not None
+        except psycopg.Error as exc:
+            raise mapped(exc) from exc
+        finally:
+            connection.close()
+
+    def rekey(self, old: Cipher | None, new: Cipher | None) -> int:
+        """Seal all texts with `new` instead of `old`, in one transaction; returns how many rows
+        there are. What the server's log and backups hold of the old ones stays. Raises
+        `StoreError`."""
+        with self.opened(old) as tx:
+            sealing = tx.with_cipher(new)
+            count = sum(_reseal(one, tx, sealing) for one in SEALED)
+            search.forget_all(tx)
+            tx.run("DELETE FROM meta WHERE name = 'cipher'")
+            mark_sealed(tx, new)
+        return count
+
+    def schema(self) -> int:
+        """The number of its newest migration, 0 before the first start. Raises `StoreError`."""
+        connection = connect_first(self.address)
+        try:
+            tx = PostgresTransaction(connection)
+            if "migration" not in table_names(tx):
+                return 0
+            return int(tx.one("SELECT max(number) FROM migration")[0])
+        except psycopg.Error as exc:
+            raise mapped(exc) from exc
+        finally:
+            connection.close()
+
+
+def _reseal(one: Sealed, source: Transaction, target: Transaction) -> int:
+    columns = [f"{one.table}.{name}" for name in one.columns]
+    rows = source.all(one.select)
+    for row in rows:
+        key, texts = row[: len(one.key)], row[len(one.key) :]
+        plain = [
+            source.unseal(text, column, *key) for column, text in zip(columns, texts, strict=True)
+        ]
+        sealed = [
+            target.seal(text, column, *key) for column, text in zip(columns, plain, strict=True)
+        ]
+        if target.run(one.update, (*sealed, *key)) != 1:
+            raise StoreError("a row of {table} has gone meanwhile", table=one.table)
+    return len(rows)

@@ -1,0 +1,135 @@
+"""A whole Kore is moved between the engines: every row is there, and it goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.providers.scripted import ScriptedProvider
+from gateway.store.cipher import Cipher
+from gateway.store.copying import WholeDatabase, copy_store
+from gateway.store.errors import StoreError
+from gateway.store.opening import whole_database
+from gateway.store.postgres.connection import connect
+from tests import postgres_server
+from tests.gateway.cli.kore import kore
+from tests.gateway.parts import accept_messages, chat_message, load_history, running
+
+pytestmark = pytest.mark.skipif(
+    postgres_server.programs() is None, reason="PostgreSQL is not installed"
+)
+KEY = Cipher(bytes(range(32)), "KEY")
+
+
+def rows_of(database: WholeDatabase, cipher: Cipher | None) -> dict[str, list[tuple[object, ...]]]:
+    with database.opened(cipher) as tx:
+        return {
+            name: tx.all(
+                f"SELECT {', '.join(table.columns)} FROM {name} ORDER BY {', '.join(table.key)}"
+            )
+            for name, table in database.tables(tx).items()
+        }
+
+
+async def talk(folder: Path, *texts: str, cipher: Cipher | None = None) -> list[str]:
+    """Have these answered; the texts of the conversation until now."""
+    model = ScriptedProvider([f"re: {text}" for text in texts])
+    async with running(folder, model, cipher=cipher) as parts:
+        for text in texts:
+            message = chat_message(text)
+            await accept_messages(parts, message)
+            await parts.until_answered(message)
+        return [message.text for message in await load_history(parts)]
+
+
+def test_both_engines_have_the_same_tables(tmp_path: Path) -> None:
+    sqlite = whole_database(f"sqlite:///{tmp_path}/a.db")
+    postgres = whole_database(postgres_server.create_database())
+    with sqlite.opened(None) as one, postgres.opened(None) as other:
+        assert sqlite.tables(one) == postgres.tables(other)
+
+
+@pytest.mark.parametrize("cipher", [None, KEY], ids=["plain", "sealed"])
+async def test_a_conversation_goes_there_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cipher: Cipher | None
+) -> None:
+    there, back = tmp_path / "there", tmp_path / "back"
+    for folder in (there, back):
+        folder.mkdir()
+    await talk(tmp_path, "one", "Grüße 你好", cipher=cipher)
+    sqlite = whole_database(f"sqlite:///{tmp_path}/kore.db", exists=True)
+    postgres = whole_database(postgres_server.database_of(there / "kore.db"))
+    counts = copy_store(sqlite, postgres, cipher)
+    assert counts["message"] == 4
+    copied = rows_of(postgres, cipher)
+    assert copied == rows_of(sqlite, cipher)
+    with pytest.raises(StoreError, match="not empty"):
+        copy_store(sqlite, postgres, cipher)
+    # New rows get numbers behind those that came along.
+    monkeypatch.setenv("KORE_TEST_STORE", "postgres")
+    assert len(await talk(there, "three", cipher=cipher)) == 6
+    last = whole_database(f"sqlite:///{back}/kore.db")
+    copy_store(postgres, last, cipher)
+    assert rows_of(last, cipher) == rows_of(postgres, cipher)
+    monkeypatch.setenv("KORE_TEST_STORE", "sqlite")
+    texts = await talk(back, "four", cipher=cipher)
+    assert texts[::2] == ["one", "Grüße 你好", "three", "four"]
+
+
+def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    offline = {"KORE_AGENT_MODEL": "offline/echo"}
+    assert kore("agent", "-m", "hello there", home=home, environ=offline).returncode == 0
+    address = postgres_server.create_database()
+    copied = kore("store", "copy", "store", address, "--json", home=home)
+    assert copied.returncode == 0, copied.stderr
+    assert json.loads(copied.stdout)["tables"]["message"] >= 2
+    on_server = {**offline, "KORE_STORE_URL": address}
+    shown = kore("sessions", "list", "--json", home=home, environ=on_server)
+    assert len(json.loads(shown.stdout)) == 1, shown.stderr
+    assert kore("agent", "-c", "-m", "again", home=home, environ=on_server).returncode == 0
+    doctor = kore("doctor", "--json", home=home, environ=on_server).stdout
+    (check,) = (one for one in json.loads(doctor)["checks"] if one["name"] == "database")
+    assert check["state"] == "ok"
+    backup = kore("backup", tmp_path / "b.db", home=home, environ=on_server)
+    assert backup.returncode == 0, backup.stderr
+    empty = {**offline, "KORE_STORE_URL": postgres_server.create_database()}
+    words = ("restore", tmp_path / "b.db", "-y", "--database-only")
+    assert kore(*words, home=home, environ=empty).returncode == 0
+    refused = kore(*words, home=home, environ=empty)
+    assert refused.returncode != 0
+    assert "is not empty" in refused.stderr
+    found = kore("sessions", "search", "again", home=home, environ=empty)
+    assert "again" in found.stdout, found.stderr
+
+
+def test_what_cannot_be_reached_is_one_sentence_without_a_password(tmp_path: Path) -> None:
+    environ = {"KORE_STORE_URL": "postgresql://kore:hunter2@127.0.0.1:1/kore"}
+    ran = kore("agent", "-m", "hi", home=tmp_path / "kore", environ=environ)
+    assert ran.returncode != 0
+    assert "cannot connect to the database postgresql://kore@127.0.0.1:1/kore" in ran.stderr
+    assert "hunter2" not in ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr
+    for words in (("config", "show", "--json"), ("config", "list"), ("doctor",)):
+        shown = kore(*words, home=tmp_path / "kore", environ=environ)
+        assert "hunter2" not in shown.stdout + shown.stderr, words
+
+
+def test_a_copy_that_differs_is_not_kept(tmp_path: Path) -> None:
+    """Somebody's trigger changes what is stored."""
+    home = tmp_path / "kore"
+    offline = {"KORE_AGENT_MODEL": "offline/echo"}
+    assert kore("agent", "-m", "hello", home=home, environ=offline).returncode == 0
+    address = postgres_server.create_database()
+    with connect(address) as connection:
+        connection.execute(
+            "CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN NEW.role = 'odd'; RETURN NEW; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER odd BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION odd()"
+        )
+    with pytest.raises(StoreError, match="row 1 of the table message is not the same"):
+        copy_store(whole_database(f"sqlite:///{home}/kore.db"), whole_database(address), None)
+    with connect(address) as connection:
+        assert connection.execute("SELECT count(*) FROM message").fetchone() == (0,)

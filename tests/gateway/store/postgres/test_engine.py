@@ -1,0 +1,281 @@
+"""The store on a real PostgreSQL server that is slow, away, cut off or somebody else's."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.cipher import Cipher
+from gateway.store.errors import StoreBusy, StoreError
+from gateway.store.opening import open_store
+from gateway.store.port import Store, Transaction
+from gateway.store.postgres.connection import connect
+from gateway.store.repositories import preferences
+from gateway.store.repositories.conversations import sessions
+from tests import postgres_server
+from tests.gateway.parts import wait_until
+from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, Moment, cutting_proxy
+from tests.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.skipif(
+    postgres_server.programs() is None, reason="PostgreSQL is not installed"
+)
+
+
+@asynccontextmanager
+async def opened(address: str, folder: Path, cipher: Cipher | None = None) -> AsyncIterator[Store]:
+    store = open_store(address, folder, check=False, cipher=cipher)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def count_up(tx: Transaction) -> int:
+    """A transaction that conflicts with every other of its kind."""
+    (value,) = tx.first("SELECT value FROM meta WHERE name = 'count'") or ("0",)
+    number = int(value) + 1
+    tx.run(
+        "INSERT INTO meta (name, value) VALUES ('count', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (str(number),),
+    )
+    return number
+
+
+async def test_transactions_that_conflict_run_again(tmp_path: Path) -> None:
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+        numbers = await asyncio.gather(*(store.transact(count_up) for _ in range(60)))
+    assert sorted(numbers) == list(range(1, 61))
+
+
+async def test_what_raises_leaves_nothing_and_acts_on_nothing(tmp_path: Path) -> None:
+    actions: list[str] = []
+
+    def work(tx: Transaction, fails: bool) -> None:
+        count_up(tx)
+        tx.after_commit(lambda: actions.append("stored"))
+        if fails:
+            raise ValueError("no")
+
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+        with pytest.raises(ValueError, match="no"):
+            await store.transact(work, True)
+        assert actions == []
+        await store.transact(work, False)
+        assert actions == ["stored"]
+        assert await store.transact(preferences.get_state, "count") == "1"
+        with pytest.raises(StoreError, match="the database returned an error"):
+            await store.transact(lambda tx: tx.run("UPDATE nowhere SET a = 1"))
+        assert await store.transact(count_up) == 2
+
+
+async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> None:
+    """The server rolls such a transaction back, whoever caught the error."""
+
+    def work(tx: Transaction) -> None:
+        count_up(tx)
+        with pytest.raises(Exception, match="nowhere"):
+            tx.run("UPDATE nowhere SET a = 1")
+
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+        with pytest.raises(StoreError, match="rolled back"):
+            await store.transact(work)
+        assert await store.transact(preferences.get_state, "count") is None
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[CuttingProxy]:
+    with cutting_proxy(postgres_server.server().folder, tmp_path) as proxy:
+        yield proxy
+
+
+def through(proxy: CuttingProxy, address: str) -> str:
+    database = address.partition("kore@/")[2].partition("?")[0]
+    return proxy.address(database)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_commit_whose_answer_is_lost_is_made_once(
+    proxy: CuttingProxy, tmp_path: Path, moment: Moment
+) -> None:
+    address = postgres_server.create_database()
+    actions: list[str] = []
+
+    def work(tx: Transaction) -> int:
+        tx.after_commit(lambda: actions.append("stored"))
+        return count_up(tx)
+
+    async with opened(through(proxy, address), tmp_path) as store:
+        for number in range(1, 6):
+            proxy.cut_at = moment
+            assert await store.transact(work) == number
+            assert proxy.cuts == number
+        assert len(actions) == 5
+        assert await store.transact(preferences.get_state, "count") == "5"
+
+
+async def test_a_server_that_is_away_is_waited_for(proxy: CuttingProxy, tmp_path: Path) -> None:
+    async with opened(through(proxy, postgres_server.create_database()), tmp_path) as store:
+        await store.transact(count_up)
+        proxy.is_down = True
+        proxy.cut_all()
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(store.transact(count_up)) for _ in range(5)]
+            await asyncio.wait(waiting, timeout=0.2)
+            assert not any(task.done() for task in waiting)
+            proxy.is_down = False
+        assert sorted(task.result() for task in waiting) == [2, 3, 4, 5, 6]
+
+
+async def test_closing_gives_up_what_waits_for_a_server(
+    proxy: CuttingProxy, tmp_path: Path
+) -> None:
+    async with opened(through(proxy, postgres_server.create_database()), tmp_path) as store:
+        proxy.is_down = True
+        proxy.cut_all()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(refused(store))
+            await asyncio.wait({waiting}, timeout=0.1)
+            await store.close()
+
+
+async def refused(store: Store) -> None:
+    with pytest.raises(StoreBusy, match="cannot be reached"):
+        await store.transact(count_up)
+
+
+async def test_a_server_that_is_killed_and_starts_again_loses_nothing(tmp_path: Path) -> None:
+    server = PostgresServer(is_durable=True)
+    try:
+        async with opened(server.create_database(), tmp_path) as store:
+            done: list[int] = []
+
+            async def count_for(times: int) -> None:
+                for _ in range(times):
+                    done.append(await store.transact(count_up))
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(count_for(40)) for _ in range(3)]
+                for at in (20, 60):
+                    await wait_until(lambda at=at: len(done) >= at)  # type: ignore[misc]
+                    await asyncio.to_thread(server.stop)
+                    await asyncio.to_thread(server.start)
+            assert all(task.done() for task in tasks)
+            assert sorted(done) == list(range(1, 121))
+            assert await store.transact(preferences.get_state, "count") == "120"
+    finally:
+        server.close()
+
+
+async def test_the_data_have_one_owner(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    async with opened(address, tmp_path):
+        with pytest.raises(StoreError, match=r"in use by Kore on .*process"):
+            open_store(address, tmp_path, check=False, cipher=None)
+    async with opened(address, tmp_path) as store:
+        await store.transact(count_up)
+
+
+async def test_an_owner_whose_place_was_taken_stores_nothing_more(
+    proxy: CuttingProxy, tmp_path: Path
+) -> None:
+    """Its network failed, so that its lock is gone, and it does not know."""
+    address = postgres_server.create_database()
+    async with opened(through(proxy, address), tmp_path) as cut_off:
+        await cut_off.transact(count_up)
+        proxy.is_down = True
+        proxy.cut_all()
+        async with opened(address, tmp_path) as successor:
+            assert await successor.transact(count_up) == 2
+            proxy.is_down = False
+            with pytest.raises(StoreError, match="another Kore has taken over"):
+                await cut_off.transact(count_up)
+            assert await successor.transact(count_up) == 3
+
+
+async def test_a_transaction_that_was_begun_before_a_takeover_cannot_commit(
+    tmp_path: Path,
+) -> None:
+    address = postgres_server.create_database()
+    is_begun, goes_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(tx: Transaction) -> None:
+        count_up(tx)
+        loop.call_soon_threadsafe(is_begun.set)
+        asyncio.run_coroutine_threadsafe(goes_on.wait(), loop).result()
+
+    async with opened(address, tmp_path) as store, asyncio.TaskGroup() as group:
+        task = group.create_task(refused_by_takeover(store, slow))
+        await is_begun.wait()
+        with closing(connect(address)) as other:
+            # As a successor does once the server has given the lock away, and reads what is there.
+            other.execute("UPDATE owner SET epoch = epoch + 1, name = 'other'")
+            assert other.execute("SELECT count(*) FROM meta WHERE name = 'count'").fetchone() == (
+                0,
+            )
+            goes_on.set()
+            await task
+            assert other.execute("SELECT count(*) FROM meta WHERE name = 'count'").fetchone() == (
+                0,
+            )
+
+
+async def refused_by_takeover(store: Store, work: Callable[[Transaction], None]) -> None:
+    with pytest.raises(StoreError, match="another Kore has taken over"):
+        await store.transact(work)
+
+
+def test_another_key_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async def store_one(address: str, cipher: Cipher | None) -> None:
+        async with opened(address, tmp_path, cipher) as store:
+            await store.transact(sessions.create_session, "chat:7", time.time())
+
+    first, second = Cipher(bytes(32), "FIRST"), Cipher(bytes([1] * 32), "SECOND")
+    sealed, plain = (postgres_server.create_database() for _ in range(2))
+    asyncio.run(store_one(sealed, first))
+    asyncio.run(store_one(plain, None))
+    asyncio.run(store_one(sealed, first))
+    for address, cipher, words in (
+        (sealed, None, "is encrypted, but"),
+        (sealed, second, "different key from the one in SECOND"),
+        (plain, first, "is not encrypted, but"),
+    ):
+        with pytest.raises(StoreError, match=words):
+            asyncio.run(store_one(address, cipher))
+
+
+def test_a_database_of_something_else_or_of_a_newer_kore_is_refused(tmp_path: Path) -> None:
+    def open_it(address: str) -> None:
+        open_store(address, tmp_path, check=False, cipher=None)
+
+    other, newer = (postgres_server.create_database() for _ in range(2))
+    with closing(connect(other)) as connection:
+        connection.execute("DROP TABLE migration")
+    with pytest.raises(StoreError, match="tables of another program"):
+        open_it(other)
+    with closing(connect(newer)) as connection:
+        connection.execute("INSERT INTO migration VALUES (9999, 0)")
+    with pytest.raises(StoreError, match="created by a newer Kore"):
+        open_it(newer)
+    with pytest.raises(StoreError, match="cannot connect") as excinfo:
+        open_it("postgresql://kore:hunter2@127.0.0.1:1/kore")
+    assert "hunter2" not in str(excinfo.value)
+
+
+async def test_zero_characters_and_words_of_any_length_are_stored(tmp_path: Path) -> None:
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+
+        def work(tx: Transaction) -> None:
+            tx.run("INSERT INTO meta (name, value) VALUES ('odd', ?)", ("a\0b",))
+            assert tx.one("SELECT value FROM meta WHERE name = ?", ("odd",)) == ("a\ufffdb",)
+            tx.search.add([(1, f"{'x' * 3000} canary {' '.join(f'w{n}' for n in range(60_000))}")])
+            for phrase, count in (("canary w0", 1), ("w16000 w16001", 1), ("w59999", 1)):
+                matches, values = tx.search.matches([phrase])
+                assert len(tx.all(matches, values)) == count, phrase
+
+        await store.transact(work)

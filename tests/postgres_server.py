@@ -1,0 +1,132 @@
+"""A PostgreSQL server of the test run's own, and a new database for each test that asks.
+
+One server for each worker of pytest, begun when it is first needed: on a Unix socket, without
+fsync, in memory. `KORE_TEST_STORE=postgres` puts the tests of the gateway on it.
+"""
+
+import atexit
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.migrator import upgrade
+from gateway.store.postgres.transaction import PostgresTransaction
+
+_USER = "postgres"
+_TEMPLATE = "kore_template"
+_databases = itertools.count(1)
+
+
+def engine() -> str:
+    """Which engine the tests of the gateway open: sqlite or postgres."""
+    return os.environ.get("KORE_TEST_STORE", "sqlite")
+
+
+@cache
+def programs() -> Path | None:
+    """The folder of initdb and pg_ctl: that of the newest version that is installed."""
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name)
+    )
+    if folders and (folders[-1] / "initdb").exists():
+        return folders[-1]
+    found = shutil.which("initdb")
+    return Path(found).parent if found else None
+
+
+class PostgresServer:
+    """Runs until `close`. One that `is_durable` may be killed and started again."""
+
+    def __init__(self, *, is_durable: bool = False) -> None:
+        self._is_durable = is_durable
+        self.folder = Path(tempfile.mkdtemp(prefix="kore-pg-", dir=_memory()))
+        if os.getuid() == 0:
+            shutil.chown(self.folder, _USER)
+        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "kore", "--no-sync", "-E", "UTF8")
+        self.start()
+        self._sql("postgres", f"CREATE DATABASE {_TEMPLATE}")
+        self._make_tables()
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def start(self) -> None:
+        # Nothing but the socket in its own folder.
+        options = (
+            f"-c listen_addresses='' -k {self.folder} -c max_connections=300"
+            " -c shared_buffers=32MB -c autovacuum=off -c max_pred_locks_per_transaction=256"
+        )
+        if not self._is_durable:
+            options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", self.data, "-o", options, "-l", log, "-w", "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def address(self, database: str) -> str:
+        return f"postgresql://kore@/{database}?host={self.folder}"
+
+    def create_database(self) -> str:
+        """The address of a new one, which has its tables already."""
+        name = f"kore_{next(_databases)}"
+        self._sql("postgres", f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        return self.address(name)
+
+    def _make_tables(self) -> None:
+        with closing(connect(self.address(_TEMPLATE))) as connection, connection.transaction():
+            upgrade(PostgresTransaction(connection), _TEMPLATE)
+
+    def _sql(self, database: str, sql: str) -> None:
+        with closing(connect(self.address(database))) as connection:
+            connection.execute(sql.encode())
+
+    def _run(self, program: str, *words: str | Path) -> None:
+        folder = programs()
+        assert folder is not None, "PostgreSQL is not installed"
+        user = pwd.getpwnam(_USER).pw_uid if os.getuid() == 0 else None
+        subprocess.run(
+            [folder / program, *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            user=user,
+            group=pwd.getpwnam(_USER).pw_gid if user is not None else None,
+            extra_groups=[] if user is not None else None,
+            cwd="/",
+        )
+
+
+@cache
+def server() -> PostgresServer:
+    """That of this process."""
+    one = PostgresServer()
+    atexit.register(one.close)
+    return one
+
+
+def create_database() -> str:
+    return server().create_database()
+
+
+@cache
+def database_of(path: Path) -> str:
+    """The one that stands for the file of SQLite's in `path`; made when it is first asked for."""
+    return create_database()
+
+
+def _memory() -> Path | None:
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
