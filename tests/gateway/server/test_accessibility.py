@@ -153,7 +153,7 @@ async def test_panels_have_no_serious_finding(tmp_path: Path) -> None:
             await page.wait_for_selector(".panel:not(:has-text('Connecting …')) h2")
             if name == "files":
                 await page.click(".tree >> text=notes.txt")
-                await page.wait_for_selector(".editor textarea:enabled")
+                await page.wait_for_selector(".editor .cm-content")
             await examined.examine(name)
         # What a panel says in passing.
         await page.goto(f"{server.address}/#people")
