@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not instal
 
 PANELS = (
     *("status", "costs", "schedule", "memory", "files"),
-    *("people", "permissions", "config", "logs", "audit"),
+    *("plugins", "people", "permissions", "policy", "config"),
+    *("terminal", "logs", "audit"),
 )
 WIDTHS = ((1280, 800), (390, 780))
 _TEXT = """\
