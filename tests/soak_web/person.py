@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PANELS = (
     *("Status", "Costs", "Schedule", "Memory", "Files"),
-    *("People", "Permissions", "Configuration", "Logs", "Audit log"),
+    *("People and roles", "Permissions", "Configuration", "Logs", "Audit log"),
 )
 # For which a question takes no answer yet.
 _ARMED_AFTER_MS = 600
