@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -22,6 +22,7 @@ from agent.security.sandbox.unconfined import Unconfined
 from gateway.access.control import log_paired_members
 from gateway.access.full_access import full_access_entry, full_access_refusal
 from gateway.access.roles import RoleRegistry
+from gateway.channels.api import ApiChannel
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
@@ -120,6 +121,7 @@ async def open_app(
         places = await places_of(settings, home, database)
         running: Channels = {}
         _add(running, ConsoleChannel(events))
+        _add(running, ApiChannel(events))
         if channels:
             for channel in await open_channels(settings, database, stack, places, menu=menu()):
                 _add(running, channel)
@@ -132,6 +134,7 @@ async def open_app(
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
         access = access_control(settings, running, places)
+        access.token_role = token_roles(home)
         sandbox = "none (full access)" if has_full_access else str(choice)
         security = SecurityContext(access, roles, audit, redactor, sandbox, full_access)
         app = build_container(
@@ -160,6 +163,13 @@ async def open_app(
                 if settings.server.listen is not None:
                     await stack.enter_async_context(_serve_clients(app, settings, home))
             yield app
+
+
+def token_roles(home: DataDir) -> Callable[[str], str | None]:
+    """The roles of access tokens by their names; None for one that has none."""
+    from gateway.server.tokens import TokenFile
+
+    return TokenFile(home.tokens).role_of
 
 
 def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from agent.records import frozen
 from agent.security.files.paths import user_inbox_dir
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.token_routes import API
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,10 @@ class PairedMembers:
     people: frozenset[tuple[str, str, str]] = frozenset()
 
 
+def _no_role(_: str) -> str | None:
+    return None
+
+
 @dataclass(slots=True)
 class AccessControl:
     """`allow` lists sender ids by channel and account; `"*"` is everybody.
@@ -40,6 +45,7 @@ class AccessControl:
     `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
     channel ("telegram"). `circle` is replaced as a whole when a person is paired or revoked. The
     console is always the owner's: only the owner's user id can open its socket and files.
+    `token_role` names the role of an access token; None for one that has none, or is revoked.
     """
 
     owner: str | None
@@ -47,6 +53,7 @@ class AccessControl:
     roles: Mapping[str, str] = field(default_factory=dict)
     members: PairedMembers = field(default_factory=PairedMembers)
     chat_settings: ChatSettingsIndex = field(default_factory=ChatSettingsIndex)
+    token_role: Callable[[str], str | None] = _no_role
 
     @property
     def owner_id(self) -> str | None:
@@ -54,10 +61,14 @@ class AccessControl:
         return self.owner or self.members.owner
 
     def is_allowed(self, message: InboundMessage) -> bool:
+        if message.channel == API:
+            return self._is_known(message)
         allowed = self.allow.get((message.channel, message.account), ())
         return self.is_owner(message) or self._is_known(message) or "*" in allowed
 
     def is_owner(self, message: InboundMessage) -> bool:
+        if message.channel == API:
+            return False
         return message.channel == CONSOLE or message.principal == self.owner_id
 
     def is_private_owner(self, message: InboundMessage) -> bool:
@@ -78,8 +89,10 @@ class AccessControl:
 
         A person's role beats that of the topic, that one the chat's, and that one the channel's.
         Without any, people who were let in by name are `general`, and those who are let in like
-        everybody `guest`.
+        everybody `guest`. An access token has the role that it was made with.
         """
+        if message.channel == API:
+            return self.token_role(message.sender.id) or "guest"
         if self.is_owner(message):
             return "build"
         if message.principal not in self.roles and (
@@ -117,7 +130,9 @@ class AccessControl:
         return self.chat_settings.of(message.route).folder or workspace
 
     def _is_known(self, message: InboundMessage) -> bool:
-        """On the list by number, or paired."""
+        """On the list by number, or paired; an access token as long as it counts."""
+        if message.channel == API:
+            return self.token_role(message.sender.id) is not None
         where = message.channel, message.account
         return message.sender.id in self.allow.get(where, ()) or (
             (*where, message.sender.id) in self.members.people
@@ -137,7 +152,7 @@ def log_paired_members(channels: Iterable[tuple[str, str]], access: AccessContro
     for channel, account in channels:
         allowed = access.allow.get((channel, account), ())
         name = f"{channel}:{account}"
-        if channel == CONSOLE:
+        if channel in (CONSOLE, API):
             continue
         if "*" in allowed:
             log.warning('%s: allow_from is ["*"]: anyone can use this bot', name)

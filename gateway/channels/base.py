@@ -15,7 +15,7 @@ from gateway.core.messages import (
     OutboundPart,
     Route,
 )
-from gateway.core.records import Trace
+from gateway.core.records import Delivered, Trace
 
 T = TypeVar("T")
 _abilities: dict[tuple[type, object], bool] = {}
@@ -348,3 +348,15 @@ def ability(channel: Channel | None, protocol: Callable[..., T]) -> T | None:
     if (supports := _abilities.get(key)) is None:
         supports = _abilities[key] = isinstance(channel, protocol)  # type: ignore[arg-type]
     return channel if supports else None  # type: ignore[return-value]  # that is what was asked
+
+
+def delivered_event(message: OutboundMessage) -> Delivered:
+    """What a terminal is given of a part."""
+    return Delivered(
+        message.content.text,
+        message.kind,
+        message.event_id,
+        message.last,
+        message.maybe_duplicate,
+        message.seq,
+    )

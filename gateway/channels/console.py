@@ -3,22 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.channels.base import Accept, NoViewer
+from gateway.channels.base import Accept, NoViewer, delivered_event
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart
-from gateway.core.records import Delivered
-
-
-def delivered_event(message: OutboundMessage) -> Delivered:
-    """What a terminal is given of a part."""
-    return Delivered(
-        message.content.text,
-        message.kind,
-        message.event_id,
-        message.last,
-        message.maybe_duplicate,
-        message.seq,
-    )
 
 
 class ConsoleChannel:

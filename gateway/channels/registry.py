@@ -15,6 +15,7 @@ from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
 from gateway.config.foreign.python_plugins import call_offer, python_channels
 from gateway.core.messages import CONSOLE
+from gateway.core.token_routes import API
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
@@ -136,7 +137,7 @@ def _check_channel(name: str, channel: Channel) -> None:
                 kind=type(channel).__name__,
             )
         )
-    if channel.name != name or name in (CONSOLE, "telegram"):
+    if channel.name != name or name in (CONSOLE, API, "telegram"):
         raise ConfigError(
             t("python_plugins: a channel has the name of its plugin, {name!r}", name=name)
         )

@@ -53,6 +53,7 @@ from gateway.core.records import (
     SessionPreview,
     WatchEvent,
 )
+from gateway.core.token_routes import API
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
@@ -196,10 +197,11 @@ class LocalService(
         return session
 
     async def message_outcome(self, event_id: str) -> MessageOutcome:
-        route = route_of_session("")
-        return await self._database.transact(
-            answers.find_outcome, route.channel, route.account, event_id
-        )
+        for channel in (CONSOLE, API):
+            outcome = await self._database.transact(answers.find_outcome, channel, LOCAL, event_id)
+            if outcome.state != "unknown":
+                break
+        return outcome
 
     async def create_session(self) -> str:
         principal = f"{CONSOLE}:{os.getuid()}"

@@ -100,8 +100,9 @@ class MessageCalls(Protocol):
         """What became of the message that was sent with this `event_id`."""
         ...
 
-    async def store_picture(self, data: str) -> Media:
-        """Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`."""
+    async def store_picture(self, data: str, token: str = "") -> Media:
+        """Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`
+        among what belongs to this access token, which has a role."""
         ...
 
     async def list_commands(self) -> Sequence[Mapping[str, Any]]:

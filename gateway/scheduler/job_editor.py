@@ -10,6 +10,7 @@ from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions, Sender
 from gateway.core.timezones import is_zone, own_zone, zone_in_file, zone_of
+from gateway.core.token_routes import API
 from gateway.scheduler.job_context import JobContext
 from gateway.scheduler.job_text import describe_recurrence, local_time, title
 from gateway.scheduler.recurrence import Recurrence
@@ -165,6 +166,8 @@ def _check(
 ) -> None:
     """Raises `KoreError` for what the owner's limits or the role refuse."""
     limits, message = context.schedule, author.message
+    if message.channel == API:
+        raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
     role = context.roles.role(context.access.role(message))
     tool_rule = role.rule("schedule") if role is not None else None
     if tool_rule is None or not tool_rule.allow:

@@ -58,13 +58,19 @@ def scope_of(call: str) -> Scope:
 
 def check_call(token: AccessToken, call: str, arguments: Mapping[str, Any]) -> None:
     """Raises `PolicyDenied` for a call that this token is not for."""
+    if token.role is not None:
+        raise PolicyDenied(
+            t("the token {name} has a role, and can only talk with Kore", name=token.name)
+        )
     scope = scope_of(call)
     if not token.allows(scope):
         raise PolicyDenied(t("{call} needs a token with the scope {scope}", call=call, scope=scope))
     if token.allows("admin"):
         return
     if call == Service.send_message.__name__:
-        _check_message(token, arguments)
+        check_message(token, arguments)
+    if call == Service.store_picture.__name__ and arguments.get("token"):
+        raise PolicyDenied(t("pictures of others need a token with the scope admin"))
     if call == Service.watch.__name__ and arguments.get("folder") is not None:
         raise PolicyDenied(t("folders of this machine need a token with the scope admin"))
 
@@ -85,8 +91,9 @@ def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
-    """Who may only speak cannot give leave by speaking: no command, no mode that asks less."""
+def check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
+    """Who may only speak cannot give leave by speaking: no command, no mode that asks less. Raises
+    `PolicyDenied`."""
     if str(arguments.get("text", "")).lstrip().startswith("/"):
         raise PolicyDenied(t("commands need a token with the scope admin"))
     if arguments.get("mode") not in (None, "plan", "ask") and not token.allows("approve"):

@@ -28,6 +28,8 @@ ACCESS = web.RequestKey("access", AccessToken)
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 # Pages and calls that anyone may ask for: they tell nothing.
 _OPEN_CALLS = frozenset({"/v1/hello", "/v1/login"})
+# All that a token with a role may ask for.
+_ROLE_PATHS = frozenset({"/v1/models", "/v1/chat/completions", "/v1/responses"})
 _METHODS_THAT_READ = frozenset({"GET", "HEAD"})
 
 
@@ -93,7 +95,8 @@ class Guard:
             try:
                 self._check_origin(request)
                 if needs_token(request.path):
-                    request[ACCESS] = self._access(request)
+                    request[ACCESS] = access = self._access(request)
+                    _check_role(access, request.path)
             except _Refused as refused:
                 return refusal(refused.status, refused.error)
             except TooManyTries as exc:
@@ -171,6 +174,17 @@ class Guard:
         return "Origin" in request.headers and (
             is_upgrade or request.content_type == "application/json"
         )
+
+
+def _check_role(access: AccessToken, path: str) -> None:
+    """Raises `_Refused` where a token with a role has no business."""
+    if access.role is None or path in _ROLE_PATHS or path.startswith("/v1/models/"):
+        return
+    error = PolicyDenied(
+        t("the token {name} has a role, and can only talk with Kore", name=access.name),
+        hint=t("its addresses: {paths}", paths=", ".join(sorted(_ROLE_PATHS))),
+    )
+    raise _Refused(403, error)
 
 
 def _access_of_own_user(request: web.Request) -> AccessToken:

@@ -83,8 +83,10 @@ class Login:
         name = f"{_BROWSER}{secrets.token_hex(4)}"
         if isinstance(token, str):
             access = self._guard.token_of(token.strip(), address)
-            if access is not None:
+            if access is not None and access.role is None:
                 return self._tokens.add(name, access.scopes)
+            if access is not None:
+                raise KoreError(t("a token with a role is for programs, not for this page"))
         self._forget_old()
         if isinstance(code, str) and self._codes.pop(code, None) is not None:
             return self._tokens.add(name, ("admin",))

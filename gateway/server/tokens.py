@@ -27,14 +27,21 @@ _MOST = 200
 
 @frozen
 class AccessToken:
-    """What a token may do. `created_at` is Unix time in seconds."""
+    """What a token may do. `created_at` is Unix time in seconds.
+
+    One with a `role` does not speak for the owner: it is a person of its own (`api:NAME`), who may
+    talk with Kore over the OpenAI-compatible API and do nothing else.
+    """
 
     name: str
     scopes: frozenset[Scope]
     created_at: float
+    role: str | None = None
 
     def allows(self, scope: Scope) -> bool:
         """An admin's token may do all, and who may speak may also look on."""
+        if self.role is not None:
+            return scope == "chat"
         return scope in self.scopes or "admin" in self.scopes or scope == "read"
 
 
@@ -50,7 +57,7 @@ class TokenFile:
     def list(self) -> tuple[AccessToken, ...]:
         return tuple(self._load().values())
 
-    def add(self, name: str, scopes: Iterable[Scope]) -> str:
+    def add(self, name: str, scopes: Iterable[Scope], role: str | None = None) -> str:
         """The new token's secret, which is told this once. Raises `KoreError`."""
         tokens, scopes = self._load(), frozenset(scopes)
         if not _NAME.fullmatch(name):
@@ -65,12 +72,17 @@ class TokenFile:
                 t("there is a token {name} already", name=name),
                 hint=t("`kore token revoke {name}` removes it", name=name),
             )
+        if role is not None and scopes != {"chat"}:
+            raise KoreError(
+                t("a token with a role can only chat, found: {scopes}", scopes=", ".join(scopes)),
+                hint=t("leave --scope out, or --role"),
+            )
         if not scopes:
             raise KoreError(t("a token needs a scope: {scopes}", scopes=", ".join(SCOPES)))
         if len(tokens) >= _MOST:
             raise KoreError(t("there are {count} tokens, the most there can be", count=_MOST))
         secret = _PREFIX + secrets.token_urlsafe(32)
-        self._save({**tokens, _digest(secret): AccessToken(name, scopes, time.time())})
+        self._save({**tokens, _digest(secret): AccessToken(name, scopes, time.time(), role)})
         return secret
 
     def revoke(self, name: str) -> None:
@@ -84,6 +96,15 @@ class TokenFile:
     def find(self, secret: str) -> AccessToken | None:
         """Whose it is."""
         return self._load().get(_digest(secret))
+
+    def role_of(self, name: str) -> str | None:
+        """The role of the token with this name; None for one that has none or is revoked, and for
+        all while the file is broken."""
+        try:
+            return next((one.role for one in self.list() if one.name == name), None)
+        except ConfigError:
+            # The server says so to everybody who asks it.
+            return None
 
     def _load(self) -> dict[str, AccessToken]:
         """Raises `ConfigError` for a file that somebody has broken."""
@@ -109,6 +130,7 @@ class TokenFile:
                 "name": token.name,
                 "scopes": sorted(token.scopes),
                 "created_at": token.created_at,
+                **({"role": token.role} if token.role is not None else {}),
             }
             for digest, token in tokens.items()
         }
@@ -121,7 +143,10 @@ def _token(data: Mapping[str, object]) -> AccessToken:
     if not isinstance(scopes, list) or not isinstance(data["created_at"], int | float):
         raise TypeError
     own_scopes = frozenset(scope for scope in SCOPES if scope in scopes)
-    return AccessToken(str(data["name"]), own_scopes, float(data["created_at"]))
+    role = data.get("role")
+    if role is not None and not isinstance(role, str):
+        raise TypeError
+    return AccessToken(str(data["name"]), own_scopes, float(data["created_at"]), role)
 
 
 def _digest(secret: str) -> str:

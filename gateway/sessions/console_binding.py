@@ -8,6 +8,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ConsoleLease
+from gateway.core.token_routes import API, token_of_lane
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import foreign_channel
@@ -19,7 +20,9 @@ LOCAL, MAIN = "local", "main"
 
 def bind(tx: Transaction, lane: str, session: str | None) -> str:
     if session is None:
-        session_id = sessions.create_session(tx, f"{CONSOLE}:{os.getuid()}", time.time())
+        token = token_of_lane(lane)
+        principal = f"{CONSOLE}:{os.getuid()}" if token is None else f"{API}:{token}"
+        session_id = sessions.create_session(tx, principal, time.time())
     else:
         session_id = lookup.find(tx, session)
         if (channel := foreign_channel(tx, session_id)) is not None:

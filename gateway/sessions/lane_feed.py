@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import cast
 
-from gateway.channels.console import delivered_event
+from gateway.channels.base import delivered_event
 from gateway.core.event_hub import Subscription
 from gateway.core.records import Delivered, WatchEvent
 from gateway.store.port import Store

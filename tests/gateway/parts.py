@@ -23,6 +23,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.app import recover
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
+from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
 from gateway.config import Settings
 from gateway.config.sections import AgentSection, Section
@@ -133,7 +134,8 @@ async def opened(
     platform = platform or Platform()
     events = EventHub()
     console = ConsoleChannel(events)
-    channels: Channels = {(one.name, one.account): one for one in (platform, console)}
+    api = ApiChannel(events)
+    channels: Channels = {(one.name, one.account): one for one in (platform, console, api)}
     if isinstance(provider, Sequence):
         provider = ScriptedProvider(provider)
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})

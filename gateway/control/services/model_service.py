@@ -11,9 +11,11 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.registry import PROFILES
 from agent.security.files.paths import INBOX_FOLDER
+from gateway.access.control import folder_name
 from gateway.commands.table import find_command, menu
 from gateway.core.messages import Media
 from gateway.core.records import ModelCall
+from gateway.core.token_routes import API
 from gateway.media.pictures import store_base64
 from gateway.turns.usage.model_caller import ModelCaller
 
@@ -65,8 +67,10 @@ class ModelService:
         async with aclosing(self._model_calls.stream(call)) as events:
             yield events
 
-    async def store_picture(self, data: str) -> Media:
-        folder = self._agent.workspace.folder / INBOX_FOLDER / "api"
+    async def store_picture(self, data: str, token: str = "") -> Media:
+        folder = self._agent.workspace.folder / INBOX_FOLDER / API
+        if token:
+            folder /= folder_name(token)
         return await asyncio.to_thread(store_base64, data, folder)
 
     async def _agent_option(self, name: str | None) -> Mapping[str, Any] | None:

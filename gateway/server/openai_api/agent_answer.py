@@ -14,12 +14,12 @@ from agent import events
 from agent.i18n import t
 from agent.records import frozen
 from agent.types import Result
-from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import CONSOLE, Media
 from gateway.core.records import Delivered, MessageOutcome, SessionEvent, TurnStored
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.request_sessions import MessagePlace
+from gateway.server.openai_api.speaker import Speaker
 
 T = TypeVar("T")
 
@@ -65,12 +65,12 @@ class TurnEnd:
 
 
 class AgentAnswer:
-    """`may_approve`: questions wait for somebody to answer them; else they are denied."""
+    """Questions that nobody can answer are denied."""
 
-    def __init__(self, service: Service, order: AgentOrder, *, may_approve: bool) -> None:
-        self._service = service
+    def __init__(self, speaker: Speaker, order: AgentOrder) -> None:
+        self._speaker = speaker
+        self._service = speaker.service
         self._order = order
-        self._may_approve = may_approve
         self._runs = False
         self._is_told = False
         self._has_gap = False
@@ -137,12 +137,12 @@ class AgentAnswer:
 
     async def _send(self) -> None:
         order = self._order
-        await self._service.send_message(
+        await self._speaker.send(
             order.place.session,
             order.text,
             order.place.event_id,
-            media=order.media,
-            agent=order.agent or None,
+            order.media,
+            order.agent or None,
         )
 
     async def _look(self, event: SessionEvent | None) -> None:
@@ -152,7 +152,7 @@ class AgentAnswer:
             self._runs = outcome.state != "waiting" and event is not None
 
     async def _answer(self, question: events.ApprovalAsked) -> None:
-        if self._may_approve:
+        if self._speaker.may_approve:
             return
         if await self._service.answer_approval(question.nonce, "deny", f"{CONSOLE}:{os.getuid()}"):
             self._denied[_title(question)] = None

@@ -10,7 +10,7 @@ from agent.errors import PolicyDenied
 from agent.i18n import t
 from agent.serialization import dumps
 from gateway.control.service import Service
-from gateway.server.call_scopes import check_call
+from gateway.server.call_scopes import check_message
 from gateway.server.guard import access_of
 from gateway.server.openai_api.agent_answer import AgentAnswer, AgentOrder, answer_text
 from gateway.server.openai_api.agent_chat import end_of, streamed_answer, whole_answer
@@ -28,6 +28,7 @@ from gateway.server.openai_api.request_sessions import (
     RequestSessions,
 )
 from gateway.server.openai_api.server_sent_events import ServerSentEvents
+from gateway.server.openai_api.speaker import Speaker
 
 
 class ChatCompletions:
@@ -40,7 +41,7 @@ class ChatCompletions:
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
         """Raises `KoreError`."""
         check_may_speak(request)
-        target = await find_target(self._service, body)
+        target = await find_target(self._service, body, access_of(request))
         conversation = await read_messages(body)
         if body.get("n") not in (None, 1):
             raise ApiError(400, t("only one answer can be given"), param="n")
@@ -108,14 +109,15 @@ async def agent_turn(
     place: MessagePlace,
 ) -> AgentAnswer:
     """Raises `KoreError` for what this token may not say."""
-    access = access_of(request)
+    speaker = Speaker(service, access_of(request))
     text = conversation.words(is_new=place.is_new)
-    check_call(access, Service.send_message.__name__, {"text": text})
+    if not speaker.token.allows("admin"):
+        check_message(speaker.token, {"text": text})
     if not text.strip() and not conversation.pictures():
         raise ApiError(400, t("the message is empty"), param="messages")
-    media = tuple([await service.store_picture(one) for one in conversation.pictures()])
+    media = tuple([await speaker.store_picture(one) for one in conversation.pictures()])
     order = AgentOrder(place, text, media, target.agent)
-    return AgentAnswer(service, order, may_approve=access.allows("approve"))
+    return AgentAnswer(speaker, order)
 
 
 async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:

@@ -7,6 +7,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.control.service import Service
 from gateway.server.openai_api.errors import ApiError, bad_field
+from gateway.server.tokens import AccessToken
 
 KORE = "kore"
 _PREFIX = f"{KORE}/"
@@ -21,8 +22,10 @@ class ModelTarget:
     model: str | None = None
 
 
-async def model_entries(service: Service) -> list[dict[str, Any]]:
-    """What `/v1/models` lists, Kore first."""
+async def model_entries(service: Service, token: AccessToken) -> list[dict[str, Any]]:
+    """What `/v1/models` lists, Kore first. A token with a role has nothing else."""
+    if token.role is not None:
+        return [_entry(KORE, KORE)]
     agents = [str(one["name"]) for one in await service.list_agents()]
     models = [str(one["name"]) for one in await service.list_models() if one["model"]]
     names = [KORE, *(f"{_PREFIX}{name}" for name in agents)]
@@ -30,13 +33,20 @@ async def model_entries(service: Service) -> list[dict[str, Any]]:
     return entries + [_entry(name, "models") for name in models if name not in names]
 
 
-async def find_target(service: Service, body: Mapping[str, Any]) -> ModelTarget:
-    """Raises `ApiError` for a name that there is not."""
+async def find_target(service: Service, body: Mapping[str, Any], token: AccessToken) -> ModelTarget:
+    """Raises `ApiError` for a name that there is not, or not for this token."""
     name = body.get("model")
     if not isinstance(name, str) or not name:
         raise bad_field("model", "the name of a model")
     if name == KORE:
         return ModelTarget(name, agent="")
+    if token.role is not None:
+        raise ApiError(
+            404,
+            t("there is no model {name!r} for a token with a role, only kore", name=name[:80]),
+            "model_not_found",
+            "model",
+        )
     if name.startswith(_PREFIX):
         agent = name.removeprefix(_PREFIX)
         if any(one["name"] == agent for one in await service.list_agents()):

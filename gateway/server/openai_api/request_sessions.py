@@ -14,14 +14,12 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from agent.errors import KoreError
 from agent.records import frozen
 from gateway.control.service import Service
-from gateway.core.errors import ConnectionLost
-from gateway.core.messages import CONSOLE, Route
 from gateway.server.guard import access_of
 from gateway.server.openai_api.conversation import ClientConversation
-from gateway.server.openai_api.errors import ApiError, bad_field
+from gateway.server.openai_api.errors import bad_field
+from gateway.server.openai_api.speaker import Speaker
 
 V = TypeVar("V")
 
@@ -63,7 +61,7 @@ class RequestSessions:
     ) -> MessagePlace:
         """`session` is the one that the request goes on with, where it says so. Raises
         `KoreError`."""
-        token = access_of(request).name
+        token = Speaker(self._service, access_of(request)).identity
         key = request.headers.get(_KEY_HEADER, "")
         if len(key) > _KEY_CHARS:
             raise bad_field(_KEY_HEADER, f"at most {_KEY_CHARS} characters")
@@ -85,7 +83,8 @@ class RequestSessions:
         place: MessagePlace,
     ) -> None:
         """The next request with this conversation and its answer belongs to the session."""
-        fingerprint = _digest(access_of(request).name, conversation.fingerprint_with(answer))
+        token = Speaker(self._service, access_of(request)).identity
+        fingerprint = _digest(token, conversation.fingerprint_with(answer))
         _put(self._by_fingerprint, fingerprint, place.session)
 
     async def _session(
@@ -95,25 +94,21 @@ class RequestSessions:
         user: str | None,
         event_id: str,
     ) -> tuple[str, bool]:
-        token = access_of(request).name
+        speaker = Speaker(self._service, access_of(request))
+        token = speaker.identity
         if session := request.headers.get(SESSION_HEADER, ""):
-            try:
-                info = (await self._service.preview_session(session, 0, 0)).info
-            except ConnectionLost:
-                raise
-            except KoreError as exc:
-                raise ApiError(404, str(exc), "session_not_found", SESSION_HEADER) from exc
+            info = await speaker.find_session(session)
             return info.id, info.messages == 0
         if user:
-            return await self._bound(f"api-user-{_digest(token, user)}")
+            return await self._bound(speaker, f"api-user-{_digest(token, user)}")
         fingerprint = _digest(token, conversation.fingerprint())
         if conversation.earlier and (session := self._by_fingerprint.pop(fingerprint, "")):
             return session, False
-        return await self._bound(event_id)
+        return await self._bound(speaker, event_id)
 
-    async def _bound(self, chat: str) -> tuple[str, bool]:
-        """The session of a chat of our own, or a new one for it."""
-        lane = Route(CONSOLE, "local", chat).lane
+    async def _bound(self, speaker: Speaker, conversation: str) -> tuple[str, bool]:
+        """The session of a conversation, or a new one for it."""
+        lane = speaker.lane(conversation)
         session = await self._service.bound_session(lane)
         if session is not None:
             return session, False

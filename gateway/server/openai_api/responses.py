@@ -13,7 +13,6 @@ from agent.i18n import t
 from agent.serialization import dumps
 from agent.types import Message, assistant
 from gateway.control.service import Service
-from gateway.core.messages import CONSOLE, Route
 from gateway.server.guard import access_of
 from gateway.server.openai_api.agent_answer import TurnEnd, answer_text
 from gateway.server.openai_api.agent_response import write_turn
@@ -36,6 +35,7 @@ from gateway.server.openai_api.request_sessions import (
 from gateway.server.openai_api.response_input import read_input
 from gateway.server.openai_api.response_writer import ResponseWriter
 from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
+from gateway.server.openai_api.speaker import Speaker
 
 # Conversations with bare models that a client may go on with.
 _REMEMBERED = 200
@@ -55,7 +55,7 @@ class Responses:
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
         """Raises `KoreError`."""
         check_may_speak(request)
-        target = await find_target(self._service, body)
+        target = await find_target(self._service, body, access_of(request))
         if flag_field(body, "background"):
             raise ApiError(400, t("a response cannot run in the background"), param="background")
         if target.agent is None:
@@ -71,15 +71,16 @@ class Responses:
                 t("Kore's agent has tools of its own; tools can be given to a model by its name"),
                 param="tools",
             )
-        token = access_of(request).name
+        speaker = Speaker(self._service, access_of(request))
+        token = speaker.token.name
         conversation = await read_input(body)
         previous = text_field(body, "previous_response_id")
-        session = await self._session_of(previous) if previous else None
+        session = await self._session_of(speaker, previous) if previous else None
         user = text_field(body, "user")
         place = await self._sessions.find(request, conversation, user, session)
         turn = await agent_turn(self._service, request, target, conversation, place)
         writer = ResponseWriter(body, target.name, f"resp_{place.event_id.removeprefix('api-')}")
-        await self._service.bind_session(_lane(writer.id), place.session)
+        await self._service.bind_session(speaker.lane(f"api-{writer.id}"), place.session)
         steps = write_turn(turn, writer, token)
         headers = {SESSION_HEADER: place.session}
         response, end = await _respond(request, body, writer, steps, headers)
@@ -114,8 +115,8 @@ class Responses:
         if len(self._conversations) > _REMEMBERED:
             self._conversations.popitem(last=False)
 
-    async def _session_of(self, response_id: str) -> str:
-        session = await self._service.bound_session(_lane(response_id))
+    async def _session_of(self, speaker: Speaker, response_id: str) -> str:
+        session = await self._service.bound_session(speaker.lane(f"api-{response_id}"))
         if session is None:
             raise _no_previous(response_id)
         return session
@@ -162,10 +163,6 @@ async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
         await stream.send(event, event["type"])
     if not news:
         await stream.keep_alive()
-
-
-def _lane(response_id: str) -> str:
-    return Route(CONSOLE, "local", f"api-{response_id}").lane
 
 
 def _no_previous(response_id: str) -> ApiError:

@@ -12,6 +12,7 @@ from agent.serialization import dumps
 from gateway.control.protocol import REQUEST_LIMIT_BYTES
 from gateway.control.service import Service
 from gateway.server.call_routes import json_object, set_language
+from gateway.server.guard import access_of
 from gateway.server.openai_api.chat_completions import ChatCompletions
 from gateway.server.openai_api.errors import ApiError, error_response
 from gateway.server.openai_api.model_names import model_entries
@@ -28,13 +29,13 @@ BodyHandler = Callable[[web.Request, Mapping[str, Any]], Awaitable[web.StreamRes
 def add_openai_routes(app: web.Application, service: Service) -> None:
     """The application's middleware has looked at Host, Origin and token."""
 
-    async def list_models(_: web.Request) -> web.Response:
-        data = await model_entries(service)
+    async def list_models(request: web.Request) -> web.Response:
+        data = await model_entries(service, access_of(request))
         return web.json_response({"object": "list", "data": data}, dumps=dumps)
 
     async def show_model(request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        for entry in await model_entries(service):
+        for entry in await model_entries(service, access_of(request)):
             if entry["id"] == name:
                 return web.json_response(entry, dumps=dumps)
         raise ApiError(404, t("there is no model {name!r}", name=name[:80]), "model_not_found")

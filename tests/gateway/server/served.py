@@ -49,4 +49,5 @@ async def served(
         running(folder, provider, **more) as parts,
         serve(parts.service, tokens, options) as address,
     ):
+        parts.app.access.token_role = tokens.role_of
         yield Served(parts, address, tokens)

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from agent.i18n import t
-from gateway.cli.context import data_dir_of
+from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import moment, print_json, print_table, tell
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_SCOPES,
         help="what it may do; may be given several times (default: chat)",
     )
+    adding.add_argument(
+        "--role",
+        metavar="ROLE",
+        help="a person of its own with this role, who can only talk with Kore",
+    )
     listing = actions.add_parser("list", help="list the tokens, without their secrets")
     listing.add_argument("--json", action="store_true", help="print JSON")
     revoking = actions.add_parser("revoke", help="revoke a token at once")
@@ -38,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "add":
             home.ensure()
-            print(tokens.add(args.name, args.scope or ("chat",)))
+            if args.role is not None:
+                from gateway.access.roles import RoleRegistry
+
+                RoleRegistry.of(settings_of(args)).check(args.role, "--role")
+            print(tokens.add(args.name, args.scope or ("chat",), args.role))
             tell(t("This is shown once. Clients send it as: Authorization: Bearer TOKEN"))
         case "list":
             _list(tokens, as_json=args.json)
@@ -50,16 +59,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(tokens: "TokenFile", *, as_json: bool) -> None:
     rows = [
-        {"name": one.name, "scopes": sorted(one.scopes), "created_at": one.created_at}
+        {
+            "name": one.name,
+            "scopes": sorted(one.scopes),
+            "role": one.role,
+            "created_at": one.created_at,
+        }
         for one in tokens.list()
     ]
     if as_json:
         print_json(rows)
         return
     print_table(
-        ("name", "scopes", "created"),
+        ("name", "scopes", "role", "created"),
         [
-            (one.name, ", ".join(sorted(one.scopes)), moment(one.created_at))
+            (one.name, ", ".join(sorted(one.scopes)), one.role or "", moment(one.created_at))
             for one in tokens.list()
         ],
     )

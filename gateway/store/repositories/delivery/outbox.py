@@ -10,6 +10,7 @@ from agent.security.taint.taint import BOTH, NOTHING
 from agent.types import Taint
 from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
+from gateway.core.token_routes import API
 from gateway.store.port import Transaction
 from gateway.store.repositories import codecs
 from gateway.store.repositories.active_channels import run_here
@@ -93,7 +94,7 @@ def _inert(letter: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPa
     conversation that its chat is in has taken in."""
     if not (letter.taint | here) >= BOTH:
         return letter.parts
-    is_markdown = letter.route.channel == CONSOLE
+    is_markdown = letter.route.channel in (CONSOLE, API)
     return [
         defuse_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
     ]

@@ -129,8 +129,8 @@ export interface Calls {
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null }; result: string }
   // What became of the message that was sent with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
-  // Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`.
-  store_picture: { arguments: { data: string }; result: Media }
+  // Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token` among what belongs to this access token, which has a role.
+  store_picture: { arguments: { data: string; token?: string }; result: Media }
   // List what begins with a slash, chat commands and skills: `name`, `summary`.
   list_commands: { arguments: {}; result: { [key: string]: any }[] }
   // Begin a session; returns its id.

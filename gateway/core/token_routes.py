@@ -1,0 +1,19 @@
+"""The chats of access tokens that have a role: each such token is a person of its own, with
+conversations of its own."""
+
+from gateway.core.messages import Route
+
+# The channel's name; the principal of the token NAME is `api:NAME`.
+API = "api"
+ACCOUNT = "local"
+
+
+def token_route(token: str, conversation: str) -> Route:
+    """One of the token's conversations: its private chat, and a thread in it."""
+    return Route(API, ACCOUNT, token, conversation)
+
+
+def token_of_lane(lane: str) -> str | None:
+    """The token that a lane belongs to; None for a lane of another channel."""
+    channel, _, rest = lane.partition(":")
+    return rest.split(":")[1] if channel == API else None

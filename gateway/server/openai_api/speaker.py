@@ -1,0 +1,92 @@
+"""For whom a request speaks: a token without a role for the owner, one with a role for itself.
+
+Of a token with a role nothing but its own sessions can be named, and what it says goes through the
+bus as the words of `api:NAME`: its role decides, and questions go to the owner.
+"""
+
+import time
+
+from agent.errors import KoreError
+from agent.i18n import current_locale, t
+from agent.records import frozen
+from agent.serialization import safe_text
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.core.messages import CONSOLE, InboundMessage, Media, Route, Sender
+from gateway.core.records import SessionInfo
+from gateway.core.token_routes import API, token_route
+from gateway.server.openai_api.errors import ApiError
+from gateway.server.tokens import AccessToken
+
+
+@frozen
+class Speaker:
+    """A token at work."""
+
+    service: Service
+    token: AccessToken
+
+    @property
+    def has_role(self) -> bool:
+        return self.token.role is not None
+
+    @property
+    def identity(self) -> str:
+        """For what is remembered of this speaker; no other has it, whatever tokens are called."""
+        return f"{API}:{self.token.name}" if self.has_role else self.token.name
+
+    @property
+    def may_approve(self) -> bool:
+        """Whether questions wait: for this client, or for the owner, whom they reach elsewhere."""
+        return self.has_role or self.token.allows("approve")
+
+    def lane(self, conversation: str) -> str:
+        """Of one of the token's own conversations."""
+        if self.has_role:
+            return token_route(self.token.name, conversation).lane
+        return Route(CONSOLE, "local", conversation).lane
+
+    async def find_session(self, session: str) -> SessionInfo:
+        """A session that may be spoken in. Raises `ApiError`, the same for one that there is not
+        and for another person's."""
+        words = t("no session {session!r}", session=session[:80])
+        missing = ApiError(404, words, "session_not_found")
+        try:
+            info = (await self.service.preview_session(session, 0, 0)).info
+        except ConnectionLost:
+            raise
+        except KoreError as exc:
+            if self.has_role:
+                raise missing from exc
+            raise ApiError(404, str(exc), "session_not_found") from exc
+        if self.has_role and (info.principal != f"{API}:{self.token.name}" or info.id != session):
+            raise missing
+        return info
+
+    async def store_picture(self, data: str) -> Media:
+        return await self.service.store_picture(data, self.token.name if self.has_role else "")
+
+    async def send(
+        self, session: str, text: str, event_id: str, media: tuple[Media, ...], agent: str | None
+    ) -> None:
+        """Returns once it is on disk. `agent` is the owner's choice only."""
+        if not self.has_role:
+            await self.service.send_message(session, text, event_id, media=media, agent=agent)
+            return
+        route = token_route(self.token.name, f"session-{session}")
+        if await self.service.bound_session(route.lane) != session:
+            await self.service.bind_session(route.lane, session)
+        await self.service.submit(
+            InboundMessage(
+                channel=route.channel,
+                account=route.account,
+                chat_id=route.chat_id,
+                thread_id=route.thread_id,
+                sender=Sender(self.token.name, self.token.name),
+                event_id=event_id,
+                content=safe_text(text),
+                received_at=time.time(),
+                media=media,
+                language=current_locale(),
+            )
+        )

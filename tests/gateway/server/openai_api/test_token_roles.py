@@ -1,0 +1,268 @@
+"""Tokens with a role: people of their own, who talk with Kore and reach nothing else."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from agent.errors import KoreError
+from agent.providers.scripted import ScriptedProvider
+from agent.types import assistant
+from gateway.control.calls import call_names
+from gateway.server.tokens import TokenFile
+from tests.fakes.gated import Gated
+from tests.gateway.access.test_approval_coordinator import Asking, change
+from tests.gateway.parts import accept_messages, chat_message, tool_call
+from tests.gateway.server.openai_api.clients import says
+from tests.gateway.server.served import Served, served
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+OWNER = "chat:7"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+@asynccontextmanager
+async def speaking(
+    server: Served, name: str = "kiosk", role: str = "guest"
+) -> AsyncIterator[openai.AsyncOpenAI]:
+    """OpenAI's client with a new token of this role."""
+    secret = server.tokens.add(name, ("chat",), role)
+    server.secrets[name] = secret  # type: ignore[index]
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.address}/v1", api_key=secret, max_retries=0
+    ) as client:
+        yield client
+
+
+async def say(client: openai.AsyncOpenAI, text: str, **options: Any) -> tuple[str, str]:
+    """The answer, and its session."""
+    raw = await client.chat.completions.with_raw_response.create(
+        model="kore", messages=says(text), **options
+    )
+    return raw.parse().choices[0].message.content or "", raw.headers["X-Kore-Session"]
+
+
+async def test_a_token_with_a_role_is_a_person_of_its_own(server: Served) -> None:
+    async with speaking(server) as client:
+        answer, session = await say(client, "hi", user="ann")
+        again, same = await say(client, "hello", user="ann")
+        assert [model.id async for model in client.models.list()] == ["kore"]
+    assert (answer, again, same) == ("re: hi", "re: hello", session)
+    info = (await server.parts.service.preview_session(session, 0, 0)).info
+    assert (info.principal, info.messages) == ("api:kiosk", 4)
+    rows = await server.parts.stored("inbox", "channel", "principal")
+    assert set(rows) == {("api", "api:kiosk")}
+    assert await server.parts.stored("outbox", "state") == [("sent",), ("sent",)]
+
+
+async def test_a_stream_and_a_response_that_goes_on(server: Served) -> None:
+    async with speaking(server) as client:
+        stream = await client.chat.completions.create(
+            model="kore", messages=says("hi"), stream=True
+        )
+        words = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+        first = await client.responses.create(model="kore", input="one")
+        second = await client.responses.create(
+            model="kore", input="two", previous_response_id=first.id
+        )
+    assert "".join(words) == "re: hi"
+    assert (first.output_text, second.output_text) == ("re: one", "re: two")
+    counts = {info.messages for info in await server.parts.service.list_sessions()}
+    assert counts == {2, 4}
+
+
+async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
+    """What a guest may not read, and not write; the owner's notes are nobody else's at all."""
+    steps = [
+        assistant("", (tool_call("1", "read_file", path="memory/MEMORY.md"),)),
+        assistant("", (tool_call("2", "write_file", path="a.txt", content="x"),)),
+        assistant("", (tool_call("3", "exec", command="cat memory/MEMORY.md"),)),
+        "done",
+    ]
+    async with served(tmp_path, ScriptedProvider(steps)) as server, speaking(server) as client:
+        (server.parts.workspace / "memory").mkdir()
+        (server.parts.workspace / "memory" / "MEMORY.md").write_text("SECRET")
+        _, session = await say(client, "do")
+        messages = await server.parts.service.load_messages(session)
+        assert not (server.parts.workspace / "a.txt").exists()
+    results = [one for one in messages if one.role == "tool"]
+    assert [one.is_error for one in results] == [True, True, True]
+    assert "SECRET" not in "".join(one.text for one in results)
+
+
+async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
+    script = ScriptedProvider(["hello", assistant("", (change("1"),)), "written"])
+    platform = Asking()
+    async with (
+        served(tmp_path, script, platform=platform, owner=OWNER) as server,
+        speaking(server, role="build") as client,
+    ):
+        (server.parts.workspace / "a.txt").write_text("old\n")
+        await accept_messages(server.parts, chat_message("hi", "7"))
+        await platform.answers("7", 1)
+        saying = asyncio.ensure_future(say(client, "write"))
+        await platform.answers("7", 2)
+        (question,) = await server.parts.service.list_approvals()
+        assert question.route.lane == "chat:bot:7"
+        target = server.parts.workspace / "a.txt"
+        assert target.read_text() == "old\n"
+        await server.parts.service.answer_approval(question.nonce, "once", OWNER)
+        answer, _ = await saying
+        assert target.read_text() == "new\n"
+    assert "written" in answer
+
+
+async def test_without_an_owner_to_ask_it_is_not_done(tmp_path: Path) -> None:
+    script = ScriptedProvider([assistant("", (change("1"),)), "not written"])
+    async with served(tmp_path, script) as server, speaking(server, role="build") as client:
+        target = server.parts.workspace / "a.txt"
+        target.write_text("old\n")
+        answer, _ = await say(client, "write")
+        assert target.read_text() == "old\n"
+    assert answer == "not written"
+
+
+async def test_a_job_cannot_be_made_where_nothing_can_be_sent(tmp_path: Path) -> None:
+    later = assistant(
+        "", (tool_call("1", "schedule", action="add", when="in 2 hours", text="tea"),)
+    )
+    async with (
+        served(tmp_path, ScriptedProvider([later, "no"])) as server,
+        speaking(server, role="general") as client,
+    ):
+        _, session = await say(client, "remind me")
+        messages = await server.parts.service.load_messages(session)
+        assert await server.parts.service.list_jobs() == []
+    assert "over the API" in "".join(one.text for one in messages if one.role == "tool")
+
+
+async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
+    content = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+    ]
+    async with speaking(server) as client:
+        await client.chat.completions.create(
+            model="kore",
+            messages=[{"role": "user", "content": content}],  # type: ignore[list-item,misc]
+        )
+    inbox = server.parts.workspace / "inbox"
+    assert [path.parent for path in inbox.rglob("*.png")] == [inbox / "api" / "kiosk"]
+
+
+async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
+    """Nothing but the three addresses, on whichever way it tries the others."""
+    async with speaking(server):
+        secret = server.secrets["kiosk"]  # type: ignore[index]
+    paths = [f"/v1/calls/{name}" for name in call_names()]
+    paths += ["/v1/login-codes", "/v1/logout", "/v1/models/../calls/status"]
+    paths += ["/v1/models/%2e%2e/calls/status", "/v1/models%2f..%2fcalls/status", "/v1/"]
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with aiohttp.ClientSession(server.address, headers=headers) as session:
+        for path in paths:
+            async with session.post(path, json={}) as response:
+                assert response.status in (403, 404, 405), path
+                assert "value" not in await response.text(), path
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect("/v1/connect")
+        async with session.post("/v1/login", json={"token": secret}) as response:
+            assert response.status == 401
+            assert "Set-Cookie" not in response.headers
+
+
+@pytest.mark.parametrize("owner", ["chat", "lodger"])
+async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) -> None:
+    """Of the owner, or of another token: by its id, its beginning, a response, or a key."""
+    async with served(tmp_path) as server, speaking(server) as client:
+        if owner == "lodger":
+            server.secrets["lodger"] = server.tokens.add("lodger", ("chat",), "guest")  # type: ignore[index]
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.address}/v1",
+            api_key=server.secrets[owner],  # type: ignore[index]
+            max_retries=0,
+        ) as other:
+            key = {"Idempotency-Key": "k"}
+            _, session = await say(other, "private words", user="ann", extra_headers=key)
+            response = await other.responses.create(model="kore", input="private too")
+        for name in (session, session[:4], session[:-1], "", "%", "*"):
+            with suppress(openai.NotFoundError):
+                _, found = await say(client, "hi", extra_headers={"X-Kore-Session": name})
+                assert name == ""
+                assert found != session
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(
+                model="kore", input="go on", previous_response_id=response.id
+            )
+        answer, found = await say(client, "mine", user="ann", extra_headers=key)
+        assert answer == "re: mine"
+        assert found != session
+
+
+async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: Path) -> None:
+    """The owner's token was revoked; its name is used again for somebody else."""
+    async with served(tmp_path) as server:
+        key = {"Idempotency-Key": "k"}
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.address}/v1", api_key=server.secrets["chat"], max_retries=0
+        ) as owner:
+            _, session = await say(owner, "private", user="ann", extra_headers=key)
+        server.tokens.revoke("chat")
+        async with speaking(server, "chat") as client:
+            answer, found = await say(client, "mine", user="ann", extra_headers=key)
+    assert answer == "re: mine"
+    assert found != session
+
+
+@pytest.mark.parametrize("model", ["kore/build", "kore/plan", "default", "openai/gpt-5"])
+async def test_it_chooses_neither_agent_nor_model(server: Served, model: str) -> None:
+    async with speaking(server) as client:
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model=model, messages=says("hi"))
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(model=model, input="hi")
+
+
+async def test_commands_are_not_for_it(server: Served) -> None:
+    async with speaking(server, role="build") as client:
+        for text in ("/auto", " /new", "\n/owner", "/sessions"):
+            with pytest.raises(openai.PermissionDeniedError):
+                await client.chat.completions.create(model="kore", messages=says(text))
+
+
+async def test_a_revoked_token_says_nothing_more(tmp_path: Path) -> None:
+    provider = Gated()
+    async with served(tmp_path, provider) as server, speaking(server, role="build") as client:
+        saying = asyncio.ensure_future(say(client, "long"))
+        await provider.wait_for_text("long")
+        server.tokens.revoke("kiosk")
+        access = server.parts.app.access
+        assert not access.is_allowed(chat_message("x", channel="api", account="local"))
+        provider.let_go()
+        await saying
+        with pytest.raises(openai.AuthenticationError):
+            await say(client, "again")
+
+
+def test_a_role_goes_with_no_other_scope(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    for scopes in (("admin",), ("read",), ("chat", "approve"), ()):
+        with pytest.raises(KoreError):
+            tokens.add("x", scopes, "guest")  # type: ignore[arg-type]
+    secret = tokens.add("x", ("chat",), "guest")
+    token = TokenFile(tmp_path / "tokens.json").find(secret)
+    assert token is not None
+    assert token.role == "guest"
+    assert [scope for scope in ("read", "chat", "approve", "admin") if token.allows(scope)] == [  # type: ignore[arg-type]
+        "chat"
+    ]
