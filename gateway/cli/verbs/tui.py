@@ -73,7 +73,8 @@ async def _here(args: argparse.Namespace) -> int:
     from gateway.core.messages import MessageOptions
     from gateway.runtime.log_setup import open_logs
 
-    settings, home = settings_beside(args), data_dir_of(args)
+    # It may have to ask a running Kore, in a loop of its own.
+    settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     home.ensure()
     # The screen is for conversations.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "tui.log")

@@ -11,7 +11,7 @@ from agent.text.display_width import display_width
 from gateway.cli.program import complain, run
 from gateway.cli.verb_table import VERBS
 from tests.gateway.cli.console.terminal import kore_there
-from tests.gateway.cli.kore import ROOT, kore
+from tests.gateway.cli.kore import ROOT, kore, kore_here
 
 HEAVY = {
     "argparse",
@@ -380,3 +380,16 @@ def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "no such folder" in done.stderr
     assert "a\\u{1b}]0;title\\u{7}\\u{202e}" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["serve"], ["web"]])
+def test_a_broken_configuration_is_one_sentence_for_what_runs_on(
+    tmp_path: Path, words: list[str]
+) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    (home / "config.json").write_text('{"agent": {"speed": 3}}')
+    done = kore_here(*words, home=home)
+    assert done.returncode == 2
+    assert "agent.speed" in done.stderr
+    assert not (home / "logs").exists()

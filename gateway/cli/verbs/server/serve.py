@@ -104,7 +104,8 @@ async def _served(args: argparse.Namespace) -> "AsyncIterator[ServerAccess]":
     from gateway.server.replaceable_service import kept_service
     from gateway.server.tokens import TokenFile
 
-    settings, home = settings_beside(args), data_dir_of(args)
+    # It may have to ask a running Kore, in a loop of its own.
+    settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     options = _options(args, settings)
     options.check()
     home.ensure()
