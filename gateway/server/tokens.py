@@ -33,6 +33,11 @@ class AccessToken:
     scopes: frozenset[Scope]
     created_at: float
 
+    @property
+    def identity(self) -> str:
+        """What tells it from a later token of the same name."""
+        return f"{self.name}@{self.created_at}"
+
     def allows(self, scope: Scope) -> bool:
         """An admin's token may do all, and who may speak may also look on."""
         return scope in self.scopes or "admin" in self.scopes or scope == "read"
