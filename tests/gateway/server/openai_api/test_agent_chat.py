@@ -257,7 +257,7 @@ async def test_a_session_is_called_by_the_persons_first_words(server: Served) ->
 async def test_a_system_message_that_comes_once_belongs_to_the_whole_conversation(
     server: Served,
 ) -> None:
-    """As Gradio's `load_chat` has it."""
+    """Gradio 5's `load_chat` sends it with the first request only."""
     system: Any = {"role": "system", "content": "You are brief."}
     said: list[Any] = [system, *says("one")]
     sessions = []
