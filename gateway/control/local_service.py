@@ -22,6 +22,7 @@ from gateway.bus.bus import MessageBus
 from gateway.bus.ingest import AuditNotes
 from gateway.control.replay import replay_error
 from gateway.control.runtime_status import resident_bytes
+from gateway.control.services.api_answer_service import ApiAnswerService
 from gateway.control.services.attachment_service import Attachments, AttachmentService
 from gateway.control.services.choice_service import ChoiceService
 from gateway.control.services.data_owner import ConfigReload, DataHandover, DataOwner, UserData
@@ -87,6 +88,7 @@ class LocalService(
     FollowService,
     EditorService,
     ModelService,
+    ApiAnswerService,
     ChoiceService,
     ScreenService,
     AttachmentService,
@@ -127,6 +129,7 @@ class LocalService(
         FollowService.__init__(self, database, events, approvals, sender)
         EditorService.__init__(self, editors)
         ModelService.__init__(self, agent, model_calls)
+        ApiAnswerService.__init__(self, database)
         ChoiceService.__init__(self, database, lambda: agent.models, default_mode)
         ScreenService.__init__(self, screens)
         AttachmentService.__init__(self, attachments)

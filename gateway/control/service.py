@@ -28,6 +28,8 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_levels import Level
 from gateway.core.messages import InboundMessage, Media
 from gateway.core.records import (
+    ApiAnswer,
+    ApiRequest,
     ConsoleLease,
     EditorRequest,
     JobChange,
@@ -326,6 +328,25 @@ class ModelCalls(Protocol):
         ...
 
 
+class ApiAnswerCalls(Protocol):
+    """Answers over the OpenAI-compatible API; each token has its own."""
+
+    async def begin_api_answer(self, request: ApiRequest) -> ApiAnswer | None:
+        """Record a request, or find the earlier one with its key, with its answer if that was
+        given. None when the key was used for a different request."""
+        ...
+
+    async def keep_api_answer(self, answer: ApiAnswer) -> bool:
+        """Store an answer before its end is sent; False when another one was given for its key.
+        Answers expire after 30 days; each token has at most its 1,000 newest."""
+        ...
+
+    async def find_api_answer(self, token: str, answer_id: str) -> ApiAnswer | None:
+        """Return the answer with this id that this token was given, with its conversation; None
+        when there is none, or it is not stored any more."""
+        ...
+
+
 class ChoiceCalls(Protocol):
     """Choose how a session is answered from its next turn on. A session may be named by an
     unambiguous prefix."""
@@ -445,6 +466,7 @@ class Service(
     GrantCalls,
     JobCalls,
     ModelCalls,
+    ApiAnswerCalls,
     ChoiceCalls,
     EditorCalls,
     WorkbenchCalls,

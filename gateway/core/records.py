@@ -112,6 +112,33 @@ class ModelCall:
 
 
 @frozen
+class ApiRequest:
+    """A request with an `Idempotency-Key` over the OpenAI-compatible API: `token` says whose it is,
+    `key` and `digest` are digests of the header and of what is asked. `id` is the one that its
+    answer gets if it is new."""
+
+    token: str
+    key: str
+    digest: str
+    id: str
+
+
+@frozen
+class ApiAnswer:
+    """What a program was given for a request, or will be. `made_at`: when the request came, in
+    Unix seconds. `answer` None of one that `is_given`: it was not to be stored. `conversation` is
+    what a later request can go on from."""
+
+    token: str
+    id: str
+    made_at: float
+    key: str = ""
+    is_given: bool = False
+    answer: Mapping[str, Any] | None = None
+    conversation: tuple[Message, ...] | None = None
+
+
+@frozen
 class EditorRequest:
     """What a turn asks the person's editor: to give the text of the file at `path`, or to show
     `text` there and save it. Answered by `answer_editor` with its `id`."""

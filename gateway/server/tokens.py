@@ -38,6 +38,11 @@ class AccessToken:
     created_at: float
     role: str | None = None
 
+    @property
+    def identity(self) -> str:
+        """What tells it from a later token of the same name."""
+        return f"{self.name}@{self.created_at}"
+
     def allows(self, scope: Scope) -> bool:
         """An admin's token may do all, and who may speak may also look on."""
         if self.role is not None:

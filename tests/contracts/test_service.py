@@ -28,6 +28,7 @@ from gateway.core.errors import HandedOver
 from gateway.core.event_levels import level_of
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import (
+    ApiRequest,
     Delivered,
     MessageStored,
     ModelCall,
@@ -648,6 +649,25 @@ async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None
             if event["type"] == "reply":
                 break
     assert "hi" in json.dumps(event)
+
+
+@covers("begin_api_answer", "keep_api_answer", "find_api_answer")
+async def test_an_answer_over_the_api_belongs_to_its_key_and_token(real_service: Service) -> None:
+    request = ApiRequest("one@1", "key", "digest", "resp_1")
+    begun = await real_service.begin_api_answer(request)
+    assert begun is not None
+    assert not begun.is_given
+    answer = replace(begun, answer={"text": "x"}, conversation=(user("hi"),))
+    assert await real_service.keep_api_answer(answer)
+    assert not await real_service.keep_api_answer(answer)
+    given = await real_service.begin_api_answer(request)
+    assert given is not None
+    assert given.answer == {"text": "x"}
+    assert await real_service.begin_api_answer(replace(request, digest="other")) is None
+    found = await real_service.find_api_answer("one@1", "resp_1")
+    assert found is not None
+    assert found.conversation == (user("hi"),)
+    assert await real_service.find_api_answer("two@1", "resp_1") is None
 
 
 @covers("choose_model", "choose_mode")

@@ -111,6 +111,7 @@ def _counts_text(data: Mapping[str, Any]) -> str:
         t("{n:,} sent", n=data["outbox"]),
         plural(data["calls"], "{n:,} model call", "{n:,} model calls"),
         plural(data["jobs"], "{n:,} scheduled job", "{n:,} scheduled jobs"),
+        plural(data["api_answers"], "{n:,} answer over the API", "{n:,} answers over the API"),
         plural(
             data["files"],
             "{n:,} file ({size})",

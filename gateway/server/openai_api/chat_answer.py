@@ -1,7 +1,5 @@
 """The JSON of a chat completion, whole and in chunks."""
 
-import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +7,12 @@ from agent.types import Usage
 
 
 class ChatAnswer:
-    """One completion of `model`."""
+    """One completion of `model`; `created_at` in Unix seconds."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, answer_id: str, created_at: float) -> None:
         self._head = {
-            "id": f"chatcmpl-{os.urandom(12).hex()}",
-            "created": int(time.time()),
+            "id": answer_id,
+            "created": int(created_at),
             "model": model,
         }
 

@@ -1,7 +1,9 @@
 """`POST /v1/chat/completions`."""
 
+import os
+import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +23,6 @@ from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
 from gateway.server.openai_api.model_chat import call_of, stream_completion, whole_completion
 from gateway.server.openai_api.model_names import ModelTarget, find_target
-from gateway.server.openai_api.model_reply import whole_reply
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     MessagePlace,
@@ -29,14 +30,16 @@ from gateway.server.openai_api.request_sessions import (
 )
 from gateway.server.openai_api.server_sent_events import ServerSentEvents
 from gateway.server.openai_api.speaker import Speaker
+from gateway.server.openai_api.stored_answers import StoredAnswers
 
 
 class ChatCompletions:
     """Answers by Kore's agent, or by a model."""
 
-    def __init__(self, service: Service, sessions: RequestSessions) -> None:
+    def __init__(self, service: Service, sessions: RequestSessions, answers: StoredAnswers) -> None:
         self._service = service
         self._sessions = sessions
+        self._answers = answers
 
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
         """Raises `KoreError`."""
@@ -64,7 +67,7 @@ class ChatCompletions:
             )
         place = await self._sessions.find(request, conversation, text_field(body, "user"))
         turn = await agent_turn(self._service, request, target, conversation, place)
-        answer, token = ChatAnswer(target.name), access_of(request).name
+        answer, token = ChatAnswer(target.name, _new_id(), time.time()), access_of(request).name
         headers = {SESSION_HEADER: place.session}
         try:
             if not flag_field(body, "stream"):
@@ -89,16 +92,21 @@ class ChatCompletions:
         target: ModelTarget,
         conversation: ClientConversation,
     ) -> web.StreamResponse:
-        call, answer = call_of(target.name, body, conversation), ChatAnswer(target.name)
-        if not flag_field(body, "stream"):
-            reply = await whole_reply(self._service, call)
-            return web.json_response(whole_completion(reply, answer), dumps=dumps)
+        call, is_stream = call_of(target.name, body, conversation), flag_field(body, "stream")
         usage = flag_field(object_field(body, "stream_options"), "include_usage")
-        stream = ServerSentEvents(request, {})
-        with suppress(ConnectionError):  # the client has left, and the call ends
-            async with stream:
-                await stream_completion(self._service, call, answer, stream, usage=usage)
-        return stream.response
+        async with self._answers.open(request, body, _new_id()) as stored:
+            answer = ChatAnswer(target.name, stored.id, stored.made_at)
+            if not is_stream:
+                reply = await stored.whole(call)
+                return web.json_response(whole_completion(reply, answer), dumps=dumps)
+            stream = ServerSentEvents(request, {})
+            async with aclosing(stored.pieces(call)) as pieces:
+                try:
+                    async with stream:
+                        await stream_completion(pieces, answer, stream, usage=usage)
+                except ConnectionError:
+                    await stored.finish(pieces)
+            return stream.response
 
 
 async def agent_turn(
@@ -115,6 +123,9 @@ async def agent_turn(
         check_message(speaker.token, {"text": text})
     if not text.strip() and not conversation.pictures():
         raise ApiError(400, t("the message is empty"), param="messages")
+    if place.is_new and (title := conversation.title()):
+        # Else it would be called by Kore's own words about the system message.
+        await service.rename_session(place.session, title)
     media = tuple([await speaker.store_picture(one) for one in conversation.pictures()])
     order = AgentOrder(place, text, media, target.agent)
     return AgentAnswer(speaker, order)
@@ -129,6 +140,10 @@ async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:
 def nobody_there() -> web.Response:
     """What is answered to a client that has left: nothing is sent any more."""
     return web.Response(status=499)
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{os.urandom(12).hex()}"
 
 
 def check_may_speak(request: web.Request) -> None:

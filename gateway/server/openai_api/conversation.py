@@ -9,6 +9,8 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Image, Message, user
 
+_TITLE_CHARS = 50
+
 
 @frozen
 class ClientConversation:
@@ -47,6 +49,14 @@ class ClientConversation:
             parts.append(render_prompt("api/earlier", text=lines))
         return "\n\n".join([*parts, text])
 
+    def title(self) -> str:
+        """The person's first words, where `words` of a new session begin with others; else ''."""
+        if not (self.system or self.earlier):
+            return ""
+        texts = (" ".join(one.text.split()) for one in self.messages if one.role == "user")
+        text = next((text for text in texts if text), "")
+        return text if len(text) <= _TITLE_CHARS else f"{text[: _TITLE_CHARS - 1]}…"
+
     def pictures(self) -> list[str]:
         """What is shown with the news, as base64."""
         return [
@@ -60,10 +70,11 @@ class ClientConversation:
         """Of what has been answered: who says the same again goes on where that was said."""
         return _fingerprint(self.system, self.earlier)
 
-    def fingerprint_with(self, answer: str) -> str:
-        """The one that the next request will have."""
+    def fingerprints_with(self, answer: str) -> frozenset[str]:
+        """The ones that the next request may have: some programs send their system message with
+        the first request only."""
         messages = (*self.messages, Message("assistant", user(answer).content))
-        return _fingerprint(self.system, messages)
+        return frozenset(_fingerprint(system, messages) for system in (self.system, ""))
 
 
 def _fingerprint(system: str, messages: Sequence[Message]) -> str:

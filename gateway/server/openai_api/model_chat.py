@@ -1,13 +1,11 @@
 """A chat completion by a bare model."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from agent import events
 from agent.errors import KoreError
 from agent.types import ToolCall
-from gateway.control.service import Service
 from gateway.core.records import ModelCall
 from gateway.server.openai_api.chat_answer import ChatAnswer
 from gateway.server.openai_api.conversation import ClientConversation
@@ -15,8 +13,8 @@ from gateway.server.openai_api.errors import error_body
 from gateway.server.openai_api.fields import object_field
 from gateway.server.openai_api.model_reply import (
     ModelAnswer,
+    Piece,
     model_call,
-    model_reply,
     read_tool_choice,
     read_tools,
     settings_of,
@@ -56,25 +54,28 @@ def whole_completion(reply: ModelAnswer, answer: ChatAnswer) -> dict[str, Any]:
 
 
 async def stream_completion(
-    service: Service, call: ModelCall, answer: ChatAnswer, stream: ServerSentEvents, *, usage: bool
+    pieces: AsyncIterator[Piece | ModelAnswer | None],
+    answer: ChatAnswer,
+    stream: ServerSentEvents,
+    *,
+    usage: bool,
 ) -> None:
     """A reply that fails is told as an error in the stream."""
     numbers: dict[str, int] = {}
     await stream.send(answer.chunk({"role": "assistant", "content": ""}))
     try:
-        async with aclosing(model_reply(service, call)) as pieces:
-            async for piece in pieces:
-                match piece:
-                    case None:
-                        await stream.keep_alive()
-                    case events.TextDelta(text):
-                        await stream.send(answer.chunk({"content": text}))
-                    case events.ToolCallDelta():
-                        await stream.send(answer.chunk(_call_delta(piece, numbers)))
-                    case ModelAnswer():
-                        await stream.send(answer.chunk({}, piece.finish))
-                        if usage:
-                            await stream.send(answer.usage_chunk(piece.usage))
+        async for piece in pieces:
+            match piece:
+                case None:
+                    await stream.keep_alive()
+                case events.TextDelta(text):
+                    await stream.send(answer.chunk({"content": text}))
+                case events.ToolCallDelta():
+                    await stream.send(answer.chunk(_call_delta(piece, numbers)))
+                case ModelAnswer():
+                    await stream.send(answer.chunk({}, piece.finish))
+                    if usage:
+                        await stream.send(answer.usage_chunk(piece.usage))
     except KoreError as exc:
         await stream.send(error_body(exc))
 

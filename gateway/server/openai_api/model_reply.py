@@ -1,5 +1,6 @@
 """A bare model, called by its name: what is asked of it, and what it says."""
 
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
@@ -30,6 +31,8 @@ class ModelAnswer:
     calls: tuple[ToolCall, ...]
     finish: Finish
     usage: Usage
+    # Unix time in seconds.
+    at: float
 
 
 # What streams of a reply.
@@ -142,4 +145,6 @@ def _answer(item: Mapping[str, Any]) -> ModelAnswer:
         finish = "tool_calls"
     elif item["finish_reason"] in ("length", "content_filter"):
         finish = item["finish_reason"]
-    return ModelAnswer(message.text, message.tool_calls, finish, Usage(**item["usage"]))
+    return ModelAnswer(
+        message.text, message.tool_calls, finish, Usage(**item["usage"]), time.time()
+    )

@@ -5,14 +5,13 @@ from contextlib import aclosing
 from typing import Any
 
 from agent import events
-from gateway.control.service import Service
 from gateway.core.records import ModelCall
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.fields import object_field
 from gateway.server.openai_api.model_reply import (
     ModelAnswer,
+    Piece,
     model_call,
-    model_reply,
     read_tool_choice,
     read_tools,
     settings_of,
@@ -48,11 +47,11 @@ def _response_format(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def write_reply(
-    service: Service, call: ModelCall, writer: ResponseWriter
+    reply: AsyncGenerator[Piece | ModelAnswer | None, None], writer: ResponseWriter
 ) -> AsyncGenerator[ModelAnswer | None, None]:
     """Follows the reply to its end, which comes as the last; None after each step. Raises
     `KoreError`."""
-    async with aclosing(model_reply(service, call)) as pieces:
+    async with aclosing(reply) as pieces:
         async for piece in pieces:
             match piece:
                 case events.TextDelta(text) if text:
@@ -63,7 +62,7 @@ async def write_reply(
                     writer.end_message()
                     for one in piece.calls:
                         writer.end_call(one)
-                    writer.complete(piece.usage, piece.finish)
+                    writer.complete(piece.usage, piece.finish, piece.at)
                     yield piece
                     return
             yield None

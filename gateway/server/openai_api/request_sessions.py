@@ -2,7 +2,8 @@
 
 A session is named by the header `X-Kore-Session`, else by the field `user`; else a conversation
 that goes on is known by what was said in it, and any other begins a session. A message is known by
-its `Idempotency-Key`: sent again, it is not answered a second time.
+its `Idempotency-Key`: sent again, it is not answered a second time, and another one with the same
+key is refused.
 """
 
 import asyncio
@@ -14,20 +15,22 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from agent.i18n import t
 from agent.records import frozen
 from gateway.control.service import Service
+from gateway.core.records import ApiAnswer, ApiRequest
 from gateway.server.guard import access_of
 from gateway.server.openai_api.conversation import ClientConversation
-from gateway.server.openai_api.errors import bad_field
+from gateway.server.openai_api.errors import ApiError, bad_field
 from gateway.server.openai_api.speaker import Speaker
 
 V = TypeVar("V")
 
 SESSION_HEADER = "X-Kore-Session"
-_KEY_HEADER = "Idempotency-Key"
+KEY_HEADER = "Idempotency-Key"
+_KEY_CHARS = 255
 # What OpenAI's own clients say when they try again by themselves.
 _RETRY_HEADER = "x-stainless-retry-count"
-_KEY_CHARS = 255
 _REMEMBERED = 1_000
 _RETRIED_WITHIN_S = 1_800.0
 
@@ -61,11 +64,10 @@ class RequestSessions:
     ) -> MessagePlace:
         """`session` is the one that the request goes on with, where it says so. Raises
         `KoreError`."""
-        token = Speaker(self._service, access_of(request)).identity
-        key = request.headers.get(_KEY_HEADER, "")
-        if len(key) > _KEY_CHARS:
-            raise bad_field(_KEY_HEADER, f"at most {_KEY_CHARS} characters")
-        event_id = f"api-{_digest(token, key)}" if key else await self._retried(request, token)
+        key = read_key(request)
+        event_id = f"api-{key}" if key else await self._retried(request)
+        if key:
+            await begin_answer(self._service, request, key, event_id)
         async with self._lock:
             outcome = await self._service.message_outcome(event_id)
             if outcome.state != "unknown" and outcome.session:
@@ -83,9 +85,9 @@ class RequestSessions:
         place: MessagePlace,
     ) -> None:
         """The next request with this conversation and its answer belongs to the session."""
-        token = Speaker(self._service, access_of(request)).identity
-        fingerprint = _digest(token, conversation.fingerprint_with(answer))
-        _put(self._by_fingerprint, fingerprint, place.session)
+        token = access_of(request).identity
+        for one in conversation.fingerprints_with(answer):
+            _put(self._by_fingerprint, digest_of(token, one), place.session)
 
     async def _session(
         self,
@@ -95,16 +97,22 @@ class RequestSessions:
         event_id: str,
     ) -> tuple[str, bool]:
         speaker = Speaker(self._service, access_of(request))
-        token = speaker.identity
+        token = speaker.token.identity
         if session := request.headers.get(SESSION_HEADER, ""):
             info = await speaker.find_session(session)
             return info.id, info.messages == 0
         if user:
-            return await self._bound(speaker, f"api-user-{_digest(token, user)}")
-        fingerprint = _digest(token, conversation.fingerprint())
-        if conversation.earlier and (session := self._by_fingerprint.pop(fingerprint, "")):
+            return await self._bound(speaker, f"api-user-{digest_of(token, user)}")
+        fingerprint = digest_of(token, conversation.fingerprint())
+        if conversation.earlier and (session := self._by_fingerprint.get(fingerprint, "")):
+            self._forget(session)
             return session, False
         return await self._bound(speaker, event_id)
+
+    def _forget(self, session: str) -> None:
+        """What was said until now in a session that goes on."""
+        for fingerprint in [key for key, one in self._by_fingerprint.items() if one == session]:
+            del self._by_fingerprint[fingerprint]
 
     async def _bound(self, speaker: Speaker, conversation: str) -> tuple[str, bool]:
         """The session of a conversation, or a new one for it."""
@@ -114,10 +122,11 @@ class RequestSessions:
             return session, False
         return await self._service.bind_session(lane, None), True
 
-    async def _retried(self, request: web.Request, token: str) -> str:
+    async def _retried(self, request: web.Request) -> str:
         """The id of a message without a key. A client that tries again by itself says so, and then
         the same body is the same message."""
-        body = _digest(token, (await request.read()).decode("utf-8", "replace"))
+        data = (await request.read()).decode("utf-8", "replace")
+        body = digest_of(access_of(request).identity, data)
         now, retries = time.monotonic(), request.headers.get(_RETRY_HEADER, "0")
         at, event_id = self._by_body.get(body, (0.0, ""))
         if not event_id or retries in ("", "0") or now - at > _RETRIED_WITHIN_S:
@@ -133,5 +142,33 @@ def _put(entries: OrderedDict[str, V], key: str, value: V) -> None:
         entries.popitem(last=False)
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:40]
+def read_key(request: web.Request) -> str:
+    """A digest of the request's key and its token; '' without a key. Raises `ApiError`."""
+    key = request.headers.get(KEY_HEADER, "")
+    if len(key) > _KEY_CHARS:
+        raise bad_field(KEY_HEADER, f"at most {_KEY_CHARS} characters")
+    return digest_of(access_of(request).identity, key) if key else ""
+
+
+def digest_of(*parts: str) -> str:
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()[:40]
+
+
+async def begin_answer(
+    service: Service, request: web.Request, key: str, answer_id: str
+) -> ApiAnswer:
+    """The answer to this key, by a request with the same body. Raises `ApiError` for a key that
+    was used with another one."""
+    content = request.path.encode() + b"\0" + await request.read()
+    digest = hashlib.sha256(content).hexdigest()
+    token = access_of(request).identity
+    answer = await service.begin_api_answer(ApiRequest(token, key, digest, answer_id))
+    if answer is None:
+        raise ApiError(
+            422,
+            t("this Idempotency-Key was used for a different request; use a new key"),
+            "idempotency_key_reused",
+            KEY_HEADER,
+        )
+    return answer

@@ -38,9 +38,15 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 class ResponseWriter:
     """`response_id` is its id; items get theirs from it. What is to be sent is taken with `take`,
-    after each step."""
+    after each step. Times are Unix seconds; None: now."""
 
-    def __init__(self, body: Mapping[str, Any], model: str, response_id: str) -> None:
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        model: str,
+        response_id: str,
+        created_at: float | None = None,
+    ) -> None:
         self.id = response_id
         self.output: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
@@ -51,7 +57,7 @@ class ResponseWriter:
         self._fields = {
             "id": response_id,
             "object": "response",
-            "created_at": int(time.time()),
+            "created_at": int(time.time() if created_at is None else created_at),
             "completed_at": None,
             "status": "in_progress",
             "incomplete_details": None,
@@ -133,13 +139,13 @@ class ResponseWriter:
         self.output[index] = {**self.output[index], "status": "completed", **changes}
         self._tell("response.output_item.done", output_index=index, item=self.output[index])
 
-    def complete(self, usage: Usage, finish: str = "stop") -> None:
+    def complete(self, usage: Usage, finish: str = "stop", at: float | None = None) -> None:
         """The end, also of a reply that was cut short."""
         self.end_message()
         reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
         reason = reasons.get(finish)
         self._fields["usage"] = _usage_json(usage)
-        self._fields["completed_at"] = int(time.time())
+        self._fields["completed_at"] = int(time.time() if at is None else at)
         if reason is None:
             self._end("completed")
         else:

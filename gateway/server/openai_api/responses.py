@@ -1,7 +1,7 @@
 """`POST /v1/responses`."""
 
 import os
-from collections import OrderedDict
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -11,7 +11,7 @@ from aiohttp import web
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.serialization import dumps
-from agent.types import Message, assistant
+from agent.types import Message
 from gateway.control.service import Service
 from gateway.server.guard import access_of
 from gateway.server.openai_api.agent_answer import TurnEnd, answer_text
@@ -22,7 +22,6 @@ from gateway.server.openai_api.chat_completions import (
     nobody_there,
     stop_turn,
 )
-from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, api_error_of
 from gateway.server.openai_api.fields import flag_field, list_field, text_field
 from gateway.server.openai_api.model_names import ModelTarget, find_target
@@ -31,26 +30,27 @@ from gateway.server.openai_api.model_response import response_call, write_reply
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     RequestSessions,
+    digest_of,
 )
 from gateway.server.openai_api.response_input import read_input
 from gateway.server.openai_api.response_writer import ResponseWriter
 from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
 from gateway.server.openai_api.speaker import Speaker
+from gateway.server.openai_api.stored_answers import StoredAnswers
 
-# Conversations with bare models that a client may go on with.
-_REMEMBERED = 200
+_ID = re.compile(r"resp_[0-9a-f]{1,64}")
 
 Steps = AsyncGenerator[TurnEnd | ModelAnswer | None, None]
 
 
 class Responses:
     """Answers by Kore's agent, or by a model. A response of the agent is bound to its session; what
-    a model was told is held in memory for a while."""
+    a model was told is stored for a while. Each token has responses of its own."""
 
-    def __init__(self, service: Service, sessions: RequestSessions) -> None:
+    def __init__(self, service: Service, sessions: RequestSessions, answers: StoredAnswers) -> None:
         self._service = service
         self._sessions = sessions
-        self._conversations: OrderedDict[tuple[str, str], tuple[Message, ...]] = OrderedDict()
+        self._answers = answers
 
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
         """Raises `KoreError`."""
@@ -74,16 +74,15 @@ class Responses:
         speaker = Speaker(self._service, access_of(request))
         token = speaker.token.name
         conversation = await read_input(body)
-        previous = text_field(body, "previous_response_id")
-        session = await self._session_of(speaker, previous) if previous else None
+        session = await self._session_of(speaker, _previous(body))
         user = text_field(body, "user")
         place = await self._sessions.find(request, conversation, user, session)
         turn = await agent_turn(self._service, request, target, conversation, place)
         writer = ResponseWriter(body, target.name, f"resp_{place.event_id.removeprefix('api-')}")
-        await self._service.bind_session(speaker.lane(f"api-{writer.id}"), place.session)
-        steps = write_turn(turn, writer, token)
+        await self._service.bind_session(_lane(speaker, writer.id), place.session)
         headers = {SESSION_HEADER: place.session}
-        response, end = await _respond(request, body, writer, steps, headers)
+        async with aclosing(write_turn(turn, writer, token)) as steps:
+            response, end = await _respond(request, body, writer, steps, headers)
         if isinstance(end, TurnEnd):
             self._sessions.remember(request, conversation, answer_text(end, token), place)
         elif end is None:
@@ -93,30 +92,33 @@ class Responses:
     async def _by_model(
         self, request: web.Request, body: Mapping[str, Any], target: ModelTarget
     ) -> web.StreamResponse:
-        token = access_of(request).name
-        previous = text_field(body, "previous_response_id")
-        before = self._conversations.get((token, previous)) if previous else ()
-        if before is None:
-            raise _no_previous(str(previous))
+        before = await self._conversation_of(request, _previous(body))
         conversation = await read_input(body, before)
-        writer = ResponseWriter(body, target.name, f"resp_{os.urandom(16).hex()}")
         call = response_call(target.name, body, conversation)
-        steps = write_reply(self._service, call, writer)
-        response, end = await _respond(request, body, writer, steps, {})
-        if isinstance(end, ModelAnswer) and body.get("store") is not False:
-            self._remember(token, writer.id, conversation, end)
-        return response
+        new_id = f"resp_{os.urandom(16).hex()}"
+        async with self._answers.open(request, body, new_id, conversation.messages) as stored:
+            writer = ResponseWriter(body, target.name, stored.id, stored.made_at)
+            async with aclosing(write_reply(stored.pieces(call), writer)) as steps:
+                response, end = await _respond(request, body, writer, steps, {})
+                if end is None:
+                    await stored.finish(steps)
+            return response
 
-    def _remember(
-        self, token: str, response_id: str, conversation: ClientConversation, end: ModelAnswer
-    ) -> None:
-        reply = assistant(end.text, end.calls)
-        self._conversations[token, response_id] = (*conversation.messages, reply)
-        if len(self._conversations) > _REMEMBERED:
-            self._conversations.popitem(last=False)
+    async def _conversation_of(
+        self, request: web.Request, response_id: str | None
+    ) -> tuple[Message, ...]:
+        if response_id is None:
+            return ()
+        token = access_of(request).identity
+        answer = await self._service.find_api_answer(token, response_id)
+        if answer is None or answer.conversation is None:
+            raise _no_previous(response_id)
+        return answer.conversation
 
-    async def _session_of(self, speaker: Speaker, response_id: str) -> str:
-        session = await self._service.bound_session(speaker.lane(f"api-{response_id}"))
+    async def _session_of(self, speaker: Speaker, response_id: str | None) -> str | None:
+        if response_id is None:
+            return None
+        session = await self._service.bound_session(_lane(speaker, response_id))
         if session is None:
             raise _no_previous(response_id)
         return session
@@ -131,30 +133,29 @@ async def _respond(
 ) -> tuple[web.StreamResponse, TurnEnd | ModelAnswer | KoreError | None]:
     """The response, and how it ended; None when the client has left."""
     end: TurnEnd | ModelAnswer | KoreError | None = None
-    async with aclosing(steps):
-        if not flag_field(body, "stream"):
-            async for step in steps:
-                if has_left(request):
-                    return nobody_there(), None
-                end = step
-            return web.json_response(writer.snapshot(), headers=headers, dumps=dumps), end
-        stream = ServerSentEvents(request, headers)
-        try:
-            async with stream:
-                writer.begin()
-                await _send(stream, writer)
-                try:
-                    async for step in steps:
-                        end = step
-                        await _send(stream, writer)
-                except KoreError as exc:
-                    end = exc
-                    error = api_error_of(exc)
-                    writer.fail(error.code, str(error))
+    if not flag_field(body, "stream"):
+        async for step in steps:
+            if has_left(request):
+                return nobody_there(), None
+            end = step
+        return web.json_response(writer.snapshot(), headers=headers, dumps=dumps), end
+    stream = ServerSentEvents(request, headers)
+    try:
+        async with stream:
+            writer.begin()
+            await _send(stream, writer)
+            try:
+                async for step in steps:
+                    end = step
                     await _send(stream, writer)
-        except ConnectionError:
-            return stream.response, None
-        return stream.response, end
+            except KoreError as exc:
+                end = exc
+                error = api_error_of(exc)
+                writer.fail(error.code, str(error))
+                await _send(stream, writer)
+    except ConnectionError:
+        return stream.response, None
+    return stream.response, end
 
 
 async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
@@ -163,6 +164,18 @@ async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
         await stream.send(event, event["type"])
     if not news:
         await stream.keep_alive()
+
+
+def _previous(body: Mapping[str, Any]) -> str | None:
+    """Raises `ApiError` for an id that no response can have."""
+    response_id = text_field(body, "previous_response_id")
+    if response_id and not _ID.fullmatch(response_id):
+        raise _no_previous(response_id)
+    return response_id or None
+
+
+def _lane(speaker: Speaker, response_id: str) -> str:
+    return speaker.lane(f"api-response-{digest_of(speaker.token.identity, response_id)}")
 
 
 def _no_previous(response_id: str) -> ApiError:

@@ -18,6 +18,7 @@ from gateway.server.openai_api.errors import ApiError, error_response
 from gateway.server.openai_api.model_names import model_entries
 from gateway.server.openai_api.request_sessions import RequestSessions
 from gateway.server.openai_api.responses import Responses
+from gateway.server.openai_api.stored_answers import StoredAnswers
 
 # How long the body of a request may take.
 _BODY_S = 30.0
@@ -43,7 +44,9 @@ def add_openai_routes(app: web.Application, service: Service) -> None:
     app.router.add_get("/v1/models", _with_api_errors(list_models))
     app.router.add_get("/v1/models/{name:.+}", _with_api_errors(show_model))
     sessions = RequestSessions(service)
-    chat, responses = ChatCompletions(service, sessions), Responses(service, sessions)
+    answers = StoredAnswers(service)
+    chat = ChatCompletions(service, sessions, answers)
+    responses = Responses(service, sessions, answers)
     app.router.add_post("/v1/chat/completions", _with_api_errors(_with_body(chat.answer)))
     app.router.add_post("/v1/responses", _with_api_errors(_with_body(responses.answer)))
 

@@ -31,11 +31,6 @@ class Speaker:
         return self.token.role is not None
 
     @property
-    def identity(self) -> str:
-        """For what is remembered of this speaker; no other has it, whatever tokens are called."""
-        return f"{API}:{self.token.name}" if self.has_role else self.token.name
-
-    @property
     def may_approve(self) -> bool:
         """Whether questions wait: for this client, or for the owner, whom they reach elsewhere."""
         return self.has_role or self.token.allows("approve")

@@ -54,7 +54,7 @@ PERSONAL = frozenset(
             "group_context",
             "chat_membership",
         ),
-        *("language", "job", "job_run", "chat_clock"),
+        *("language", "job", "job_run", "chat_clock", "api_answer"),
     }
 )
 IMPERSONAL = frozenset({"cursor", "meta", "migration", "chat_alias"})
@@ -75,12 +75,16 @@ class UserDataSummary:
     outbox: int
     calls: int
     jobs: int
+    api_answers: int
     busy: bool
 
     @property
     def has_data(self) -> bool:
         return any(
-            (self.sessions, self.shared_turns, self.inbox, self.outbox, self.calls, self.jobs)
+            (
+                *(self.sessions, self.shared_turns, self.inbox, self.outbox),
+                *(self.calls, self.jobs, self.api_answers),
+            )
         )
 
 
@@ -157,6 +161,7 @@ def traces(tx: Transaction, principal: str) -> UserDataSummary:
         outbox=count(f"outbox WHERE {_OUTBOX}"),
         calls=count("usage WHERE principal = ?", principal),
         jobs=count("job WHERE principal = ?", principal),
+        api_answers=count("api_answer WHERE principal = ?", principal),
         busy=count(live) > 0,
     )
 
@@ -224,6 +229,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM permission_grant WHERE principal = ? OR granted_by = ?",
         "DELETE FROM pairing_attempt WHERE principal = ?",
         "DELETE FROM language WHERE principal = ?",
+        "DELETE FROM api_answer WHERE principal = ?",
     ):
         tx.run(statement, [principal] * statement.count("?"))
     for (seq,) in gone_payloads:

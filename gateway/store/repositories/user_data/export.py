@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.store.port import Row, Transaction
+from gateway.store.repositories import api_answers
 from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
 from gateway.store.repositories.conversations import transcripts
 from gateway.store.repositories.user_data import erasure
@@ -100,6 +101,18 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         ],
         "created_at, kind, rule, zone, state, message",
         "message",
+    )
+    files["api_answers.jsonl"] = _rows(
+        [
+            (at, token, id_, json.dumps(api_answers.unsealed(tx, token, id_, texts)))
+            for at, token, id_, *texts in tx.all(
+                "SELECT made_at, token, id, answer, conversation FROM api_answer"
+                " WHERE principal = ? ORDER BY made_at, token, id",
+                (principal,),
+            )
+        ],
+        "made_at, token, id, stored",
+        "stored",
     )
     channel, _, sender = principal.partition(":")
     files["access.jsonl"] = _rows(

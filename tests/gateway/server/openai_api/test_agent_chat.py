@@ -237,3 +237,37 @@ async def test_who_may_only_read_is_not_answered(server: Served) -> None:
         with pytest.raises(openai.PermissionDeniedError):
             await client.chat.completions.create(model="kore", messages=says("hi"))
     assert (await server.call("list_sessions"))[1] == []
+
+
+async def test_a_session_is_called_by_the_persons_first_words(server: Served) -> None:
+    system: Any = {"role": "system", "content": "You are brief."}
+    names = []
+    async with client_of(server) as client:
+        for messages in (
+            [system, *says("a\n long\tquestion")],
+            [*says("earlier"), {"role": "assistant", "content": "x"}, *says("now")],
+            says("plain"),
+        ):
+            await client.chat.completions.create(model="kore", messages=messages)
+            _, (session, *_) = await server.call("list_sessions")
+            names.append(session["name"])
+    assert names == ["a long question", "earlier", "plain"]
+
+
+async def test_a_system_message_that_comes_once_belongs_to_the_whole_conversation(
+    server: Served,
+) -> None:
+    """Gradio 5's `load_chat` sends it with the first request only."""
+    system: Any = {"role": "system", "content": "You are brief."}
+    said: list[Any] = [system, *says("one")]
+    sessions = []
+    async with client_of(server) as client:
+        for text in ("two", "three"):
+            raw = await client.chat.completions.with_raw_response.create(
+                model="kore", messages=said
+            )
+            sessions.append(raw.headers["X-Kore-Session"])
+            answer = raw.parse().choices[0].message.content
+            said = [one for one in said if one is not system]
+            said += [{"role": "assistant", "content": answer}, *says(text)]
+    assert len(set(sessions)) == 1

@@ -211,6 +211,12 @@ export interface Calls {
   list_agents: { arguments: {}; result: { [key: string]: any }[] }
   // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (whether the name is a profile's), `default` (whether it answers where none is chosen).
   list_models: { arguments: {}; result: { [key: string]: any }[] }
+  // Record a request, or find the earlier one with its key, with its answer if that was given. None when the key was used for a different request.
+  begin_api_answer: { arguments: { request: ApiRequest }; result: ApiAnswer | null }
+  // Store an answer before its end is sent; False when another one was given for its key. Answers expire after 30 days; each token has at most its 1,000 newest.
+  keep_api_answer: { arguments: { answer: ApiAnswer }; result: boolean }
+  // Return the answer with this id that this token was given, with its conversation; None when there is none, or it is not stored any more.
+  find_api_answer: { arguments: { token: string; answer_id: string }; result: ApiAnswer | null }
   // Choose the model that answers: a configured one, a profile's name, or vendor/model.
   choose_model: { arguments: { session: string; model: string }; result: null }
   // Choose the permission mode; a looser one is noted in the audit log.
@@ -312,6 +318,23 @@ export interface AgentChangedEvent {
   type: "agent_changed"
   before: string
   agent: string
+}
+
+export interface ApiAnswer {
+  token: string
+  id: string
+  made_at: number
+  key?: string
+  is_given?: boolean
+  answer?: { [key: string]: any } | null
+  conversation?: Message[] | null
+}
+
+export interface ApiRequest {
+  token: string
+  key: string
+  digest: string
+  id: string
 }
 
 export interface ApprovalAnsweredEvent {

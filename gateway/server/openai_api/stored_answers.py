@@ -1,0 +1,197 @@
+"""What is stored of answers: those to an `Idempotency-Key`, and conversations with bare models.
+
+An answer is stored before its end is sent. So a key whose answer was given in full never gets
+another one; where the process dies before that, the same request calls the model again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from aiohttp import web
+
+from agent import events
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.serialization import dumps, message_to_json
+from agent.types import Message, ToolCall, Usage, assistant
+from gateway.control.protocol import REQUEST_LIMIT_BYTES
+from gateway.control.service import Service
+from gateway.core.records import ApiAnswer, ModelCall
+from gateway.server.guard import access_of
+from gateway.server.openai_api.errors import ApiError
+from gateway.server.openai_api.fields import flag_field
+from gateway.server.openai_api.model_reply import ModelAnswer, Piece, model_reply, whole_reply
+from gateway.server.openai_api.request_sessions import KEY_HEADER, begin_answer, read_key
+
+log = logging.getLogger(__name__)
+
+# A conversation crosses the control socket as one request, with its answer.
+_CONVERSATION_BYTES = REQUEST_LIMIT_BYTES - 512 * 1024
+
+
+class StoredAnswer:
+    """One answer of a bare model: a new one, or the one that was given before. `conversation` is
+    to be stored with it."""
+
+    def __init__(
+        self,
+        service: Service,
+        record: ApiAnswer,
+        conversation: tuple[Message, ...] | None,
+        *,
+        is_stored: bool,
+    ) -> None:
+        self._service = service
+        self._record = record
+        self._conversation = conversation if is_stored else None
+        self._is_stored = is_stored
+        self.id, self.made_at = record.id, record.made_at
+
+    async def whole(self, call: ModelCall) -> ModelAnswer:
+        """Raises `KoreError`."""
+        if self._record.is_given:
+            return _answer_of(self._record)
+        answer = await whole_reply(self._service, call)
+        await self._keep(answer, _pieces_of(answer))
+        return answer
+
+    async def pieces(self, call: ModelCall) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
+        """As `model_reply`."""
+        if self._record.is_given:
+            answer = _answer_of(self._record)
+            for piece in self._record.answer["pieces"] if self._record.answer else ():
+                yield _piece(piece)
+            yield answer
+            return
+        sent: list[dict[str, str]] = []
+        async with aclosing(model_reply(self._service, call)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelAnswer):
+                    await self._keep(piece, sent)
+                else:
+                    _add(sent, piece)
+                yield piece
+
+    async def finish(self, steps: AsyncGenerator[Any, None]) -> None:
+        """The client has left; with a key it may come back for the answer."""
+        if not self._record.key:
+            return
+        try:
+            async for _ in steps:
+                pass
+        except KoreError as exc:
+            log.warning("a model call whose client had left failed: %s", exc)
+
+    async def _keep(self, answer: ModelAnswer, pieces: list[dict[str, str]]) -> None:
+        record = self._record
+        if not record.key and self._conversation is None:
+            return
+        content = None
+        if record.key and self._is_stored:
+            content = {**asdict(answer), "pieces": pieces}
+        messages = None
+        if self._conversation is not None:
+            messages = (*self._conversation, assistant(answer.text, answer.calls))
+        record = replace(record, answer=content, conversation=messages)
+        if not await self._service.keep_api_answer(record):
+            raise ApiError(
+                409,
+                t("another request with this Idempotency-Key was answered first; send it again"),
+                "idempotency_conflict",
+                KEY_HEADER,
+            )
+
+
+class StoredAnswers:
+    """Of one server: requests with the same key wait for each other."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        request: web.Request,
+        body: Mapping[str, Any],
+        answer_id: str,
+        conversation: tuple[Message, ...] | None = None,
+    ) -> AsyncIterator[StoredAnswer]:
+        """Raises `ApiError`."""
+        is_stored = body.get("store") is None or flag_field(body, "store")
+        if is_stored and conversation is not None:
+            _check_size(conversation)
+        key = read_key(request)
+        if not key:
+            record = ApiAnswer(access_of(request).identity, answer_id, time.time())
+            yield StoredAnswer(self._service, record, conversation, is_stored=is_stored)
+            return
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            record = await begin_answer(self._service, request, key, answer_id)
+            if record.is_given and record.answer is None:
+                raise ApiError(
+                    410,
+                    t("this request was answered, and the answer was not stored (store: false)"),
+                    "answer_not_stored",
+                    KEY_HEADER,
+                )
+            yield StoredAnswer(self._service, record, conversation, is_stored=is_stored)
+
+
+def _check_size(conversation: tuple[Message, ...]) -> None:
+    size = len(dumps([message_to_json(one) for one in conversation]).encode())
+    if size > _CONVERSATION_BYTES:
+        raise ApiError(
+            413,
+            t(
+                "a conversation of {size:,} bytes cannot be stored, at most {limit:,}; begin a new"
+                ' one, or send "store": false',
+                size=size,
+                limit=_CONVERSATION_BYTES,
+            ),
+            "conversation_too_large",
+            "input",
+        )
+
+
+def _add(sent: list[dict[str, str]], piece: Piece | None) -> None:
+    """The piece, joined to the last one where that is of the same message or call."""
+    match piece:
+        case events.TextDelta(text) if text:
+            new = {"text": text}
+        case events.ToolCallDelta(call_id, name, part):
+            new = {"id": call_id, "name": name, "text": part}
+        case _:
+            return
+    if sent and sent[-1].get("id") == new.get("id"):
+        sent[-1]["text"] += new["text"]
+    else:
+        sent.append(new)
+
+
+def _pieces_of(answer: ModelAnswer) -> list[dict[str, str]]:
+    pieces: list[dict[str, str]] = []
+    _add(pieces, events.TextDelta(answer.text))
+    for one in answer.calls:
+        _add(pieces, events.ToolCallDelta(one.id, one.name, one.raw))
+    return pieces
+
+
+def _piece(data: Mapping[str, str]) -> Piece:
+    if "id" in data:
+        return events.ToolCallDelta(data["id"], data["name"], data["text"])
+    return events.TextDelta(data["text"])
+
+
+def _answer_of(record: ApiAnswer) -> ModelAnswer:
+    assert record.answer is not None
+    data = record.answer
+    calls = tuple(ToolCall(**one) for one in data["calls"])
+    return ModelAnswer(data["text"], calls, data["finish"], Usage(**data["usage"]), data["at"])
