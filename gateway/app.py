@@ -28,6 +28,7 @@ from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.commands.table import menu
 from gateway.config import Settings
+from gateway.config.atomic_write import remove_unfinished
 from gateway.config.foreign.python_plugins import python_store
 from gateway.container import (
     Channels,
@@ -99,6 +100,7 @@ async def open_app(
             log.warning("stopped %d leftover processes of a killed Kore", count)
         stack.enter_context(recorded_commands(home.running_marker))
         _discard_unfinished_restore(settings, home)
+        remove_unfinished(home.root)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
         database = python_store(settings) or open_store(

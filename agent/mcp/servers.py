@@ -7,10 +7,6 @@ list, and for the first call.
 import asyncio
 import hashlib
 import logging
-import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -29,6 +25,7 @@ from agent.mcp.names import tool_names
 from agent.mcp.pending_logins import LOGIN_S, PendingLogins
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
+from agent.security.files.process_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
@@ -69,7 +66,7 @@ class McpServers:
         self._sealer, self._elicit = settings.sealer, settings.elicit
         self._logins = logins
         self.pending_logins = PendingLogins()
-        self._own_folder: Path | None = None
+        self._own_folder = ProcessFolder("kore-mcp-")
         self._folder = settings.folder
         self._servers: dict[str, _Server] = {}
         self._tools: tuple[McpTool, ...] = ()
@@ -122,6 +119,8 @@ class McpServers:
     async def load(self) -> Sequence[str]:
         """Ask the servers whose tools are not known, all at once, for a moment the first time;
         returns a sentence about each that failed, once."""
+        if self._servers:
+            await asyncio.to_thread(self._root)  # here, as it may block
         retired, self._retired = self._retired, []
         await asyncio.gather(*(connection.aclose() for connection in retired))
         new_tasks = []
@@ -176,10 +175,7 @@ class McpServers:
     def _root(self) -> Path:
         if self._folder is not None:
             return self._folder
-        if self._own_folder is None:
-            self._own_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-mcp-")))
-            weakref.finalize(self, shutil.rmtree, self._own_folder, ignore_errors=True)
-        return self._own_folder
+        return self._own_folder.path()
 
     def _add(self, server: McpServerSettings) -> None:
         def on_change() -> None:

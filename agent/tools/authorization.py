@@ -18,7 +18,6 @@ from agent.security.policy.base import (
     Approver,
     Decision,
     Policy,
-    ToolRequest,
     tightest_of,
 )
 from agent.security.policy.full_access import FULL_ACCESS
@@ -128,23 +127,7 @@ class Authorizer:
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> Decision:
         """The policy's, made stricter by what the session has taken in."""
-        request = ToolRequest(
-            tool=tool.name,
-            effect=tool.effect,
-            arguments=args,
-            workspace=context.workspace,
-            reads=plan.reads,
-            changes=plan.changes,
-            creates=plan.creates,
-            command=plan.command,
-            folder=plan.folder,
-            hosts=plan.hosts,
-            sends=plan.sends,
-            read_only=plan.read_only,
-            outside_reason=plan.outside_reason,
-            network=plan.network,
-            taint=self.exposure.taint,
-        )
+        request = plan.request(tool, args, context.workspace, self.exposure.taint)
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
             return decision

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
 from agent.records import frozen
+from agent.security.policy.base import Decision, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
@@ -15,9 +16,6 @@ from agent.tools.file_views import FileViews
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
 from agent.usage import UsageMeter
-
-if TYPE_CHECKING:
-    from agent.security.policy.base import Decision
 
 # Whether something was let through, why, and what it was; it is on record when this returns.
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
@@ -294,6 +292,32 @@ class EffectPlan:
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()
 
+    def request(
+        self,
+        tool: "Tool",
+        arguments: Mapping[str, Any],
+        workspace: Path,
+        taint: frozenset[Taint] = frozenset(),
+    ) -> ToolRequest:
+        """The call as the policy judges it."""
+        return ToolRequest(
+            tool=tool.name,
+            effect=tool.effect,
+            arguments=arguments,
+            workspace=workspace,
+            reads=self.reads,
+            changes=self.changes,
+            creates=self.creates,
+            command=self.command,
+            folder=self.folder,
+            hosts=self.hosts,
+            sends=self.sends,
+            read_only=self.read_only,
+            outside_reason=self.outside_reason,
+            network=self.network,
+            taint=taint,
+        )
+
 
 class ToolSource(Protocol):
     """Tools that come and go while an agent lives, such as those of servers.
@@ -355,7 +379,7 @@ class SettlesConsent(Protocol):
     in every mode but `plan`, which lets none of them run."""
 
     @property
-    def consent(self) -> "Decision": ...
+    def consent(self) -> Decision: ...
 
 
 @runtime_checkable

@@ -3,7 +3,9 @@
 import fcntl
 import json
 import os
+import re
 import secrets
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,16 +39,17 @@ def write_atomic(path: Path, text: str) -> None:
     A file that was not there is for its owner only. Raises `ConfigError`.
     """
     target = path.resolve()
+    remove_unfinished(target.parent, target.name)
     new_file = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        # Locked until it has its name: what nobody has locked belongs to a process that is gone.
+        with os.fdopen(_new_locked_file(new_file), "wb") as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        new_file.replace(target)
+            new_file.replace(target)
         folder = os.open(target.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
@@ -55,6 +58,39 @@ def write_atomic(path: Path, text: str) -> None:
             new_file.unlink(missing_ok=True)
         message = t("{path}: cannot be written: {reason}", path=path, reason=exc.strerror)
         raise ConfigError(message) from None
+
+
+def remove_unfinished(folder: Path, name: str | None = None) -> None:
+    """Remove new files that killed processes have left in a folder: of the file `name`, or of any.
+    Links, other users' files and those that are being written stay."""
+    pattern = re.compile(
+        rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.new", re.DOTALL
+    )
+    with suppress(OSError):
+        for left in [one for one in os.listdir(folder) if pattern.fullmatch(one)]:
+            with suppress(OSError):
+                _remove_abandoned(folder / left)
+
+
+def _new_locked_file(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another writer may have taken it for an abandoned one before it was locked.
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(descriptor)
+        if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def drop_secrets(path: Path, names: Collection[str]) -> None:

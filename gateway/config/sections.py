@@ -290,7 +290,8 @@ class HttpSection(Section):
 
 class ServerSection(Section):
     """Without `listen` a gateway opens no server. `hosts` are further names that it is reached by;
-    `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser."""
+    `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser. Beyond
+    `max_connections` new ones are refused."""
 
     listen: Word | None = None
     tls_cert: FilePath | None = None
@@ -299,6 +300,7 @@ class ServerSection(Section):
     hosts: tuple[Word, ...] = ()
     insecure: Flag = False
     terminal: Literal["off", "sandbox", "full"] = "off"
+    max_connections: Annotated[Whole, Field(ge=8, le=100_000)] = 500
 
 
 class AccessSection(Section):

@@ -14,6 +14,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.channels.base import SupportsWebhook
 from gateway.control.health import Page
+from gateway.control.request_logger import RequestLogger
 
 _log = getLogger(__name__)
 
@@ -46,7 +47,13 @@ async def serve_webhooks(
 
     app = web.Application(client_max_size=BODY_LIMIT_BYTES)
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=RequestLogger(_log),
+        handle_signals=False,
+        shutdown_timeout=1.0,
+    )
     await runner.setup()
     try:
         try:

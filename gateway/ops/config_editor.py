@@ -33,15 +33,22 @@ from gateway.ops.config_check import check_usable
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.secrets import describe, redactor_of
 
-# What Kore may do, who may reach it, and what it starts.
+# What Kore may do, what it may spend, who may reach it, and what it starts.
 _WIDENING_SECTIONS = frozenset(
     {"security", "access", "agents", "server", "http", "hooks", "python_hooks", "python_plugins"}
-    | {"mcp_servers", "lsp", "lsp_servers"}
+    | {"mcp_servers", "lsp", "lsp_servers", "limits"}
 )
 _WIDENING_KEYS = frozenset(
     {("telegram", name) for name in ("allow_from", "accounts", "chats", "base_url", "webhook_url")}
     | {("agent", "workspace"), ("agent", "start_in"), ("agent", "default_agent")}
-    | {("tools", "asset_export"), ("images", "ask"), ("store", "encryption_key_env")}
+    | {("tools", "asset_export"), ("images", "ask"), ("subagents", "max_cost_usd")}
+    # Where everything that people write is sent, with the key; spending is counted by prices.
+    | {("store", "url"), ("store", "encryption_key_env"), ("images", "price_usd")}
+    | {(section, "api_base") for section in ("transcription", "tts", "images")}
+    | {("transcription", "price_per_minute_usd")}
+)
+_WIDENING_MODEL_KEYS = frozenset(
+    {"api_base", "headers", "price_input_usd", "price_output_usd", "price_cached_usd"}
 )
 _VALUE_CHARS = 200_000
 
@@ -283,7 +290,10 @@ class ConfigEditor:
 
 
 def widens_power(path: tuple[str, ...]) -> bool:
-    """Whether a key says what Kore may do, who may reach it or what it starts."""
+    """Whether a key says what Kore may do or spend, where it sends what people write, who may
+    reach it or what it starts; also a whole entry of model_list, which has such keys."""
+    if path[0] == "model_list":
+        return len(path) < 3 or path[2] in _WIDENING_MODEL_KEYS
     return path[0] in _WIDENING_SECTIONS or path[:2] in _WIDENING_KEYS
 
 

@@ -86,22 +86,7 @@ class PolicyCheck:
             raise KoreError(t("{name} takes too long to be checked", name=name)) from None
         except ToolError as exc:
             raise KoreError(str(exc)) from exc
-        return ToolRequest(
-            tool=name,
-            effect=tool.effect,
-            arguments=values,
-            workspace=folder,
-            reads=plan.reads,
-            changes=plan.changes,
-            creates=plan.creates,
-            command=plan.command,
-            folder=plan.folder,
-            hosts=plan.hosts,
-            sends=plan.sends,
-            read_only=plan.read_only,
-            outside_reason=plan.outside_reason,
-            network=plan.network,
-        )
+        return plan.request(tool, values, folder)
 
 
 def _check_command(case: PolicyCase, arguments: Mapping[str, Any]) -> dict[str, Any]:

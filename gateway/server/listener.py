@@ -3,13 +3,16 @@
 Nobody else can reach a loopback address; for any other one, TLS 1.3 is needed, and tokens always.
 """
 
+import asyncio
 import ipaddress
 import logging
 import os
+import socket
 import ssl
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -17,8 +20,11 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.sections import ServerSection
+from gateway.control.request_logger import RequestLogger
 from gateway.control.service import Service
 from gateway.control.unix_listener import UnixListener
+from gateway.core.task_scope import task_scope
+from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.guard import LOOPBACK
 from gateway.server.tokens import TokenFile
@@ -30,6 +36,7 @@ DEFAULT_PORT = 8790
 _IDLE_S = 30.0
 _STOP_S = 2.0
 _BACKLOG = 256
+DEFAULT_CONNECTIONS = 500
 
 
 @frozen
@@ -101,12 +108,13 @@ class TlsFiles:
 @frozen
 class ServerOptions:
     """`hosts` are further names that the server is reached by. `insecure`: an address that others
-    reach may do without TLS."""
+    reach may do without TLS. Of more than `max_connections` at a time, new ones are refused."""
 
     address: ListenAddress = ListenAddress()
     tls: TlsFiles | None = None
     hosts: Collection[str] = ()
     insecure: bool = False
+    max_connections: int = DEFAULT_CONNECTIONS
 
     def check(self) -> None:
         """Raises `ConfigError` for an address that is not safe."""
@@ -128,7 +136,7 @@ def options_of(server: ServerSection) -> ServerOptions:
     elif server.tls_cert is not None or server.tls_key is not None or server.client_ca:
         raise ConfigError(t("server: TLS needs both tls_cert and tls_key"))
     address = ListenAddress.parse(server.listen) if server.listen else ListenAddress()
-    return ServerOptions(address, tls, server.hosts, server.insecure)
+    return ServerOptions(address, tls, server.hosts, server.insecure, server.max_connections)
 
 
 @asynccontextmanager
@@ -142,6 +150,7 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=RequestLogger(log),
         handle_signals=False,
         shutdown_timeout=_STOP_S,
         keepalive_timeout=_IDLE_S,
@@ -150,33 +159,85 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
     try:
         if address.path is not None:
             listener = UnixListener(address.path)
-            await web.SockSite(runner, listener.socket, backlog=_BACKLOG).start()
+            listener.socket.listen(_BACKLOG)
             try:
-                yield f"unix:{address.path}"
+                async with _accepting(runner, [listener.socket], options):
+                    yield f"unix:{address.path}"
             finally:
                 listener.remove()
             return
         context = options.tls.context() if options.tls else None
-        try:
-            site = web.TCPSite(
-                runner, address.host, address.port, ssl_context=context, backlog=_BACKLOG
-            )
-            await site.start()
-        except OSError as exc:
-            raise ConfigError(
-                t(
-                    "{host}:{port} cannot be used: {reason}",
-                    host=address.host,
-                    port=address.port,
-                    reason=os.strerror(exc.errno) if exc.errno else exc,
-                ),
-                hint=t("choose another port: --listen-addr 127.0.0.1:PORT, or auto"),
-            ) from None
-        port = runner.addresses[0][1]
+        sockets = await _listen(address)
+        port = sockets[0].getsockname()[1]
         scheme = "https" if context else "http"
         host = f"[{address.host}]" if ":" in address.host else address.host
         if not address.is_loopback and context is None:
             log.warning("the server at %s:%d is reachable by others without TLS", host, port)
-        yield f"{scheme}://{host}:{port}"
+        async with _accepting(runner, sockets, options, context):
+            yield f"{scheme}://{host}:{port}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _accepting(
+    runner: web.AppRunner,
+    sockets: Sequence[socket.socket],
+    options: ServerOptions,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[None]:
+    """Let the application answer what comes to these sockets, and close them at the end."""
+    server = runner.server
+    assert server is not None
+    acceptor = ConnectionAcceptor(
+        server, lambda: len(server.connections), options.max_connections, tls
+    )
+    try:
+        async with task_scope() as start:
+            start(acceptor.accept(sockets))
+            yield
+    finally:
+        for one in sockets:
+            one.close()
+
+
+async def _listen(address: ListenAddress) -> list[socket.socket]:
+    """A socket for each address of the host. Raises `ConfigError`."""
+    sockets: list[socket.socket] = []
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, place in dict.fromkeys(infos):
+            # With port 0 every address of the host gets the first one's port.
+            place = (place[0], sockets[0].getsockname()[1], *place[2:]) if sockets else place
+            sockets.append(_listening_socket(family, kind, protocol, place))
+    except OSError as exc:
+        for one in sockets:
+            one.close()
+        is_name_error = isinstance(exc, socket.gaierror) or not exc.errno
+        raise ConfigError(
+            t(
+                "{host}:{port} cannot be used: {reason}",
+                host=address.host,
+                port=address.port,
+                reason=exc if is_name_error else os.strerror(exc.errno),
+            ),
+            hint=t("choose another port: --listen-addr 127.0.0.1:PORT, or auto"),
+        ) from None
+    return sockets
+
+
+def _listening_socket(family: int, kind: int, protocol: int, place: Any) -> socket.socket:
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(place)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener

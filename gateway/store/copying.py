@@ -47,8 +47,13 @@ class WholeDatabase(Protocol):
         """What every engine has, by its name."""
         ...
 
-    def finish(self, tx: Transaction) -> None:
-        """What is to be done behind the last row that was copied in."""
+    def newest_delivery(self, tx: Transaction) -> int:
+        """The highest number that a row of the outbox ever had."""
+        ...
+
+    def finish(self, tx: Transaction, newest_delivery: int) -> None:
+        """What is to be done behind the last row that was copied in: numbers go on, and none that
+        the source gave is given again."""
         ...
 
 
@@ -58,20 +63,21 @@ def copy_store(
     """Copy everything into an empty database; returns how many rows each table has. Raises
     `StoreError`; then the target is as it was."""
     with source.opened(cipher) as reading:
-        return copy_into(reading, source.tables(reading), target, cipher)
+        return copy_into(reading, source, target, cipher)
 
 
 def copy_into(
-    reading: Transaction, tables: Tables, target: WholeDatabase, cipher: Cipher | None
+    reading: Transaction, source: WholeDatabase, target: WholeDatabase, cipher: Cipher | None
 ) -> dict[str, int]:
-    """The same from a transaction on a database that has these tables."""
+    """The same from a transaction on the source."""
+    tables = source.tables(reading)
     with target.opened(cipher) as writing:
         if tables != target.tables(writing):
             raise StoreError("the two databases do not have the same tables")
         _refuse_content(writing)
         counts = {name: _copy(reading, writing, name, table) for name, table in tables.items()}
         search.forget_all(writing)
-        target.finish(writing)
+        target.finish(writing, source.newest_delivery(reading))
     return counts
 
 

@@ -32,7 +32,7 @@ def open_store(url: str, home: Path, *, check: bool, cipher: Cipher | None) -> S
     from gateway.store.postgres.engine import PostgresStore
 
     def write_copy(tx: Transaction, target: Path) -> None:
-        copy_into(tx, whole.tables(tx), WholeSqlite(target), cipher)
+        copy_into(tx, whole, WholeSqlite(target), cipher)
 
     return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy)
 

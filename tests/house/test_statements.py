@@ -36,6 +36,7 @@ SMALL = {
     "pairing": "requests, which expire",
     "permission_grant": "a row for what a person has allowed for good",
     "chat_membership": "a row for a group or a person who blocks the bot",
+    "sqlite_sequence": "a row for a table whose numbers are never given again",
 }
 # Indexes of the few rows that are live, and of what is cut to a number.
 SMALL_INDEXES = {

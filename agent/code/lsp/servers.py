@@ -3,9 +3,6 @@
 import asyncio
 import hashlib
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +20,7 @@ from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
 from agent.code.status import ServerStatus
 from agent.records import frozen
+from agent.security.files.process_folder import ProcessFolder
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand
@@ -72,7 +70,7 @@ class LanguageServers:
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
         self._choices: dict[tuple[str, Path], tuple[float, FoundServer | None]] = {}
         self._meters = ResourceLimits()
-        self._own_folder: Path | None = None
+        self._own_folder = ProcessFolder("kore-lsp-")
         self._reaper: asyncio.Task[None] | None = None
 
     def candidates(self, path: Path) -> list[LspServerSettings]:
@@ -167,6 +165,8 @@ class LanguageServers:
             if found_server is not None and self._may_run(workspace, [server.name]):
                 folder = _project_folder(server, path, workspace)
                 choices[(server.name, folder)] = found_server
+        if choices:
+            self._root()  # here, as it may block
         return choices
 
     def _find_program(self, server: LspServerSettings, workspace: Path) -> FoundServer | None:
@@ -239,10 +239,7 @@ class LanguageServers:
     def _root(self) -> Path:
         if self.settings.folder is not None:
             return self.settings.folder
-        if self._own_folder is None:
-            self._own_folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-lsp-")))
-            weakref.finalize(self, shutil.rmtree, self._own_folder, ignore_errors=True)
-        return self._own_folder
+        return self._own_folder.path()
 
 
 # The project is read-only to them: what they build and keep goes into their own /tmp.

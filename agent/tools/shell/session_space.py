@@ -2,15 +2,14 @@
 
 import hashlib
 import os
-import tempfile
 import threading
 import time
-import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.security.files.folder_tree import remove_folder
+from agent.security.files.process_folder import ProcessFolder
 from agent.security.sandbox.base import SharesNetwork
 from agent.security.sandbox.session_network import SessionNetwork
 
@@ -33,7 +32,7 @@ class SessionSpaces:
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = None if root is None else Path(os.path.realpath(root))
-        self._own_root: Path | None = None
+        self._own_root = ProcessFolder("kore-tmp-")
         self._spaces: dict[str, _Space] = {}
         self._lock = threading.Lock()
 
@@ -69,19 +68,17 @@ class SessionSpaces:
         """Let all networks go; what lies in a `root` stays."""
         with self._lock:
             spaces, self._spaces = self._spaces, {}
-            own_root, self._own_root = self._own_root, None
         for space in spaces.values():
             if space.network is not None:
                 space.network.close()
-        if own_root is not None:
-            remove_folder(own_root)
+        self._own_root.close()
 
     def _space(self, session: str) -> _Space:
         space = self._spaces.get(session)
         if space is None:
             if not self._spaces and self._root is not None:
                 _remove_old(self._root)
-            folder = self._folder_of(session) or self._new_root() / _name(session)
+            folder = (self._root or self._own_root.path()) / _name(session)
             space = self._spaces[session] = _Space(folder)
         space.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (space.folder, space.folder / "tmp", space.folder / "shm"):
@@ -90,14 +87,9 @@ class SessionSpaces:
         return space
 
     def _folder_of(self, session: str) -> Path | None:
-        root = self._root or self._own_root
-        return None if root is None else root / _name(session)
-
-    def _new_root(self) -> Path:
-        self._own_root = Path(os.path.realpath(tempfile.mkdtemp(prefix="kore-tmp-")))
-        # An agent that is never closed leaves nothing either.
-        weakref.finalize(self, remove_folder, self._own_root)
-        return self._own_root
+        if self._root is not None:
+            return self._root / _name(session)
+        return self._own_root.path() / _name(session) if self._own_root.is_made else None
 
 
 def _name(session: str) -> str:

@@ -26,13 +26,13 @@ from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
-from gateway.cli.acp.task_scope import task_scope
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage
 from gateway.core.records import Delivered
+from gateway.core.task_scope import task_scope
 
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"

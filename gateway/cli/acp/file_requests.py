@@ -11,9 +11,9 @@ from acp.schema import FileSystemCapabilities
 
 from agent.errors import KoreError
 from agent.records import frozen
-from gateway.cli.acp.task_scope import task_scope
 from gateway.control.service import Service
 from gateway.core.records import EditorRequest
+from gateway.core.task_scope import task_scope
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from itertools import accumulate
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+from rich.theme import Theme
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -56,6 +57,7 @@ class Feed(ScrollView, can_focus=True):
             file=io.StringIO(),
             force_terminal=True,
             color_system="truecolor",
+            theme=_theme(),
             highlight=False,
             markup=False,
             emoji=False,
@@ -249,3 +251,8 @@ def _styled(strip: Strip, start: int, end: int, style: "object") -> Strip:
         strip.crop(end),
     )
     return Strip.join(parts)
+
+
+def _theme() -> Theme:
+    """No black behind code on a light screen, and quotes not in the color of errors."""
+    return Theme({"markdown.code": "bold cyan", "markdown.block_quote": "dim italic"})

@@ -65,6 +65,7 @@ class SidePanel(Vertical):
         self._changes = [one for one in newest if one.result is not None and one.result.diff]
         _fill(self.query_one("#call-list", OptionList), map(_call, self._calls))
         _fill(self.query_one("#change-list", OptionList), map(_change, self._changes))
+        self._read_files()
 
     def show_tasks(self, names: Sequence[str]) -> None:
         text = "\n".join(f"● {escape_line(name)}" for name in names)
@@ -79,8 +80,16 @@ class SidePanel(Vertical):
         heading = escape_line(call_line(record.started.name, record.started.arguments))
         self.post_message(self.ReadWanted(heading, whole_call(record)))
 
+    def on_tabbed_content_tab_activated(self) -> None:
+        self._read_files()
+
     def on_directory_tree_file_selected(self, event: DirectoryTree.FileSelected) -> None:
         self.post_message(self.FileNamed(event.path))
+
+    def _read_files(self) -> None:
+        """The tree itself sees no file that has come or gone since it was read."""
+        if self.query_one(TabbedContent).active == "files":
+            self.query_one(_ShownFiles).reload()
 
 
 def whole_call(record: CallRecord) -> RenderableType:

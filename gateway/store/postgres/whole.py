@@ -70,12 +70,19 @@ class WholePostgres:
             for name in sorted(columns)
         }
 
-    def finish(self, tx: Transaction) -> None:
+    def newest_delivery(self, tx: Transaction) -> int:
+        sequence = tx.one("SELECT pg_get_serial_sequence('outbox', 'seq')")[0]
+        last_value, is_used = tx.one(f"SELECT last_value, is_called FROM {sequence}")
+        return int(last_value) if is_used else int(last_value) - 1
+
+    def finish(self, tx: Transaction, newest_delivery: int) -> None:
         """Let the numbers that rows get go on behind those that were copied in."""
         for table, column in tx.all(_NUMBERED):
+            newest = newest_delivery if table == "outbox" else 0
             tx.all(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"
-                f" coalesce((SELECT max({column}) FROM {table}), 0) + 1, false)"
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), greatest("
+                f"coalesce((SELECT max({column}) FROM {table}), 0), ?::bigint) + 1, false)",
+                (newest,),
             )
 
     def is_sealed(self) -> bool:

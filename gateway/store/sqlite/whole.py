@@ -48,5 +48,12 @@ class WholeSqlite:
             for name in sorted(columns)
         }
 
-    def finish(self, tx: Transaction) -> None:
-        """Numbers go on by themselves."""
+    def newest_delivery(self, tx: Transaction) -> int:
+        row = tx.first("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
+        return int(row[0]) if row is not None else 0
+
+    def finish(self, tx: Transaction, newest_delivery: int) -> None:
+        """Numbers go on by themselves, unless the newest rows were deleted from the source."""
+        newest = max(newest_delivery, self.newest_delivery(tx))
+        tx.run("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
+        tx.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', ?)", (newest,))

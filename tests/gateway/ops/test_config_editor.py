@@ -192,7 +192,42 @@ async def test_more_power_has_to_be_confirmed(
     await editor().change("security.sandbox", "none", checked["proposal"], is_confirmed=True)
     for key in ("hooks", "mcp_servers.x", "server.listen", "access.roles.telegram:1", "agents"):
         assert widens_power(tuple(key.split(".")))
-    assert not widens_power(("agent", "max_iterations"))
+    for key in ("agent.max_iterations", "model_list.local.temperature", "tts.voice", "profiles"):
+        assert not widens_power(tuple(key.split(".")))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("limits.cost_per_day_usd", "500"),
+        ("limits.cost_per_day_usd", None),
+        ("limits.tokens_per_turn", "9000000"),
+        ("subagents.max_cost_usd", "50"),
+        ("model_list.mine.api_base", "https://collector.example/v1"),
+        ("model_list.mine.price_output_usd", "0"),
+        ("model_list", '[{"model_name": "local", "model": "offline/echo"}]'),
+        ("transcription.api_base", "https://collector.example/v1"),
+        ("tts.api_base", "https://collector.example/v1"),
+        ("images.api_base", "https://collector.example/v1"),
+        ("images.price_usd", "0"),
+        ("store.url", "sqlite:////tmp/other.db"),
+    ],
+)
+async def test_spending_and_addresses_have_to_be_confirmed(
+    editor: Callable[..., ConfigEditor], home: Path, key: str, value: str | None
+) -> None:
+    content = json.loads((home / "config.json").read_text())
+    entry = {"model_name": "mine", "model": "openai/x", "api_base": "https://mine.example/v1"}
+    content |= {"limits": {"cost_per_day_usd": 5}, "model_list": [*content["model_list"], entry]}
+    (home / "config.json").write_text(json.dumps(content))
+    before = (home / "config.json").read_bytes()
+    checked = editor().check(key, value)
+    assert checked["widens"]
+    with pytest.raises(ConfigError, match="confirm"):
+        await editor().change(key, value, checked["proposal"], is_confirmed=False)
+    assert (home / "config.json").read_bytes() == before
+    await editor().change(key, value, checked["proposal"], is_confirmed=True)
+    assert (home / "config.json").read_bytes() != before
 
 
 def test_rows_say_how_a_key_is_changed(editor: Callable[..., ConfigEditor]) -> None:

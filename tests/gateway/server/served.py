@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.server.listener import ListenAddress, ServerOptions, serve
+from gateway.server.listener import DEFAULT_CONNECTIONS, ListenAddress, ServerOptions, serve
 from gateway.server.tokens import SCOPES, Scope, TokenFile
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running
@@ -40,11 +40,15 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    folder: Path, script: Any = None, hosts: Sequence[str] = (), **more: Any
+    folder: Path,
+    script: Any = None,
+    hosts: Sequence[str] = (),
+    max_connections: int = DEFAULT_CONNECTIONS,
+    **more: Any,
 ) -> AsyncIterator[Served]:
     provider = script or Gated(is_open=lambda text: text != "long")
     tokens = TokenFile(folder / "tokens.json")
-    options = ServerOptions(ListenAddress(port=0), hosts=hosts)
+    options = ServerOptions(ListenAddress(port=0), hosts=hosts, max_connections=max_connections)
     async with (
         running(folder, provider, **more) as parts,
         serve(parts.service, tokens, options) as address,

@@ -13,6 +13,7 @@ import pytest
 
 from agent.errors import ConfigError, KoreError
 from gateway.core.errors import ConnectionLost
+from gateway.server import acceptor
 from gateway.server.listener import ListenAddress, ServerOptions, TlsFiles, serve
 from gateway.server.remote_service import ClientTls, opened_service
 from gateway.server.tokens import TokenFile
@@ -148,3 +149,37 @@ async def test_handshakes_that_never_end_keep_nobody_out(tmp_path: Path) -> None
             assert (await service.status())["pid"]
         for _, writer in silent:
             writer.close()
+
+
+@needs_openssl
+async def test_handshakes_that_do_not_go_on_are_ended_and_count_for_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.5)
+    own = Certificates(tmp_path / "tls")
+    files = TlsFiles(own.file("server"), own.key("server"))
+    trust = ClientTls(str(own.file("ca")))
+    tokens = TokenFile(tmp_path / "tokens.json")
+    options = ServerOptions(ListenAddress(port=0), files, max_connections=8)
+    async with running(tmp_path, []) as parts, serve(parts.service, tokens, options) as address:
+        token = tokens.add("remote", ("admin",))
+        async with opened_service(address, token, trust) as service:
+            assert (await service.status())["pid"]
+            port = urlsplit(address).port
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+            for _, writer in silent:
+                writer.write(b"\x16\x03\x01")
+            # Some at once, for want of room, and the others at the end of their time.
+            assert [await _read_to_end(reader) for reader, _ in silent] == [b""] * 20
+            for _, writer in silent:
+                writer.close()
+            assert (await service.status())["pid"]
+        async with opened_service(address, token, trust) as service:
+            assert (await service.status())["pid"]
+
+
+async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import logging
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -101,13 +102,84 @@ async def test_a_compressed_body_is_not_unpacked_beyond_the_limit(server: Served
     ids=["value", "name", "many", "both lengths", "two lengths", "negative", "null", "folded"],
 )
 async def test_a_head_that_is_wrong_or_too_large_is_refused(
-    server: Served, lines: list[str]
+    server: Served, lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     request = head(server, "POST /v1/calls/status HTTP/1.1", *lines, "Connection: close")
     answer = await raw_answer(server, request + b"{}")
     assert answer == b"" or answer.split(b" ")[1] in (b"400", b"413", b"431")
     assert b'"value"' not in answer
     assert (await server.call("status"))[0] == 200
+    assert errors_of(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        b"SSH-2.0-OpenSSH_9\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: \xff\r\n\r\n",
+        b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\x1b[31m HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nbody",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET\x00 nothing\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: x\n\n",
+    ],
+)
+async def test_what_is_no_request_leaves_no_traceback_in_the_log(
+    server: Served, request_: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = urlsplit(server.address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    writer.write(request_)
+    writer.write_eof()
+    with suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+    assert (await server.call("status"))[0] == 200
+    assert errors_of(caplog) == []
+
+
+def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log has of tracebacks, and of errors."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.exc_info or record.levelno >= logging.ERROR
+    ]
+
+
+async def test_connections_over_the_limit_are_refused_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        served(tmp_path, max_connections=8) as server,
+        server.session() as session,
+        session.ws_connect("/v1/connect") as client,
+    ):
+        where = urlsplit(server.address)
+        idle = [await asyncio.open_connection(where.hostname, where.port) for _ in range(50)]
+        refused = [await reader.readline() for reader, _ in idle[7:]]
+        assert refused == [b"HTTP/1.1 503 Service Unavailable\r\n"] * 43
+        await client.ping()
+        await client.send_json({"id": 1, "call": "status", "arguments": {}})
+        assert (await client.receive_json())["id"] == 1
+        for _, writer in idle:
+            writer.close()
+        while (status := await status_of(server)) == 503:
+            pass
+        assert status == 200
+        warnings = [one for one in caplog.messages if "server.max_connections" in one]
+        assert len(warnings) == 1
+
+
+async def status_of(server: Served) -> int:
+    try:
+        async with server.session() as session, session.get("/v1/hello") as response:
+            return response.status
+    except aiohttp.ClientConnectionError:
+        return 503
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 
 from agent.providers.scripted import ScriptedProvider
+from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
 from gateway.store.copying import WholeDatabase, copy_store
 from gateway.store.errors import StoreError
 from gateway.store.opening import whole_database
+from gateway.store.port import Transaction
 from gateway.store.postgres.connection import connect
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests import postgres_server
 from tests.gateway.cli.kore import kore
 from tests.gateway.parts import accept_messages, chat_message, load_history, running
@@ -74,6 +78,26 @@ async def test_a_conversation_goes_there_and_back(
     monkeypatch.setenv("KORE_TEST_STORE", "sqlite")
     texts = await talk(back, "four", cipher=cipher)
     assert texts[::2] == ["one", "Grüße 你好", "three", "four"]
+
+
+def test_the_number_of_a_deleted_delivery_is_not_given_again(tmp_path: Path) -> None:
+    there = whole_database(postgres_server.create_database())
+    sqlite, back = (whole_database(f"sqlite:///{tmp_path}/{name}.db") for name in ("a", "b"))
+    with sqlite.opened(None) as tx:
+        for delivery in ("one", "two", "three"):
+            put_delivery(tx, delivery)
+        tx.run("DELETE FROM outbox")
+    for source, target in ((sqlite, there), (there, back)):
+        copy_store(source, target, None)
+        assert [rows_of(one, None)["outbox"] for one in (source, target)] == [[], []]
+    with there.opened(None) as one, back.opened(None) as other:
+        assert (put_delivery(one, "four"), put_delivery(other, "four")) == (4, 4)
+
+
+def put_delivery(tx: Transaction, delivery: str) -> int:
+    route = Route("telegram", "1", "7")
+    outbox.put(tx, None, [OutgoingReply(delivery, route, [OutboundPart(delivery)])], 1.0)
+    return int(tx.one("SELECT max(seq) FROM outbox")[0])
 
 
 def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 from pathlib import Path
 
+from gateway.core.messages import CONSOLE, OutboundPart, Route
 from gateway.store.copying import ENGINE_TABLES
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.user_data import erasure
 from tests.gateway.store.transactions import open_transaction
 
@@ -49,3 +52,28 @@ def test_who_has_nothing_but_a_reminder_is_found_and_it_goes(tmp_path: Path) -> 
     erasure.erase(tx, "cli:0", 0)
     assert not erasure.traces(tx, "cli:0").has_data
     tx.close()
+
+
+def test_a_console_sees_the_first_answer_after_its_data_were_deleted(tmp_path: Path) -> None:
+    route = Route(CONSOLE, "local", "main")
+
+    def deliver(delivery: str) -> int:
+        outbox.put(tx, None, [OutgoingReply(delivery, route, [OutboundPart(delivery)])], 1.0)
+        due = outbox.head(tx, route.lane, 2.0)
+        assert isinstance(due, PendingPart)
+        outbox.sent(tx, due.seq, "", route.lane, 2.0)
+        return due.seq
+
+    tx = open_transaction(tmp_path / "kore.db")
+    tx.run(
+        "INSERT INTO inbox (channel, account, event_id, lane, principal, payload, received_at)"
+        " VALUES ('cli', 'local', 'e', ?, 'cli:0', '{}', 0)",
+        (route.lane,),
+    )
+    last_shown = max(deliver("one"), deliver("two"))
+    erasure.erase(tx, "cli:0", 0)
+    assert tx.one("SELECT count(*) FROM outbox") == (0,)
+    deliver("three")
+    (missed,) = outbox.handed_out_after(tx, route.lane, last_shown, 10)
+    tx.close()
+    assert missed.content.text == "three"

@@ -71,6 +71,34 @@ def test_an_upgrade_keeps_a_copy_of_what_was_there(tmp_path: Path) -> None:
     assert numbers(path) == sorted(scripts())
 
 
+def test_deliveries_keep_their_numbers_and_every_column(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    older(path, 77)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for seq in (5, 9):
+            connection.execute(
+                "INSERT INTO outbox (seq, delivery_id, part, lane, channel, account, chat, kind,"
+                " body, state, created_at, waited_s, is_shown, files, edits) VALUES (?, ?, 0, 'l',"
+                " 'telegram', '1', '7', 'final', 'words', 'pending', 3.5, 1.5, 1, '[1]', 'e')",
+                (seq, f"pair:{seq}"),
+            )
+        before = connection.execute("SELECT * FROM outbox ORDER BY seq").fetchall()
+    connect(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        after = connection.execute("SELECT * FROM outbox ORDER BY seq").fetchall()
+        assert after == before
+        connection.execute("DELETE FROM outbox WHERE seq = 9")
+        connection.execute(
+            "INSERT INTO outbox (delivery_id, part, lane, channel, account, chat, kind, body,"
+            " state, created_at) VALUES ('new', 0, 'l', 'telegram', '1', '7', 'final', '',"
+            " 'sent', 4)"
+        )
+        assert connection.execute("SELECT max(seq) FROM outbox").fetchone()[0] == 10
+        # The words of a pairing code still go with its delivery.
+        connection.execute("UPDATE outbox SET state = 'sent' WHERE seq = 5")
+        assert connection.execute("SELECT body FROM outbox WHERE seq = 5").fetchone()[0] == ""
+
+
 def test_a_new_database_and_one_that_is_up_to_date_are_not_copied(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()

@@ -116,7 +116,7 @@ export function ConfirmChange({ connection, say, checked, close, back }) {
     ${checked.notes.map((note) => html`<p class="dim">${visible(note)}</p>`)}
     <p>${t({ now: "It counts at once.", restart: "It counts after a restart of Kore.", none: "It changes nothing now." }[checked.effect])}</p>
     ${checked.widens && html`<label class="widens"><span><input type="checkbox" required checked=${isConfirmed} onChange=${(event) => setConfirmed(event.target.checked)} />
-      ${" "}${t("This setting decides what Kore may do, who may reach it or what it starts. I have compared both values.")}</span></label>`}
+      ${" "}${t("This setting decides what Kore may do or spend, where it sends data, who may reach it or what it starts. I have compared both values.")}</span></label>`}
     <p class="actions"><button class="send" disabled=${checked.widens && !isConfirmed}>${t("Change")}</button>
       <button type="button" onClick=${back}>${t("Back")}</button></p>
     ${error && html`<${Failure} error=${error} leave=${back} />`}

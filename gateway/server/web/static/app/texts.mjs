@@ -247,9 +247,9 @@ const WORDS = {
   "It counts at once.": ["立即生效。", "立即生效。"],
   "It counts after a restart of Kore.": ["重启 Kore 后生效。", "重新啟動 Kore 後生效。"],
   "It changes nothing now.": ["目前没有变化。", "目前沒有變化。"],
-  "This setting decides what Kore may do, who may reach it or what it starts. I have compared both values.": [
-    "此设置决定 Kore 可以做什么、谁可以访问它或它会启动什么。我已比较两个值。",
-    "此設定決定 Kore 可以做什麼、誰可以存取它或它會啟動什麼。我已比較兩個值。",
+  "This setting decides what Kore may do or spend, where it sends data, who may reach it or what it starts. I have compared both values.": [
+    "此设置决定 Kore 可以做什么、花费多少、把数据发送到哪里、谁可以访问它或它会启动什么。我已比较两个值。",
+    "此設定決定 Kore 可以做什麼、花費多少、把資料傳送到哪裡、誰可以存取它或它會啟動什麼。我已比較兩個值。",
   ],
   "Roles of chats, channels and others": ["聊天、渠道和其他对象的角色", "聊天、管道和其他對象的角色"],
   "What each role may do": ["每个角色可以做什么", "每個角色可以做什麼"],

@@ -1,0 +1,95 @@
+"""Folders for temporary files that belong to one process, and go with it.
+
+Each is locked for as long as its process lives, so that the next process tells one that a killed
+process has left from one that is in use, whatever number that process had.
+"""
+
+import fcntl
+import os
+import stat
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+
+from agent.security.files.folder_tree import remove_folder
+
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ProcessFolder:
+    """A folder in the system's folder for temporary files, for this user alone, made when it is
+    first asked for. `prefix` begins its name, and the names of those that are looked through."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._path: Path | None = None
+        self._removal: weakref.finalize[..., ProcessFolder] | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._path is not None
+
+    def path(self) -> Path:
+        """The folder. The first call removes what killed processes have left, and may block.
+        Raises OSError."""
+        with self._lock:
+            if self._path is None:
+                above = Path(os.path.realpath(tempfile.gettempdir()))
+                remove_abandoned(above, self._prefix)
+                self._path, descriptor = _make(above, self._prefix)
+                # One that is never closed leaves nothing either.
+                self._removal = weakref.finalize(self, _remove, self._path, descriptor)
+            return self._path
+
+    def close(self) -> None:
+        """Remove it; the next question makes another one."""
+        with self._lock:
+            removal, self._removal, self._path = self._removal, None, None
+        if removal is not None:
+            removal()
+
+
+def remove_abandoned(above: Path, prefix: str) -> None:
+    """Remove the folders of this name that belong to us and that no process has locked."""
+    with os.scandir(above) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
+    for name in names:
+        folder = above / name
+        try:
+            descriptor = os.open(folder, _OPENED)
+        except OSError:
+            continue  # a link, a file, or another user's
+        try:
+            if _is_ours(descriptor):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_folder(folder)
+        except BlockingIOError:
+            continue  # in use
+        finally:
+            os.close(descriptor)
+
+
+def _make(above: Path, prefix: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+        try:
+            descriptor = os.open(folder, _OPENED)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another process may have taken it for an abandoned one before it was locked.
+        if folder.exists():
+            return folder, descriptor
+        os.close(descriptor)
+
+
+def _is_ours(descriptor: int) -> bool:
+    info = os.fstat(descriptor)
+    return info.st_uid == os.geteuid() and stat.S_IMODE(info.st_mode) == stat.S_IRWXU
+
+
+def _remove(folder: Path, descriptor: int) -> None:
+    remove_folder(folder)
+    os.close(descriptor)

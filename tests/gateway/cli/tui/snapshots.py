@@ -1,0 +1,99 @@
+"""Pictures of `kore tui` as text: what each cell shows, and its colors below.
+
+A picture that differs from the stored one fails with a diff. `KORE_UPDATE_SNAPSHOTS=1` stores
+what is seen instead; `KORE_SNAPSHOT_SVG=FOLDER` also writes each as an SVG to look at.
+"""
+
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.style import Style
+from textual.app import App
+from textual.pilot import Pilot
+
+FOLDER = Path(__file__).parent / "snapshots"
+# What is different in every run, with as many cells in each.
+_TIMES = re.compile(r"\b\d+(\.\d+)? (ms|s)\b")
+_DEADLINE_S = 4
+_SAME = 12
+_PREFIX = "kore-picture-"
+_NAMES = re.compile(rf"{_PREFIX}\w{{8}}")
+
+
+@contextmanager
+def same_length_folder() -> Iterator[Path]:
+    """A folder whose path breaks lines at the same places in every run."""
+    with TemporaryDirectory(prefix=_PREFIX, dir="/tmp") as folder:
+        yield Path(folder)
+
+
+async def check(pilot: Pilot[None], name: str) -> None:
+    """Wait until the screen is the stored picture of this name."""
+    app = pilot.app
+    stored = FOLDER / f"{name}.txt"
+    if os.environ.get("KORE_UPDATE_SNAPSHOTS"):
+        stored.parent.mkdir(exist_ok=True)
+        stored.write_text(await _settled_picture(pilot), "utf-8")
+    if svg_folder := os.environ.get("KORE_SNAPSHOT_SVG"):
+        Path(svg_folder, f"{name}.svg").write_text(app.export_screenshot(), "utf-8")
+    before = stored.read_text("utf-8") if stored.exists() else ""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DEADLINE_S):
+            while picture_of(app) != before:
+                await pilot.pause()
+    picture = picture_of(app)
+    diff = difflib.unified_diff(
+        before.splitlines(), picture.splitlines(), "stored", "seen", lineterm="", n=1
+    )
+    assert before == picture, "\n".join(
+        [f"{name} differs; KORE_UPDATE_SNAPSHOTS=1 stores what is seen", *diff]
+    )
+
+
+async def _settled_picture(pilot: Pilot[None]) -> str:
+    """As it stays."""
+    picture, same = "", 0
+    while same < _SAME:
+        await pilot.pause()
+        seen = picture_of(pilot.app)
+        picture, same = seen, same + 1 if seen == picture else 0
+    return picture
+
+
+def picture_of(app: App[None]) -> str:
+    """The cells, then how many of each style a line has, then what the styles are. Their names
+    come from what they are, so that a new one changes no other line."""
+    looks: dict[str, str] = {}
+    shown, styles = [], []
+    for strip in app.screen._compositor.render_strips():
+        text = "".join(segment.text for segment in strip)
+        text = _TIMES.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
+        shown.append(_NAMES.sub(f"{_PREFIX}xxxxxxxx", text).rstrip())
+        cells: list[str] = []
+        for segment in strip:
+            look = _look(segment.style or Style.null())
+            name = sha256(look.encode()).hexdigest()[:3]
+            looks[name] = look
+            cells += [name] * segment.cell_length
+        styles.append(" ".join(f"{name}x{len(list(run))}" for name, run in groupby(cells)))
+    legend = sorted(f"{name} {look}" for name, look in looks.items())
+    return "\n".join([*shown, "", *styles, "", *legend, ""])
+
+
+def _look(style: Style) -> str:
+    colors = [
+        color.get_truecolor().hex if color is not None else "default"
+        for color in (style.color, style.bgcolor)
+    ]
+    flags = [
+        name for name in ("bold", "dim", "italic", "underline", "reverse") if getattr(style, name)
+    ]
+    return " ".join([f"{colors[0]} on {colors[1]}", *flags])

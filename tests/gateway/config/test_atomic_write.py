@@ -1,0 +1,64 @@
+"""A file is written whole or not at all, and a killed writer leaves nothing for long."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gateway.config.atomic_write import remove_unfinished, write_atomic
+
+# Ends itself by SIGKILL at the moment when the new file is whole, before it takes its place.
+KILLED = (
+    "import os, signal, sys\n"
+    "from pathlib import Path\n"
+    "from gateway.config.atomic_write import write_atomic\n"
+    "def end(event, args):\n"
+    "    if event == 'os.rename':\n"
+    "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    "sys.addaudithook(end)\n"
+    "write_atomic(Path(sys.argv[1]), 'never')\n"
+)
+
+
+def kill_while_writing(file: Path) -> Path:
+    """The new file that it leaves."""
+    before = set(file.parent.iterdir())
+    assert subprocess.run([sys.executable, "-c", KILLED, file]).returncode == -signal.SIGKILL
+    (left,) = set(file.parent.iterdir()) - before
+    return left
+
+
+def test_the_next_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("old")
+    left = kill_while_writing(file)
+    assert (file.read_text(), left.read_text()) == ("old", "never")
+    of_another_file = kill_while_writing(tmp_path / "secrets.json")
+    write_atomic(file, "new")
+    assert file.read_text() == "new"
+    assert set(tmp_path.iterdir()) == {file, of_another_file}
+    remove_unfinished(tmp_path)
+    assert set(tmp_path.iterdir()) == {file}
+
+
+def test_links_other_names_and_files_that_are_being_written_stay(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / ".config.json.0123abcd.new").symlink_to(outside)
+    os.mkfifo(folder / ".config.json.1123abcd.new")
+    for name in (".config.json.new", "config.json.0123abcd.new", ".config.json.0123abcg.new"):
+        (folder / name).write_text("")
+    (folder / ".config.json.3123abcd.new").mkdir()
+    in_use = folder / ".config.json.2123abcd.new"
+    with in_use.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before = set(folder.iterdir())
+        remove_unfinished(folder)
+        assert set(folder.iterdir()) == before
+    remove_unfinished(folder)
+    assert before - set(folder.iterdir()) == {in_use}
+    assert outside.read_text() == "mine"
