@@ -19,7 +19,7 @@ from gateway.core.messages import CONSOLE, Media
 from gateway.core.records import Delivered, MessageOutcome, SessionEvent, TurnStored
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.request_sessions import MessagePlace
-from gateway.server.openai_api.speaker import Speaker
+from gateway.server.speaker import Speaker
 
 T = TypeVar("T")
 

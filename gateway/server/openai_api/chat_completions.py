@@ -29,8 +29,8 @@ from gateway.server.openai_api.request_sessions import (
     RequestSessions,
 )
 from gateway.server.openai_api.server_sent_events import ServerSentEvents
-from gateway.server.openai_api.speaker import Speaker
 from gateway.server.openai_api.stored_answers import StoredAnswers
+from gateway.server.speaker import Speaker
 
 
 class ChatCompletions:

@@ -22,7 +22,7 @@ from gateway.core.records import ApiAnswer, ApiRequest
 from gateway.server.guard import access_of
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, bad_field
-from gateway.server.openai_api.speaker import Speaker
+from gateway.server.speaker import Speaker
 
 V = TypeVar("V")
 

@@ -35,8 +35,8 @@ from gateway.server.openai_api.request_sessions import (
 from gateway.server.openai_api.response_input import read_input
 from gateway.server.openai_api.response_writer import ResponseWriter
 from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
-from gateway.server.openai_api.speaker import Speaker
 from gateway.server.openai_api.stored_answers import StoredAnswers
+from gateway.server.speaker import Speaker
 
 _ID = re.compile(r"resp_[0-9a-f]{1,64}")
 

@@ -15,8 +15,13 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import CONSOLE, InboundMessage, Media, Route, Sender
 from gateway.core.records import SessionInfo
 from gateway.core.token_routes import API, token_route
-from gateway.server.openai_api.errors import ApiError
 from gateway.server.tokens import AccessToken
+
+
+class UnknownSession(KoreError):
+    """There is no such session, or not for this token."""
+
+    code = "session_not_found"
 
 
 @frozen
@@ -42,10 +47,9 @@ class Speaker:
         return Route(CONSOLE, "local", conversation).lane
 
     async def find_session(self, session: str) -> SessionInfo:
-        """A session that may be spoken in. Raises `ApiError`, the same for one that there is not
-        and for another person's."""
-        words = t("no session {session!r}", session=session[:80])
-        missing = ApiError(404, words, "session_not_found")
+        """A session that may be spoken in. Raises `UnknownSession`, the same for one that there is
+        not and for another person's."""
+        missing = UnknownSession(t("no session {session!r}", session=session[:80]))
         try:
             info = (await self.service.preview_session(session, 0, 0)).info
         except ConnectionLost:
@@ -53,7 +57,7 @@ class Speaker:
         except KoreError as exc:
             if self.has_role:
                 raise missing from exc
-            raise ApiError(404, str(exc), "session_not_found") from exc
+            raise UnknownSession(str(exc)) from exc
         if self.has_role and (info.principal != f"{API}:{self.token.name}" or info.id != session):
             raise missing
         return info
