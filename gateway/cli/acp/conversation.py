@@ -96,6 +96,8 @@ class EditorConversation:
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
+        # The last delivery by its number: what went into a connection that broke comes again.
+        self._delivered = 0
         self._uses: Counter[str] = Counter()
 
     async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
@@ -193,7 +195,8 @@ class EditorConversation:
     async def _follow(self, message: InboundMessage) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses), None
         lane = self._builder.lane
-        async with self._line.service.watch(lane) as watched, task_scope() as start:
+        watching = self._line.service.watch(lane, None, self._delivered)
+        async with watching as watched, task_scope() as start:
             questions = OpenQuestions(lambda approval: start(self._ask(approval, updates)))
             start(self._follow_questions(questions))
             await self._line.service.submit(message)
@@ -228,6 +231,9 @@ class EditorConversation:
     ) -> bool:
         """Whether the answer is complete. Its words were passed on as they came, but for those of
         Kore itself."""
+        if event.maybe_duplicate and 0 < event.seq <= self._delivered:
+            return False
+        self._delivered = max(event.seq, self._delivered)
         is_ours = event.event_id == message.event_id
         is_failed = result is not None and result.stopped is not None
         if not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):
