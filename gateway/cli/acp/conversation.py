@@ -22,6 +22,7 @@ from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
+from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
@@ -49,11 +50,13 @@ _STOPS: dict[str, StopReason] = {
 
 @frozen
 class ConnectedEditor:
-    """An editor: what it is told, the files that it shows, and the person at it."""
+    """An editor: what it is told, the files that it shows, the MCP servers that it names, and the
+    person at it."""
 
     client: acp.Client
     files: FileRequests
     questions: EditorQuestions
+    servers: EditorServers
 
 
 class OpenQuestions:
@@ -89,6 +92,7 @@ class EditorConversation:
         self._client = editor.client
         self._files = editor.files
         self._questions = editor.questions
+        self._servers = editor.servers
         self._folder = folder
         self._builder = builder
         self._default_mode = default_mode
@@ -105,7 +109,16 @@ class EditorConversation:
         self.session = await self._line.service.bind_session(self._builder.lane, session)
         if mode is not None:
             await self.choose_mode(mode)
-        return await self.choices()
+        choices = await self.choices()
+        self._servers.begin(self._line.service, self._builder.lane)
+        return choices
+
+    async def end(self) -> None:
+        """Stop the turn, and what runs beside it."""
+        try:
+            await self.cancel()
+        finally:
+            await self._servers.end()
 
     async def choices(self) -> SessionChoices:
         """What is chosen for the session now."""
@@ -150,12 +163,17 @@ class EditorConversation:
 
     async def _answer_to(self, message: InboundMessage) -> StopReason:
         while True:
-            service, lane = self._line.service, self._builder.lane
+            service, lane = await self._line.current(), self._builder.lane
+            self._servers.begin(service, lane)
+            await self._servers.wait()
+            for failure in self._servers.take_failures():
+                words = acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n")
+                await self._tell(words)
             try:
                 async with self._files.served(service, self.session, lane):
                     return await self._follow(message)
             except ConnectionLost as lost:
-                await self._line.renew(lost, self._builder.lane)
+                await self._line.renew(lost, self._builder.lane, service)
 
     async def _bound_session(self) -> str:
         """A command such as `/new` leaves the one that the editor named."""

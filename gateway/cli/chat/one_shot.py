@@ -101,6 +101,7 @@ class OneShotTurn:
         the turn could not be asked for.
         """
         while True:
+            service = self._service
             try:
                 await self._follow(interrupted)
                 break
@@ -109,7 +110,7 @@ class OneShotTurn:
                     self._streamed.begin()
                 if isinstance(lost, HandedOver):
                     self._note(t("· {why}; continuing there", why=escape_invisible(str(lost))))
-                await self._connection.renew(lost, self.lane)
+                await self._connection.renew(lost, self.lane, service)
         self._close()
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
 

@@ -3,14 +3,12 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
-from gateway.core.errors import ConnectionLost
 from tests.fakes.cutting_proxy import CuttingProxy
 from tests.fakes.editor import KEY, Desk, words
 from tests.fakes.model import ModelServer
@@ -25,37 +23,6 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         desk = Desk(tmp_path, model)
         desk.set_config(http={"port": 0})
         yield desk
-
-
-@asynccontextmanager
-async def gateway(desk: Desk) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """A gateway from the moment that it can be reached, and what kills it."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "gateway"),
-        env=desk.environ(),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-
-    async def kill() -> None:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-    try:
-        async with asyncio.timeout(60):
-            while not await is_up(desk, process.pid):
-                await asyncio.sleep(0.05)
-        yield kill
-    finally:
-        await kill()
-
-
-async def is_up(desk: Desk, pid: int) -> bool:
-    with suppress(ConnectionLost):
-        client = await ControlClient.connect(desk.home / "kore.sock")
-        if client is not None:
-            return bool((await client.status()).get("pid") == pid)
-    return False
 
 
 async def until_handed_out(service: Service) -> None:
@@ -78,7 +45,7 @@ async def lose_the_answer(desk: Desk, ask: Callable[[], Awaitable[str]]) -> str:
     again."""
     socket, moved = desk.home / "kore.sock", desk.home / "moved.sock"
     desk.model.script(ReplyScript(text=ANSWER, waits_at=0))
-    async with gateway(desk) as kill:
+    async with desk.gateway() as kill:
         socket.rename(moved)
         async with CuttingProxy(moved, socket) as line:
             answer = asyncio.ensure_future(ask())
@@ -92,7 +59,7 @@ async def lose_the_answer(desk: Desk, ask: Callable[[], Awaitable[str]]) -> str:
             await until_handed_out(service)
             await kill()
             line.close()
-            async with gateway(desk):
+            async with desk.gateway():
                 line.cut()
                 return await asyncio.wait_for(answer, 60)
 
