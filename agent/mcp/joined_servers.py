@@ -3,21 +3,19 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from agent.mcp.servers import McpServers
 from agent.mcp.tool import McpTool
-from agent.tools.base import Tool
+from agent.tools.base import Tool, ToolSource
 from agent.types import Taint
-
-if TYPE_CHECKING:
-    from agent.mcp.servers import McpServers
 
 
 class JoinedServers:
     """A `ToolSource`. Of two servers with the same name the configured one is used."""
 
-    def __init__(self, configured: "McpServers | None", own: "McpServers") -> None:
-        self._configured, self._own = configured, own
+    def __init__(self, own: McpServers, configured: ToolSource | None) -> None:
+        self._own = own
+        self._configured = configured if isinstance(configured, McpServers) else None
         self._parts: tuple[tuple[McpTool, ...], ...] = ()
         self._tools: tuple[McpTool, ...] = ()
 

@@ -31,7 +31,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Tool, ToolSource
+from agent.tools.base import CallContext, Tool
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.tools.shell.server_log import ServerLog
 from agent.types import Taint, ToolResult
@@ -118,12 +118,6 @@ class McpServers:
             if name not in self._servers:
                 self._add(server)
         self._rebuild()
-
-    def beside(self, source: ToolSource | None) -> ToolSource:
-        """These and what else there is, as one source."""
-        from agent.mcp.joined_servers import JoinedServers
-
-        return JoinedServers(source if isinstance(source, McpServers) else None, self)
 
     async def load(self) -> Sequence[str]:
         """Ask the servers whose tools are not known, all at once, for a moment the first time;

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,11 @@ class SessionServers:
     def of(self, lane: str) -> "JoinSource | None":
         """What adds the tools of a lane's servers to others."""
         servers = self._servers.get(lane)
-        return None if servers is None else servers.beside
+        if servers is None:
+            return None
+        from agent.mcp.joined_servers import JoinedServers
+
+        return partial(JoinedServers, servers)
 
     @asynccontextmanager
     async def attach(
