@@ -53,6 +53,7 @@ from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
+from gateway.sessions.session_servers import SessionServers
 from gateway.sessions.similarity import StoredSimilarity
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
@@ -251,7 +252,7 @@ def build_container(
     )
     windows = SessionWindowCache(database)
     isolation = Isolation()
-    editors = EditorHub()
+    editors = EditorHub(SessionServers(lambda: agent.settings.tools, agent.redactor.learn))
     compactions = CompactionService(
         database=database,
         agent=agent,

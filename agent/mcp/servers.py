@@ -375,10 +375,10 @@ class _Server:
     def take_notice(self) -> str:
         """What a person should be told of it, once."""
         notice, self._notice = self._notice, ""
-        if notice:
+        if notice and self.settings.is_configured:
             return t(
                 "{failure} `kore mcp test {name}` shows more.",
                 failure=notice,
                 name=self.settings.name,
             )
-        return ""
+        return notice

@@ -50,8 +50,9 @@ class McpServerSettings:
     run without a question. `is_private` says whether its results count as private, None: if it has
     a folder, variables or headers of its own. `timeout_s` bounds one call, `start_timeout_s` the
     way to its list of tools. `protocol` is the version of the protocol to speak, such as
-    "2025-11-25"; None finds it out. One that is not the owner's `own` came with a plugin: what it
-    says of its tools is a stranger's word.
+    "2025-11-25"; None finds it out. One that is not the owner's `own` came with a plugin or an
+    editor: what it says of its tools is a stranger's word. One that is not `configured` belongs to
+    one session, and no command knows it.
     """
 
     name: str
@@ -73,6 +74,7 @@ class McpServerSettings:
     start_timeout_s: float = 30.0
     protocol: str | None = None
     is_own: bool = True
+    is_configured: bool = True
 
     def offers(self, tool: str) -> bool:
         """Whether a tool, by the server's name for it, is there for models."""

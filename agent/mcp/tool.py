@@ -58,8 +58,15 @@ class McpTool:
         return EffectPlan(
             hosts=(host,) if host else (),
             sends=json.dumps(dict(args), ensure_ascii=False, indent=1),
-            contents=self.definition.digest,
+            contents=self._identity,
         )
+
+    @property
+    def _identity(self) -> str:
+        """What a lasting answer holds for. A configured server is known by its name; another
+        session may have another one of the same name."""
+        own = self.definition.digest
+        return own if self.server.is_configured else f"{own} {self.server.digest}"
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         return await self._invoke(self.definition, args, call)

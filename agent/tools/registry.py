@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
+from agent.security.policy.base import SERVER_TOOLS
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.aliases import NAMES, canonical, folded
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # Of the model's window: what tools of a source may take in each request.
 _SOURCED_SHARE = 0.1
+# The source of a session's tools, beside the one that there is.
+JoinSource = Callable[[ToolSource | None], ToolSource]
 
 
 class ToolRegistry:
@@ -192,13 +195,18 @@ class ToolRegistry:
         own = [tool for tool in self._own_tools if is_chosen(tool.name)]
         return ToolRegistry(own, self._source, is_chosen_twice, wishes)
 
+    def joined(self, join: JoinSource) -> "ToolRegistry":
+        """The same tools, and what `join` adds to their source."""
+        return ToolRegistry(self._own_tools, join(self._source), self._is_chosen, self._wishes)
+
     def effect(self, name: str) -> Effect:
         """The effect that a call of this tool declares. A tool that there is not has none, unless
-        a source that does not know it yet may bring it."""
+        it is a server's, which may come yet or has gone with its session."""
         tool = self.find(name)
         if tool is not None:
             return tool.effect
-        return "unsafe" if self._source is not None else "read"
+        is_sourced = self._source is not None or name.startswith(SERVER_TOOLS)
+        return "unsafe" if is_sourced else "read"
 
     def find(self, name: str) -> Tool | None:
         """The tool of this name or alias, or None."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent.context.compaction.compactor import CompactionStore
     from agent.context.compaction.summarizer import Summary
     from agent.skills.catalog import SkillCatalog
+    from agent.tools.registry import JoinSource
     from agent.turn.guardrails import Guardrails
     from agent.turn.hooks import Hooks
     from agent.turn.tracing import Tracing
@@ -77,6 +78,7 @@ class TurnRequest:
     `Workspace.system_prompt`). `is_prompted`: a person, or a job of theirs, said the last message.
     `memory_text` is the memory that the session began with; without it
     the file is read. With `watches`, changes in the working folder are events of the turn.
+    `join_source` adds tools that belong to the session.
     """
 
     environment: ToolEnvironment
@@ -103,3 +105,4 @@ class TurnRequest:
     tracing: "Tracing | None" = None
     model_settings: ModelSettings | None = None
     watches: "ProjectWatches | None" = None
+    join_source: "JoinSource | None" = None

@@ -320,10 +320,11 @@ class AgentTurn:
             focus=self._focus,
         )
 
-    @property
+    @cached_property
     def _toolbox(self) -> ToolRegistry:
-        character = self._task.character
-        return self._agent.toolbox if character is None else character.toolbox
+        character, join = self._task.character, self._task.join_source
+        toolbox = self._agent.toolbox if character is None else character.toolbox
+        return toolbox if join is None else toolbox.joined(join)
 
     @cached_property
     def _focus(self) -> FileFocus:

@@ -42,6 +42,7 @@ from gateway.core.records import (
     SessionInfo,
     SessionNews,
     SessionPreview,
+    SessionServer,
     TaskInfo,
     WatchEvent,
 )
@@ -361,7 +362,7 @@ class ChoiceCalls(Protocol):
 
 
 class EditorCalls(Protocol):
-    """An editor shows files to the turns of its lane."""
+    """An editor shows files to the turns of its lane, and names MCP servers for them."""
 
     def serve_editor(
         self, lane: str, can_read: bool, can_write: bool
@@ -373,6 +374,14 @@ class EditorCalls(Protocol):
     async def answer_editor(self, request: str, text: str | None) -> bool:
         """Answer a request: with the text of a file, '' once one is written, None when it cannot
         be done. False when nobody waits for it any more."""
+        ...
+
+    def attach_servers(
+        self, lane: str, servers: tuple[SessionServer, ...]
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[str]]]:
+        """Give MCP servers to the lane's turns, as long as this is followed: they are in no
+        configuration, and end with it. Once all have been asked for their tools (or 10 seconds have
+        passed), a sentence about each that failed follows."""
         ...
 
 

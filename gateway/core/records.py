@@ -149,6 +149,20 @@ class EditorRequest:
     text: str = ""
 
 
+@frozen
+class SessionServer:
+    """An MCP server that an editor names for one session: a `command` to start, or a `url` to
+    reach, by the old transport if `is_sse`."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_sse: bool = False
+
+
 SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryReset | SessionChanged
 
 

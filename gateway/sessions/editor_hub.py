@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import t
 from gateway.core.records import EditorRequest
+from gateway.sessions.session_servers import SessionServers
 
 # A person may look at a dialog of the editor, but the turn does not wait for that.
 READ_S, WRITE_S = 5.0, 10.0
@@ -36,9 +37,12 @@ class _Editor:
 
 
 class EditorHub:
-    """The editors of this process's turns, by lane."""
+    """The editors of this process's turns, by lane, and the MCP servers that they name."""
 
-    def __init__(self, read_s: float = READ_S, write_s: float = WRITE_S) -> None:
+    def __init__(
+        self, servers: SessionServers, read_s: float = READ_S, write_s: float = WRITE_S
+    ) -> None:
+        self.servers = servers
         self._read_s, self._write_s = read_s, write_s
         self._editors: dict[str, _Editor] = {}
 

@@ -311,6 +311,7 @@ class TurnRunner:
             stop=stop,
             hooks=self._agent.hooks,
             watches=self._watches(speaking.root),
+            join_source=self._editors.servers.of(message.session_key),
         )
 
     def _watches(self, folder: Path) -> "ProjectWatches | None":

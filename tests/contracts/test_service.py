@@ -36,6 +36,7 @@ from gateway.core.records import (
     SessionChanged,
     SessionIdle,
     SessionNews,
+    SessionServer,
     TurnStored,
     WatchEvent,
 )
@@ -692,6 +693,17 @@ async def test_an_editor_is_asked_for_the_text_of_a_file(real_service: Service) 
         assert not await real_service.answer_editor("nobody waits", None)
         waiting.cancel()
         await asyncio.wait([waiting])
+
+
+@covers("attach_servers")
+async def test_servers_of_an_editor_that_fail_are_told(real_service: Service) -> None:
+    wrong = SessionServer("wrong", "/nowhere/server")
+    async with real_service.attach_servers("cli:local:editor", (wrong,)) as failures:
+        (sentence,) = await anext(failures)
+        assert "wrong" in sentence
+    with pytest.raises(KoreError, match="neither a command nor an address"):
+        async with real_service.attach_servers("cli:local:editor", (SessionServer("empty"),)):
+            pass
 
 
 @covers("list_costs", "describe_config", "read_log", "list_audit")

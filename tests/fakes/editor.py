@@ -6,13 +6,15 @@ import base64
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.control.client import ControlClient
+from gateway.core.errors import ConnectionLost
 from tests.fakes.acp_lines import LineCheck
 from tests.fakes.model import ModelServer
 
@@ -162,6 +164,35 @@ class Desk:
             await process.wait()
             await pump
         assert not (faults := check.faults()), faults
+
+    @asynccontextmanager
+    async def gateway(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """A gateway that has the data, and what kills it."""
+        self.set_config(http={"port": 0})
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "gateway"),
+            env=self.environ(),
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+
+        async def kill() -> None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+        try:
+            async with asyncio.timeout(60):
+                while not await self._is_owner(process.pid):
+                    await asyncio.sleep(0.05)
+            yield kill
+        finally:
+            await kill()
+
+    async def _is_owner(self, pid: int) -> bool:
+        with suppress(ConnectionLost):
+            client = await ControlClient.connect(self.home / "kore.sock")
+            return client is not None and (await client.status())["pid"] == pid
+        return False
 
     async def ask(self, connection: Any, session: str, *blocks: Any) -> str:
         asked = await connection.prompt(session_id=session, prompt=list(blocks))

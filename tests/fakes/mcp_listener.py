@@ -1,4 +1,7 @@
-"""An MCP server of 2026-07-28 over stdio, by the SDK, whose tool `grow` adds another tool."""
+"""An MCP server of 2026-07-28, by the SDK, whose tool `grow` adds another tool: over stdio, or over
+HTTP at the port that its argument names."""
+
+import sys
 
 from mcp.server.mcpserver import Context, MCPServer
 
@@ -19,4 +22,7 @@ async def grow(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) > 1:
+        server.run("streamable-http", port=int(sys.argv[1]))
+    else:
+        server.run()

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from agent.security.sandbox.trusted_programs import is_closed_file
 from agent.settings import LspServerSettings
-from agent.tools.shell.program_folders import folders_of_command, folders_of_program
+from agent.tools.shell.program_folders import folders_of_command, interpreter_of
 
 # The first version of TypeScript whose compiler is a server.
 _FIRST_SERVER_TSC = 7
 _MOST_BYTES = 1_000_000
-_MOST_LINE_BYTES = 1_000
 
 
 def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
@@ -45,22 +44,16 @@ def shown_folders(
     plugin. May block."""
     private = [Path.home(), *closed]
     plugin = server.plugin_folder
+    # A plugin's script may name any program, and with it any folder.
     is_named = "/" in server.command[0]
+    from_path = () if is_named else (Path(program), interpreter_of(program))
 
     def may_show(path: Path) -> bool:
-        if plugin is None or (str(path) == program and not is_named):
+        if plugin is None or path in from_path:
             return True
         return path.resolve().is_relative_to(plugin.resolve())
 
-    folders = list(folders_of_command((program, *server.command[1:]), private, may_show))
-    interpreter = _interpreter(program) if may_show(Path(program)) else None
-    if interpreter is not None:
-        folders += folders_of_program(interpreter, private)
-        # A Python has its library beside the folder of its programs.
-        prefix = interpreter.resolve().parent.parent
-        if not any(path.is_relative_to(prefix) for path in private):
-            folders.append(prefix)
-    return tuple(dict.fromkeys(folders))
+    return folders_of_command((program, *server.command[1:]), private, may_show)
 
 
 def module_cache(closed: Iterable[Path]) -> Path | None:
@@ -71,20 +64,6 @@ def module_cache(closed: Iterable[Path]) -> Path | None:
     is_closed = any(cache.is_relative_to(path) for path in closed)
     has_closed = any(path.is_relative_to(cache) for path in (Path.home(), *closed))
     return cache if cache.is_dir() and not is_closed and not has_closed else None
-
-
-def _interpreter(program: str) -> Path | None:
-    """The program that a script names in its first line; None where `env` looks for it."""
-    try:
-        with open(program, "rb") as file:
-            line = file.readline(_MOST_LINE_BYTES)
-    except OSError:
-        return None
-    words = line.removeprefix(b"#!").split()
-    if not line.startswith(b"#!") or not words or not words[0].startswith(b"/"):
-        return None
-    path = Path(os.fsdecode(words[0]))
-    return None if path.name == "env" else path
 
 
 def typescript_beside(program: str) -> Path | None:

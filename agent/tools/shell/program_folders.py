@@ -1,43 +1,74 @@
 """The folders that hold a program: a server reads them, whatever else its sandbox hides."""
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 # What stands at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
 
 
+_MOST_LINE_BYTES = 1_000
+
+
 def folders_of_command(
-    words: Iterable[str], closed: Iterable[Path], may_show: Callable[[Path], bool]
+    words: Sequence[str], closed: Sequence[Path], may_show: Callable[[Path], bool]
 ) -> tuple[Path, ...]:
-    """Of the program and of each file that the words of a command name by their full paths, where
-    `may_show` says so; `closed` as for `folders_of_program`. May block."""
-    closed = list(closed)
+    """Of the program, of the interpreter that it names if it is a script, and of each file that the
+    words of a command name by their full paths, where `may_show` says so; `closed` as for
+    `folders_of_program`. May block."""
+    interpreter = interpreter_of(words[0]) if words else None
     folders: list[Path] = []
-    for word in words:
-        path = Path(word).expanduser()
+    for path in chain(map(Path, words), () if interpreter is None else (interpreter,)):
+        path = path.expanduser()
         if path.is_absolute() and path.is_file() and may_show(path):
             folders += folders_of_program(path, closed)
     return tuple(dict.fromkeys(folders))
 
 
-def folders_of_program(path: Path, closed: Iterable[Path]) -> list[Path]:
+def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
     """Of a program and of the file that it is a link to: the highest folder that looks like the
-    program's own, but never one that holds what is `closed`. May block."""
+    program's own, and the libraries beside its `bin`, as interpreters have them; but never one
+    that holds what is `closed`. May block."""
     folders: list[Path] = []
+    real = path.resolve()
     # A program of a virtual environment is a link out of it.
-    for each in (path, path.resolve()):
+    for each in (path, real):
         folder = _own_folder(each.parent.resolve() if each != path else each.parent, closed)
         if folder is not None and folder not in folders:
             folders.append(folder)
+    library = real.parent.parent / "lib"
+    is_needed = real.parent.name == "bin" and library.is_dir()
+    if is_needed and not any(library.is_relative_to(each) for each in folders):
+        # Not the folder of both: that of `~/.local/bin` holds more than programs.
+        is_open = real.parent.parent not in closed and not _holds(library.resolve(), closed)
+        folders += [library] if is_open else []
     return folders
 
 
-def _own_folder(folder: Path, closed: Iterable[Path]) -> Path | None:
+def interpreter_of(program: str) -> Path | None:
+    """The program that a script names in its first line; None where `env` looks for it. May
+    block."""
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(_MOST_LINE_BYTES)
+    except OSError:
+        return None
+    words = line.removeprefix(b"#!").split()
+    if not line.startswith(b"#!") or not words or not words[0].startswith(b"/"):
+        return None
+    path = Path(os.fsdecode(words[0]))
+    return None if path.name == "env" else path
+
+
+def _holds(folder: Path, closed: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(folder) for path in closed)
+
+
+def _own_folder(folder: Path, closed: Sequence[Path]) -> Path | None:
     candidates = [
-        each
-        for each in (folder, *folder.parents)
-        if each != Path("/") and not any(path.is_relative_to(each) for path in closed)
+        each for each in (folder, *folder.parents) if each != Path("/") and not _holds(each, closed)
     ]
     tops = [each for each in candidates if any((each / name).exists() for name in _TOPS)]
     return tops[-1] if tops else next(iter(candidates), None)

@@ -22,6 +22,7 @@ from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
 from agent.types import Message, Result, Thinking
+from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
@@ -49,11 +50,13 @@ _STOPS: dict[str, StopReason] = {
 
 @frozen
 class ConnectedEditor:
-    """An editor: what it is told, the files that it shows, and the person at it."""
+    """An editor: what it is told, the files that it shows, the MCP servers that it names, and the
+    person at it."""
 
     client: acp.Client
     files: FileRequests
     questions: EditorQuestions
+    servers: EditorServers
 
 
 class OpenQuestions:
@@ -89,6 +92,7 @@ class EditorConversation:
         self._client = editor.client
         self._files = editor.files
         self._questions = editor.questions
+        self._servers = editor.servers
         self._folder = folder
         self._builder = builder
         self._default_mode = default_mode
@@ -96,6 +100,8 @@ class EditorConversation:
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
+        # The last delivery by its number: what went into a connection that broke comes again.
+        self._delivered = 0
         self._uses: Counter[str] = Counter()
 
     async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
@@ -103,7 +109,16 @@ class EditorConversation:
         self.session = await self._line.service.bind_session(self._builder.lane, session)
         if mode is not None:
             await self.choose_mode(mode)
-        return await self.choices()
+        choices = await self.choices()
+        self._servers.begin(self._line.service, self._builder.lane)
+        return choices
+
+    async def end(self) -> None:
+        """Stop the turn, and what runs beside it."""
+        try:
+            await self.cancel()
+        finally:
+            await self._servers.end()
 
     async def choices(self) -> SessionChoices:
         """What is chosen for the session now."""
@@ -148,12 +163,17 @@ class EditorConversation:
 
     async def _answer_to(self, message: InboundMessage) -> StopReason:
         while True:
-            service, lane = self._line.service, self._builder.lane
+            service, lane = await self._line.current(), self._builder.lane
+            self._servers.begin(service, lane)
+            await self._servers.wait()
+            for failure in self._servers.take_failures():
+                words = acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n")
+                await self._tell(words)
             try:
                 async with self._files.served(service, self.session, lane):
                     return await self._follow(message)
             except ConnectionLost as lost:
-                await self._line.renew(lost, self._builder.lane)
+                await self._line.renew(lost, self._builder.lane, service)
 
     async def _bound_session(self) -> str:
         """A command such as `/new` leaves the one that the editor named."""
@@ -193,7 +213,8 @@ class EditorConversation:
     async def _follow(self, message: InboundMessage) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses), None
         lane = self._builder.lane
-        async with self._line.service.watch(lane) as watched, task_scope() as start:
+        watching = self._line.service.watch(lane, None, self._delivered)
+        async with watching as watched, task_scope() as start:
             questions = OpenQuestions(lambda approval: start(self._ask(approval, updates)))
             start(self._follow_questions(questions))
             await self._line.service.submit(message)
@@ -228,6 +249,9 @@ class EditorConversation:
     ) -> bool:
         """Whether the answer is complete. Its words were passed on as they came, but for those of
         Kore itself."""
+        if event.maybe_duplicate and 0 < event.seq <= self._delivered:
+            return False
+        self._delivered = max(event.seq, self._delivered)
         is_ours = event.event_id == message.event_id
         is_failed = result is not None and result.stopped is not None
         if not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):

@@ -2,6 +2,7 @@
 output. https://agentclientprotocol.com"""
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from acp.schema import (
     Implementation,
     ListSessionsResponse,
     LoadSessionResponse,
+    McpCapabilities,
     NewSessionResponse,
     PromptCapabilities,
     PromptResponse,
@@ -33,10 +35,12 @@ from agent.errors import KoreError
 from agent.security.policy.base import is_mode
 from agent.version import VERSION
 from gateway.cli.acp.conversation import ConnectedEditor, EditorConversation, error_of
+from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
 from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of_value
+from gateway.cli.acp.task_scope import Start, task_scope
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
@@ -46,17 +50,20 @@ from gateway.turns.agents.profiles import origin_of
 if TYPE_CHECKING:
     from gateway.config import Settings
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 _PROTOCOL = 1
 _MOST_SESSIONS = 100
 
 
 class EditorAgent:
-    """Implements `acp.Agent`. `options` go with every message of an editor."""
+    """Implements `acp.Agent`. `options` go with every message of an editor; `start` starts what
+    goes on beside conversations."""
 
     def __init__(
-        self, line: ServiceConnection, settings: "Settings", options: MessageOptions
+        self, line: ServiceConnection, settings: "Settings", options: MessageOptions, start: Start
     ) -> None:
+        self._start = start
         self._line = line
         self._settings = settings
         self._options = options
@@ -80,6 +87,7 @@ class EditorAgent:
             agent_info=Implementation(name="kore", title="Kore", version=VERSION),
             agent_capabilities=AgentCapabilities(
                 load_session=True,
+                mcp_capabilities=McpCapabilities(http=True, sse=True),
                 prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
                 session_capabilities=SessionCapabilities(
                     list=SessionListCapabilities(), close=SessionCloseCapabilities()
@@ -91,16 +99,20 @@ class EditorAgent:
     async def authenticate(self, method_id: str, **_: Any) -> None:
         """Nobody has to: who starts `kore acp` is the owner of its data."""
 
-    async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
-        conversation, choices = await _or_error(self._open(cwd, None))
+    async def new_session(
+        self, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
+    ) -> NewSessionResponse:
+        conversation, choices = await _or_error(self._open(cwd, None, mcp_servers))
         return NewSessionResponse(
             session_id=conversation.session,
             modes=choices.mode_state(),
             config_options=choices.config_options(),
         )
 
-    async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
-        conversation, choices = await _or_error(self._open(cwd, session_id))
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: list[Any] | None = None, **_: Any
+    ) -> LoadSessionResponse:
+        conversation, choices = await _or_error(self._open(cwd, session_id, mcp_servers))
         messages = await _or_error(self._line.service.load_messages(conversation.session))
         await conversation.replay(messages)
         return LoadSessionResponse(
@@ -127,7 +139,7 @@ class EditorAgent:
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         conversation = self._conversations.pop(session_id, None)
         if conversation is not None:
-            await _or_error(conversation.cancel())
+            await _or_error(conversation.end())
         return CloseSessionResponse()
 
     async def set_session_mode(
@@ -175,7 +187,7 @@ class EditorAgent:
         return conversation
 
     async def _open(
-        self, cwd: str, session: str | None
+        self, cwd: str, session: str | None, servers: list[Any] | None
     ) -> tuple[EditorConversation, SessionChoices]:
         folder = await asyncio.to_thread(_folder_of, cwd)
         assert self._client is not None, "connected before anything is asked"
@@ -188,10 +200,14 @@ class EditorAgent:
         offer = self._offer.fs or FileSystemCapabilities()
         files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
         questions = EditorQuestions(self._client, self._offer.elicitation)
-        editor = ConnectedEditor(self._client, files, questions)
+        own_servers = EditorServers(servers or (), self._start)
+        editor = ConnectedEditor(self._client, files, questions, own_servers)
         conversation = EditorConversation(self._line, editor, folder, builder, default)
         choices = await conversation.begin(session, mode)
+        before = self._conversations.get(conversation.session)
         self._conversations[conversation.session] = conversation
+        if before is not None:
+            await before.end()
         return conversation, choices
 
 
@@ -211,7 +227,20 @@ async def _or_error(call: Awaitable[T]) -> T:
 
 async def serve(line: ServiceConnection, settings: "Settings", options: MessageOptions) -> None:
     """Answer an editor until it closes our input."""
-    # What it does not offer it does not have; the library answers that in the protocol's words.
-    agent = cast("acp.Agent", EditorAgent(line, settings, options))
-    # Closing a session is a part that the library still calls unstable.
-    await acp.run_agent(agent, use_unstable_protocol=True)
+    async with task_scope() as start:
+        start(_follow_owner(line))
+        # What it does not offer it does not have; the library answers that in the protocol's words.
+        agent = cast("acp.Agent", EditorAgent(line, settings, options, start))
+        # Closing a session is a part that the library still calls unstable.
+        await acp.run_agent(agent, use_unstable_protocol=True)
+
+
+async def _follow_owner(line: ServiceConnection) -> None:
+    """An editor may be idle for hours, and must not keep a gateway from the data."""
+    try:
+        await line.follow_owner(
+            MessageBuilder(f"editor-{os.urandom(6).hex()}", MessageOptions()).lane
+        )
+    except KoreError as exc:
+        # The next prompt meets the same, and says so to the person.
+        log.warning("the owner of the data was lost: %s", exc)

@@ -77,6 +77,8 @@ class OneShotTurn:
         streams = order.streams and order.output == "text"
         self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
+        # The last delivery by its number: what went into a connection that broke comes again.
+        self._delivered = 0
         self._result: Result | None = None
         self._error: events.Error | None = None
         self._is_stopping = False
@@ -99,6 +101,7 @@ class OneShotTurn:
         the turn could not be asked for.
         """
         while True:
+            service = self._service
             try:
                 await self._follow(interrupted)
                 break
@@ -107,7 +110,7 @@ class OneShotTurn:
                     self._streamed.begin()
                 if isinstance(lost, HandedOver):
                     self._note(t("· {why}; continuing there", why=escape_invisible(str(lost))))
-                await self._connection.renew(lost, self.lane)
+                await self._connection.renew(lost, self.lane, service)
         self._close()
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
 
@@ -122,7 +125,7 @@ class OneShotTurn:
             await self._choose_session(lane)
             self._has_session = True
         failure: KoreError | None = None
-        async with self._service.watch(lane) as watched:
+        async with self._service.watch(lane, None, self._delivered) as watched:
             await self._service.submit(self._message)
             try:
                 async with asyncio.TaskGroup() as group:
@@ -217,6 +220,9 @@ class OneShotTurn:
         )
 
     def _deliver(self, delivered: Delivered) -> bool:
+        if delivered.maybe_duplicate and 0 < delivered.seq <= self._delivered:
+            return False
+        self._delivered = max(delivered.seq, self._delivered)
         ours = delivered.event_id == self._message.event_id
         if not ours or (delivered.kind == "notice" and not delivered.last):
             self._note(escape_invisible(delivered.text))

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
+from agent.i18n import t
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
@@ -22,8 +23,9 @@ _STARTED_S = 120.0
 _LOOK_S = 0.1
 # One that is closing may take a call and never answer it.
 _ANSWER_S = 0.5
-# One that is being killed may still let callers in.
+# One that is being killed may still let callers in; what was lost longer ago does not count.
 _LOSSES = 20
+_LOSSES_WITHIN_S = 600.0
 
 Renew = Callable[[ConnectionLost, Sequence[str]], Awaitable[Service]]
 
@@ -34,15 +36,39 @@ class ServiceConnection:
     def __init__(self, service: Service, renew: Renew | None = None) -> None:
         self.service = service
         self._renew = renew
-        self._losses = 0
+        self._losses: list[float] = []
+        self._renewing = asyncio.Lock()
 
-    async def renew(self, lost: ConnectionLost, lane: str) -> None:
-        """Speak to the successor, or be it. `lane` still waits for its answer. Raises `lost` when
-        there is no other, `KoreError`."""
-        self._losses += 1
-        if self._renew is None or self._losses > _LOSSES:
-            raise lost
-        self.service = await self._renew(lost, (lane,))
+    async def current(self) -> Service:
+        """Whom to speak to, once nobody looks for a successor any more."""
+        async with self._renewing:
+            return self.service
+
+    async def renew(self, lost: ConnectionLost, lane: str, service: Service) -> None:
+        """Speak to the successor of a `service`, or be it, unless another caller did so meanwhile.
+        `lane` still waits for its answer. Raises `lost` when there is no other, `KoreError`."""
+        async with self._renewing:
+            if self.service is not service:
+                return
+            now = time.monotonic()
+            self._losses = [*(one for one in self._losses if now - one < _LOSSES_WITHIN_S), now]
+            if self._renew is None or len(self._losses) > _LOSSES:
+                raise lost
+            self.service = await self._renew(lost, (lane,))
+
+    async def follow_owner(self, lane: str) -> None:
+        """Let go of the data when another process asks for it, also while nothing is under way.
+        `lane` is one that nobody writes in. Raises `KoreError` when there is no owner any more."""
+        while True:
+            service = self.service
+            try:
+                async with service.watch(lane) as events:
+                    async for _ in events:
+                        pass
+            except ConnectionLost as lost:
+                await self.renew(lost, lane, service)
+            else:
+                await self.renew(ConnectionLost(t("Kore is no longer running")), lane, service)
 
 
 @asynccontextmanager

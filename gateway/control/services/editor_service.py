@@ -1,9 +1,9 @@
 """The calls of editors that show files, for the process that owns the data."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from gateway.core.records import EditorRequest
+from gateway.core.records import EditorRequest, SessionServer
 from gateway.sessions.editor_hub import EditorHub
 
 
@@ -22,3 +22,10 @@ class EditorService:
 
     async def answer_editor(self, request: str, text: str | None) -> bool:
         return self._editors.answer(request, text)
+
+    @asynccontextmanager
+    async def attach_servers(
+        self, lane: str, servers: tuple[SessionServer, ...]
+    ) -> AsyncIterator[AsyncIterator[Sequence[str]]]:
+        async with self._editors.servers.attach(lane, servers) as failures:
+            yield failures

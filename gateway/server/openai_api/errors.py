@@ -7,6 +7,7 @@ from aiohttp import web
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
 from gateway.core.errors import ConnectionLost
+from gateway.server.speaker import UnknownSession
 
 
 class ApiError(KoreError):
@@ -33,6 +34,8 @@ def api_error_of(error: KoreError) -> ApiError:
     match error:
         case ApiError():
             return error
+        case UnknownSession():
+            status = 404
         case PolicyDenied():
             status = 403
         case ConnectionLost():

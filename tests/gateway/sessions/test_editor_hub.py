@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from agent.settings import ToolSettings
 from gateway.core.records import EditorRequest
 from gateway.sessions.editor_hub import EditorHub, EditorSilent
+from gateway.sessions.session_servers import SessionServers
 
+NO_SERVERS = SessionServers(ToolSettings, lambda values: None)
 LANE = "cli:local:editor-1"
 FILE = Path("/project/a.py")
 
 
 async def test_a_read_and_a_write_are_answered() -> None:
-    hub = EditorHub()
+    hub = EditorHub(NO_SERVERS)
     files = hub.files_of(LANE)
     assert await files.read_text(FILE) is None
     assert not await files.write_text(FILE, "x")
@@ -34,7 +37,7 @@ async def test_a_read_and_a_write_are_answered() -> None:
 
 
 async def test_only_what_is_offered_is_asked_for_and_only_of_the_lane() -> None:
-    hub = EditorHub()
+    hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, False, True):
         assert await hub.files_of(LANE).read_text(FILE) is None
         assert await hub.files_of("cli:local:editor-2").read_text(FILE) is None
@@ -42,7 +45,7 @@ async def test_only_what_is_offered_is_asked_for_and_only_of_the_lane() -> None:
 
 
 async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> None:
-    hub = EditorHub(read_s=0.01)
+    hub = EditorHub(NO_SERVERS, read_s=0.01)
     files = hub.files_of(LANE)
     async with hub.serve(LANE, True, True) as requests:
         with pytest.raises(EditorSilent):
@@ -60,7 +63,7 @@ async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> 
 
 @pytest.mark.parametrize("text", [None, "nul \0", "\ud800", "é" * 500_001])
 async def test_an_answer_of_no_use_is_none(text: str | None) -> None:
-    hub = EditorHub()
+    hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
         reading = group.create_task(_error_of(hub))
         assert hub.answer((await anext(requests)).id, text)
@@ -68,7 +71,7 @@ async def test_an_answer_of_no_use_is_none(text: str | None) -> None:
 
 
 async def test_an_editor_that_leaves_ends_the_wait() -> None:
-    hub = EditorHub()
+    hub = EditorHub(NO_SERVERS)
     async with asyncio.TaskGroup() as group:
         async with hub.serve(LANE, True, True) as requests:
             reading = group.create_task(_error_of(hub))
@@ -78,7 +81,7 @@ async def test_an_editor_that_leaves_ends_the_wait() -> None:
 
 
 async def test_a_flood_of_requests_is_bounded() -> None:
-    hub = EditorHub()
+    hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, True, True), asyncio.TaskGroup() as group:
         waiting = [group.create_task(_error_of(hub)) for _ in range(17)]
         assert isinstance(await waiting[-1], EditorSilent)

@@ -209,6 +209,15 @@ async def test_a_gateway_that_starts_takes_over_and_the_prompt_goes_on(desk: Des
             await gateway.communicate()
 
 
+async def test_an_idle_editor_keeps_no_gateway_from_the_data(desk: Desk) -> None:
+    async with desk.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        async with desk.gateway():
+            desk.model.script("In the gateway.")
+            assert await desk.ask(connection, session, words("where are you?")) == "end_turn"
+            assert editor.text() == "In the gateway."
+
+
 async def test_bad_input_is_one_sentence(desk: Desk) -> None:
     async with desk.open() as (_, connection, _process):
         with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):

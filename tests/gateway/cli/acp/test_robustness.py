@@ -1,12 +1,13 @@
 """Editors that die, that are two, and that send too much."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.editor import KEY, Desk, words
+from tests.fakes.editor import KEY, PNG, Desk, acp, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
@@ -60,3 +61,17 @@ async def test_two_editors_share_a_session(desk: Desk) -> None:
             sent = desk.model.requests[-1].raw.decode()
             assert "first words" in sent
             assert "second words" in sent
+
+
+async def test_a_huge_prompt_is_answered_or_refused_in_a_sentence(desk: Desk) -> None:
+    async with desk.open() as (editor, connection, process), asyncio.timeout(100):
+        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+        picture = base64.b64encode(PNG + b"\0" * 30_000_000).decode()
+        with pytest.raises(acp.RequestError, match="expected a PNG, JPEG, GIF or WebP of at most"):
+            await desk.ask(connection, session, acp.image_block(picture, "image/png"))
+        for blocks in ([words("x " * 2_500_000)], [words("a")] * 10_000):
+            desk.model.script("Much.")
+            assert await desk.ask(connection, session, *blocks) == "end_turn"
+        # What the first one made shorter may have taken the second answer.
+        assert editor.text().startswith("Much.")
+        assert process.returncode is None

@@ -310,6 +310,8 @@ export interface Streams {
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
   // Follow what the lane's turns ask of the editor, each to be answered within seconds. Only files of the turn's folder that its tools may open are asked for.
   serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
+  // Give MCP servers to the lane's turns, as long as this is followed: they are in no configuration, and end with it. Once all have been asked for their tools (or 10 seconds have passed), a sentence about each that failed follows.
+  attach_servers: { arguments: { lane: string; servers: SessionServer[] }; item: string[] }
   // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and in the end the `exit_code`. A client that is too slow gets a `screen` again. A program whose output nobody takes in waits.
   follow_terminal: { arguments: { terminal: string }; item: { [key: string]: any } }
 }
@@ -709,6 +711,16 @@ export interface SessionPreview {
   info: SessionInfo
   beginning?: Excerpt[]
   end?: Excerpt[]
+}
+
+export interface SessionServer {
+  name: string
+  command?: string | null
+  args?: string[]
+  env?: { [key: string]: string }
+  url?: string | null
+  headers?: { [key: string]: string }
+  is_sse?: boolean
 }
 
 export interface SessionStartEvent {

@@ -1,0 +1,115 @@
+"""MCP servers that an editor names for a session."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from acp.schema import HttpMcpServer, McpServerStdio, SseMcpServer
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.text.visible import escape_line
+from gateway.cli.acp.task_scope import Start
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.core.records import SessionServer
+
+
+class EditorServers:
+    """Servers that run beside a conversation, from `begin` to `end`; `start` starts the task that
+    keeps them."""
+
+    def __init__(self, descriptions: Sequence[Any], start: Start) -> None:
+        self._servers, self._failures = read_servers(descriptions)
+        self._start = start
+        self._service: Service | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    def begin(self, service: Service, lane: str) -> None:
+        """Have the turns of the lane use them; again after the service was lost."""
+        if not self._servers:
+            return
+        is_kept = self._task is not None and not self._task.done()
+        if is_kept and self._service is service:
+            return
+        if self._task is not None:
+            self._task.cancel()
+        self._service, self._ready = service, asyncio.Event()
+        self._task = self._start(self._keep(service, lane, self._ready))
+
+    async def wait(self) -> None:
+        """Until each has been asked for its tools, or has failed."""
+        if self._task is not None:
+            await self._ready.wait()
+
+    def take_failures(self) -> list[str]:
+        """A sentence about each that failed, once."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    async def end(self) -> None:
+        """End them."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _keep(self, service: Service, lane: str, ready: asyncio.Event) -> None:
+        try:
+            async with service.attach_servers(lane, self._servers) as followed:
+                async for failures in followed:
+                    self._failures += failures
+                    ready.set()
+        except ConnectionLost:
+            # The next prompt finds who goes on, and begins anew.
+            pass
+        except KoreError as exc:
+            self._failures.append(str(exc))
+            # They would fail again.
+            self._servers = ()
+        finally:
+            ready.set()
+
+
+def read_servers(descriptions: Sequence[Any]) -> tuple[tuple[SessionServer, ...], list[str]]:
+    """The servers as Kore knows them, and a sentence about each that cannot be one."""
+    servers: dict[str, SessionServer] = {}
+    failures: list[str] = []
+    for one in descriptions:
+        server: SessionServer | None = None
+        match one:
+            case McpServerStdio():
+                env = {each.name: each.value for each in one.env}
+                server = SessionServer(one.name, one.command, tuple(one.args), env)
+            case HttpMcpServer() | SseMcpServer():
+                headers = {each.name: each.value for each in one.headers}
+                is_sse = isinstance(one, SseMcpServer)
+                if _is_address(one.url):
+                    server = SessionServer(one.name, url=one.url, headers=headers, is_sse=is_sse)
+        name = escape_line(str(getattr(one, "name", "")))[:80]
+        if server is None:
+            failures.append(
+                t(
+                    "The MCP server {name} cannot be used; expected a command, or an address that "
+                    "begins with http:// or https://.",
+                    name=name,
+                )
+            )
+        elif server.name in servers:
+            failures.append(
+                t("The editor names two MCP servers {name}; the first is used.", name=name)
+            )
+        else:
+            servers[server.name] = server
+    return tuple(servers.values()), failures
+
+
+def _is_address(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return False

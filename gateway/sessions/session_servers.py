@@ -1,0 +1,97 @@
+"""MCP servers that belong to one session: an editor names them, and they end with it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.elicitation import decline
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.settings import ToolSettings
+from gateway.core.records import SessionServer
+
+if TYPE_CHECKING:
+    from agent.mcp.servers import McpServers
+    from agent.tools.registry import JoinSource
+
+_MOST_SERVERS = 50
+
+
+class SessionServers:
+    """The servers of this process's turns, by lane. `learn` is told what must not be shown."""
+
+    def __init__(
+        self, tool_settings: Callable[[], ToolSettings], learn: Callable[[Iterable[str]], None]
+    ) -> None:
+        self._tool_settings, self._learn = tool_settings, learn
+        self._servers: dict[str, McpServers] = {}
+
+    def of(self, lane: str) -> "JoinSource | None":
+        """What adds the tools of a lane's servers to others."""
+        servers = self._servers.get(lane)
+        if servers is None:
+            return None
+        from agent.mcp.joined_servers import JoinedServers
+
+        return partial(JoinedServers, servers)
+
+    @asynccontextmanager
+    async def attach(
+        self, lane: str, servers: Sequence[SessionServer]
+    ) -> AsyncIterator[AsyncIterator[Sequence[str]]]:
+        """Have these servers until the block ends; later ones take the place of earlier ones.
+        Raises `KoreError` for what can be no server."""
+        from agent.mcp.servers import McpServers
+
+        settings = tuple(map(_settings_of, servers))
+        if len(settings) > _MOST_SERVERS:
+            text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
+            raise KoreError(text)
+        for one in servers:
+            self._learn((*one.env.values(), *one.headers.values()))
+        folder = await asyncio.to_thread(_make_folder)
+        # Each call brings along whom to ask.
+        mcp_settings = McpSettings(settings, folder, elicit=decline)
+        running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())
+        try:
+            yield _failures_of(running)
+        finally:
+            if self._servers.get(lane) is running:
+                del self._servers[lane]
+            await running.aclose()
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _make_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="kore-mcp-")).resolve()
+
+
+async def _failures_of(servers: "McpServers") -> AsyncIterator[Sequence[str]]:
+    yield await servers.load()
+    # What fails later is told by the turn that needs it.
+    await asyncio.Event().wait()
+
+
+def _settings_of(server: SessionServer) -> McpServerSettings:
+    """A person at this machine named it, but perhaps out of a project's files: nothing runs without
+    a question, and what it says of its tools is a stranger's word."""
+    if not server.name.strip() or (server.command is None) == (server.url is None):
+        text = t("the MCP server {name} has neither a command nor an address", name=server.name)
+        raise KoreError(text)
+    return McpServerSettings(
+        server.name,
+        server.command,
+        server.args,
+        server.env,
+        server.url,
+        server.headers,
+        is_sse=server.is_sse,
+        is_own=False,
+        is_configured=False,
+    )

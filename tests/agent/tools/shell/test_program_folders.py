@@ -1,0 +1,64 @@
+"""What a server's sandbox shows so that its program can run."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.mcp.program_folders import program_folders
+from agent.mcp.settings import ArgumentReach, McpServerSettings
+from agent.tools.shell.program_folders import folders_of_command, folders_of_program
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A person's folder with an interpreter that brings its library along, as pyenv's and uv's do,
+    and an environment with a script that runs in it."""
+    home = tmp_path / "home"
+    for name in ("versions/3/bin", "versions/3/lib", "versions/3/share", "tools/bin", "notes"):
+        (home / name).mkdir(parents=True)
+    (home / "versions/3/bin/python3").touch(0o755)
+    (home / "tools/pyvenv.cfg").touch()
+    (home / "tools/bin/python").symlink_to(home / "versions/3/bin/python3")
+    (home / "tools/bin/server").write_text(f"#!{home}/tools/bin/python\n")
+    (home / "tools/bin/server").chmod(0o755)
+    return home
+
+
+def test_an_interpreter_has_its_library(home: Path) -> None:
+    """It is a link out of its environment, and nothing runs without what lies beside its target."""
+    folders = folders_of_program(home / "tools/bin/python", [home])
+    assert folders == [home / "tools", home / "versions/3/bin", home / "versions/3/lib"]
+
+
+def test_a_script_has_its_interpreter(home: Path) -> None:
+    folders = folders_of_command((str(home / "tools/bin/server"),), [home], lambda path: True)
+    assert folders == (home / "tools", home / "versions/3/bin", home / "versions/3/lib")
+
+
+def test_libraries_that_hold_what_is_closed_stay_closed(home: Path) -> None:
+    closed = home / "versions/3/lib/private"
+    assert home / "versions/3/lib" not in folders_of_program(home / "tools/bin/python", [closed])
+
+
+def test_the_lib_of_the_persons_own_folder_is_no_programs(home: Path) -> None:
+    for name in ("bin", "lib"):
+        (home / name).mkdir()
+    (home / "bin/tool").touch(0o755)
+    assert folders_of_program(home / "bin/tool", [home]) == [home / "bin"]
+
+
+def test_a_strangers_script_names_no_folder_by_its_interpreter(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "notes/diary").touch(0o755)
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    (plugin / "server").write_text(f"#!{home}/notes/diary\n")
+    (plugin / "server").chmod(0o755)
+    reach = ArgumentReach(plugin)
+    theirs = McpServerSettings("x", str(plugin / "server"), reach=reach)
+    assert program_folders(theirs, home) == (plugin,)
+    # A script that the machine itself has is another thing.
+    monkeypatch.setenv("PATH", str(home / "tools/bin"))
+    folders = program_folders(McpServerSettings("x", "server", reach=reach), home)
+    assert folders == (plugin, home / "tools", home / "versions/3/bin", home / "versions/3/lib")

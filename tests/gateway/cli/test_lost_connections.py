@@ -1,0 +1,91 @@
+"""Answers that are sent into a connection that dies with its gateway: each is told, and once."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.control.client import ControlClient
+from gateway.control.service import Service
+from tests.fakes.cutting_proxy import CuttingProxy
+from tests.fakes.editor import KEY, Desk, words
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import ReplyScript
+
+ANSWER = "Forty-two boats went out."
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with ModelServer(api_key=KEY) as model:
+        desk = Desk(tmp_path, model)
+        desk.set_config(http={"port": 0})
+        yield desk
+
+
+async def until_handed_out(service: Service) -> None:
+    """Until the gateway takes the answer for delivered."""
+    async with asyncio.timeout(60):
+        while True:
+            status = await service.status()
+            texts = [
+                message.text
+                for session in await service.list_sessions()
+                for message in await service.load_messages(session.id)
+            ]
+            if ANSWER in texts and not status["routes_with_mail"] and not status["lanes_busy"]:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def lose_the_answer(desk: Desk, ask: Callable[[], Awaitable[str]]) -> str:
+    """What `ask` returns when its gateway is killed with the answer on the way, and started
+    again."""
+    socket, moved = desk.home / "kore.sock", desk.home / "moved.sock"
+    desk.model.script(ReplyScript(text=ANSWER, waits_at=0))
+    async with desk.gateway() as kill:
+        socket.rename(moved)
+        async with CuttingProxy(moved, socket) as line:
+            answer = asyncio.ensure_future(ask())
+            async with asyncio.timeout(60):
+                while not desk.model.requests:
+                    await asyncio.sleep(0.02)
+            line.hold()
+            desk.model.let_go()
+            service = await ControlClient.connect(moved)
+            assert service is not None
+            await until_handed_out(service)
+            await kill()
+            line.close()
+            async with desk.gateway():
+                line.cut()
+                return await asyncio.wait_for(answer, 60)
+
+
+async def test_a_single_turn_has_the_answer(desk: Desk) -> None:
+    async def ask() -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "agent", "-m", "how many?"),
+            env=desk.environ(),
+            cwd=desk.project,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        return out.decode()
+
+    assert await lose_the_answer(desk, ask) == f"{ANSWER}\n"
+    assert len(desk.model.requests) == 1
+
+
+async def test_an_editor_has_the_answer(desk: Desk) -> None:
+    async def ask() -> str:
+        async with desk.open() as (editor, connection, _):
+            opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+            assert await desk.ask(connection, opened.session_id, words("how many?")) == "end_turn"
+            return editor.text()
+
+    assert await lose_the_answer(desk, ask) == ANSWER
+    assert len(desk.model.requests) == 1
