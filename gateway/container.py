@@ -435,8 +435,9 @@ def build_container(
         redactor=redactor,
         sources=config.sources if config is not None else None,
         reloader=reloader,
+        audit=resources.security.audit,
     )
-    terminals = screens.terminals(resources.security.audit)
+    terminals = screens.terminals()
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
