@@ -335,7 +335,7 @@ def build_container(
         languages=languages,
         jobs=jobs,
     )
-    audit_relay = AuditRelay(database, resources.security.audit)
+    audit_relay = AuditRelay(database, resources.security.audit, resources.home.audit_pending)
     ingestor = Ingestor(
         database=database,
         access=access,
