@@ -182,8 +182,8 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         (principal,),
     )
     if channel == CONSOLE:
-        for table in ("file_change", "undo_operation"):
-            tx.run(f"DELETE FROM {table} WHERE session LIKE ?", (f"{PAGE}%",))
+        tx.run("DELETE FROM file_change WHERE session LIKE ?", (f"{PAGE}%",))
+        tx.run("DELETE FROM undo_operation WHERE session LIKE ?", (f"{PAGE}%",))
     # What points at a row goes before it.
     for statement in (
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
