@@ -77,14 +77,14 @@ def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[
     if not rows or rows[0][0] != seq:
         return ()
     reply, *others = (message for _, _, message in rows)
-    named = next((one for one in reply.tool_calls if one.id == call), None)
+    tool_call = next((one for one in reply.tool_calls if one.id == call), None)
     result = _good_result(call, others)
-    if named is None or result is None:
+    if tool_call is None or result is None:
         return ()
-    if named.name == SendFile.name:
-        return _paths(named)
-    made = _MADE[named.name].match(result.text) if named.name in _MADE else None
-    return (made[1],) if made else ()
+    if tool_call.name == SendFile.name:
+        return _paths(tool_call)
+    match = _MADE[tool_call.name].match(result.text) if tool_call.name in _MADE else None
+    return (match[1],) if match else ()
 
 
 def _good_result(call: str, messages: Sequence[Message]) -> Message | None:
