@@ -336,7 +336,7 @@ def build_container(
         languages=languages,
         jobs=jobs,
     )
-    audit_relay = AuditRelay(database, resources.security.audit)
+    audit_relay = AuditRelay(database, resources.security.audit, resources.home.audit_pending)
     ingestor = Ingestor(
         database=database,
         access=access,
@@ -436,8 +436,9 @@ def build_container(
         redactor=redactor,
         sources=config.sources if config is not None else None,
         reloader=reloader,
+        audit=resources.security.audit,
     )
-    terminals = screens.terminals(resources.security.audit)
+    terminals = screens.terminals()
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),

@@ -61,6 +61,10 @@ class ChangeLog:
             self.add(origin, changes)
         return notes
 
+    def folder(self, origin: ChangeOrigin, path: Path) -> None:
+        """A folder is about to be made where nothing is, with those above it. Raises ToolError."""
+        self.add(origin, [*_missing_folders(path), FileChange(path, None, FileState("folder"))])
+
     def add(self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False) -> None:
         """Put what a call changes on record. Raises ToolError."""
         step = ChangeStep(

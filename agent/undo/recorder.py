@@ -46,6 +46,13 @@ class Recorder:
             self.notes += self.open_log().files(self.origin, contents)
         yield
 
+    @contextmanager
+    def folder(self, path: Path) -> Iterator[None]:
+        """Around the making of a folder, with those above it that are missing."""
+        if self.open_log is not None and self.origin is not None:
+            self.open_log().folder(self.origin, path)
+        yield
+
     @asynccontextmanager
     async def command(self, closed: Collection[Path]) -> AsyncIterator[None]:
         """Around a command that works in the folder: what it changes there can be undone.

@@ -41,12 +41,18 @@ class UndoRequest:
 
 
 class Reversal:
-    """Undoes and redoes in one session. Everything here blocks: call it in a thread."""
+    """Undoes and redoes in one session. Everything here blocks: call it in a thread.
 
-    def __init__(self, changes: ChangeLog, session: str, check: Check) -> None:
+    `beside` is another session of the same ledger whose steps count as steps of this one.
+    """
+
+    def __init__(
+        self, changes: ChangeLog, session: str, check: Check, beside: str | None = None
+    ) -> None:
         self._changes = changes
         self._blobs = changes.blobs
         self._session = session
+        self._beside = beside
         self._check = check
 
     def plan(self, request: UndoRequest) -> tuple[PathChange, ...]:
@@ -77,7 +83,7 @@ class Reversal:
 
     def _repeat_outcome(self, act: UndoOperation) -> ReversalResult:
         """What a repeated act came to when it was done."""
-        steps = {step.id: step for step in self._changes.ledger.steps(self._session)}
+        steps = {step.id: step for step in self._stored_steps()}
         moves = []
         for move in act.moves:
             step = steps.get(move.step)
@@ -85,8 +91,16 @@ class Reversal:
             moves.append(replace(move, change=now or move.change))
         return ReversalResult(tuple(moves))
 
+    def _stored_steps(self) -> list[ChangeStep]:
+        """Newest first."""
+        ledger = self._changes.ledger
+        steps = ledger.steps(self._session)
+        if self._beside is None:
+            return steps
+        return sorted([*steps, *ledger.steps(self._beside)], key=lambda step: -step.id)
+
     def _steps(self, request: UndoRequest) -> Iterable[ChangeStep]:
-        steps = self._changes.ledger.steps(self._session)
+        steps = self._stored_steps()
         if request.since is not None:
             steps = [step for step in steps if step.turn >= request.since]
         return steps if request.direction == "undo" else reversed(steps)

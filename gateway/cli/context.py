@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, set_locale, t
 from gateway.runtime.paths import DataDir, find_data_dir
 
@@ -51,6 +51,25 @@ def _number(text: str, least: float, most: float, wrong: str) -> float:
 def data_dir_of(args: argparse.Namespace) -> DataDir:
     """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_data_dir(os.environ, args.home)
+
+
+def record_change(args: argparse.Namespace, what: str, name: str) -> None:
+    """Leave word of a change that was made, for the audit log: what kind of thing, and which.
+    Values are not for it. Raises `KoreError`."""
+    import time
+
+    from gateway.ops.audit.pending import leave_note
+    from gateway.store.repositories.audit_outbox import AuditNote
+
+    facts = {"who": "command line", "operation": args.action, "name": name}
+    path = data_dir_of(args).audit_pending
+    try:
+        leave_note(path, AuditNote(time.time(), what, "changed by the owner", facts))
+    except OSError as exc:
+        raise KoreError(
+            t("changed, but {path} cannot be written: {reason}", path=path, reason=exc.strerror),
+            hint=t("the change is missing from the audit log"),
+        ) from exc
 
 
 def config_path(args: argparse.Namespace, home: DataDir) -> Path:

@@ -19,6 +19,7 @@ from agent.undo.ledger import Direction, PathChange, ReversalResult
 from agent.undo.reversal import Reversal
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
+from gateway.store.repositories.file_changes import page_session
 
 DIFF_CHARS = 8_000
 T = TypeVar("T")
@@ -47,7 +48,9 @@ class UndoService:
         )
         self._scope = WorkspaceScope(services.agent.settings.tools)
         self.check = change_check(self._scope, self._context)
-        self.reversal = Reversal(self.changes, self.session, self.check)
+        # In the owner's own conversation also what they changed in this folder on the page.
+        beside = page_session(self.root) if self._context.owner else None
+        self.reversal = Reversal(self.changes, self.session, self.check, beside)
 
     def find(self, path: str) -> Path:
         """The real path of a name. Raises `ToolError`."""

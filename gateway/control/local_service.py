@@ -426,6 +426,10 @@ class LocalService(
             )
         return t("Revoked: {title}; you will be asked again.", title=revoked[0].title)
 
+    async def list_audit(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        await self._audit_relay.flush()
+        return await super().list_audit(limit)
+
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
         return await self._jobs.jobs()
 

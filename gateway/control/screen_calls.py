@@ -47,7 +47,8 @@ class FileCalls(Protocol):
         ...
 
     async def list_folder(self, place: str, path: str = "") -> Sequence[Mapping[str, Any]]:
-        """List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes)."""
+        """List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes),
+        `changed_at` (Unix time)."""
         ...
 
     async def read_file(self, place: str, path: str) -> Mapping[str, Any]:
@@ -64,7 +65,31 @@ class FileCalls(Protocol):
         self, place: str, path: str, text: str, digest: str = ""
     ) -> Mapping[str, Any]:
         """Replace a text file, if it still has this `digest` ('': make one that there is not);
-        returns it as `read_file`."""
+        returns it as `read_file`. Of one that has changed the error is `file-changed`."""
+        ...
+
+    async def compare_file(self, place: str, path: str, text: str) -> Mapping[str, Any]:
+        """Compare a text with the file as it is now: the `diff` from the file to the text, and the
+        file's `digest`."""
+        ...
+
+    async def make_folder(self, place: str, path: str) -> str:
+        """Make a folder, with those above it; returns a sentence."""
+        ...
+
+    async def move_path(self, place: str, path: str, to: str) -> str:
+        """Move or rename a file or a folder, as `move_file` does: nothing is replaced, and into a
+        folder that there is it goes under its own name. Returns a sentence."""
+        ...
+
+    async def delete_path(self, place: str, path: str) -> str:
+        """Delete a file, or a folder with all that is in it; returns a sentence."""
+        ...
+
+    async def undo_change(self, place: str, redo: bool = False) -> Mapping[str, Any]:
+        """Take back the latest change that was made to a place by these calls, or make the last
+        one that was taken back again: `text` says what came of it, `paths` are those that
+        changed. `/undo` of the owner takes them back, too."""
         ...
 
 

@@ -9,6 +9,7 @@ from agent.agent import Agent
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.policy.base import PermissionMode, ToolRequest
+from agent.security.policy.reasons import localized
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
@@ -57,7 +58,8 @@ class PolicyCheck:
             return await asyncio.to_thread(_check_command, case, arguments)
         request = await self._request(name, arguments, folder)
         decision = await asyncio.to_thread(case.policy.decide, request)
-        return {**decision_facts(decision), "mode": case.policy.principal.mode, "verdicts": []}
+        facts = {**decision_facts(decision), "reason": localized(decision.reason)}
+        return {**facts, "mode": case.policy.principal.mode, "verdicts": []}
 
     def list_roles(self) -> Mapping[str, Any]:
         """The roles, and who has which by `access.roles`."""
@@ -98,6 +100,7 @@ def _check_command(case: PolicyCase, arguments: Mapping[str, Any]) -> dict[str, 
     decision = case.policy.decide(case.request(command))
     return {
         **decision_facts(decision),
+        "reason": localized(decision.reason),
         "mode": case.policy.principal.mode,
         "verdicts": case.verdicts(command),
     }

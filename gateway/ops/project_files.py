@@ -14,15 +14,17 @@ from typing import Any, TypeVar
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.files import file_io
+from agent.security.files.file_io import exclusive_file
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import taint_of_file
 from agent.settings import ToolSettings
 from agent.text.media_types import sniff_image_type
-from agent.text.text_document import Document, TextFormat, decode
+from agent.text.text_document import Document, TextFormat, decode, diff
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
+from agent.undo.recorder import Recorder
 from gateway.config import Settings
 
 T = TypeVar("T")
@@ -31,6 +33,12 @@ T = TypeVar("T")
 _FILE_BYTES = 1_000_000
 _MOST_ENTRIES = 2_000
 _PICTURE_BYTES = 5_000_000
+
+
+class FileChangedMeanwhile(KoreError):
+    """A file is not what it was when it was read."""
+
+    code = "file-changed"
 
 
 class ProjectFiles:
@@ -51,14 +59,14 @@ class ProjectFiles:
     def find_place(self, place: str | None) -> Path:
         """One of the places; None is the workspace. Raises `KoreError`."""
         workspace = os.path.realpath(self._settings.agent.workspace)
-        return self._call(workspace if place is None else place).environment.workspace
+        return self.call(workspace if place is None else place).environment.workspace
 
     def list_folder(self, place: str, path: str) -> Sequence[Mapping[str, Any]]:
         """What lies in a folder of a place, folders first."""
-        call = self._call(place)
-        folder = self._find(call, path)
+        call = self.call(place)
+        folder = self.find(call, path)
         is_hidden = self._scope.hidden_test(call)
-        entries: list[tuple[bool, str, int]] = []
+        entries: list[tuple[bool, str, int, float]] = []
 
         def look() -> None:
             with open_folder_beneath(folder, flags=LISTED) as fd, os.scandir(fd) as listed:
@@ -67,50 +75,59 @@ class ProjectFiles:
                         return
                     if not is_hidden(folder, entry):
                         is_folder = entry.is_dir()
-                        size = 0 if is_folder else entry.stat().st_size
-                        entries.append((not is_folder, entry.name, size))
+                        facts = entry.stat()
+                        size = 0 if is_folder else facts.st_size
+                        entries.append((not is_folder, entry.name, size, facts.st_mtime))
 
         _answer(folder, look)
         return [
-            {"name": name, "is_folder": not is_file, "size": size}
-            for is_file, name, size in sorted(entries)
+            {"name": name, "is_folder": not is_file, "size": size, "changed_at": changed_at}
+            for is_file, name, size, changed_at in sorted(entries)
         ]
 
     def read_file(self, place: str, path: str) -> Mapping[str, Any]:
         """A text, and the digest of the file that it is of; both '' for one that there is not."""
-        file = self._find(self._call(place), path)
+        file = self.find(self.call(place), path)
         document, data = self._read(file)
         return _as_json(document, data)
 
     def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
         """A picture of a type that browsers show, as base64."""
-        file = self._find(self._call(place), path)
+        file = self.find(self.call(place), path)
         data = _answer(file, lambda: file_io.read(file, _PICTURE_BYTES))
         media_type = sniff_image_type(data[:16])
         if media_type is None:
             raise KoreError(t("{name} is not a picture", name=escape_line(file.name)))
         return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
-    def write_file(self, place: str, path: str, text: str, digest: str) -> Mapping[str, Any]:
-        """In the place of what has this digest; '' makes a file that there is not."""
-        call = self._call(place)
-        file = self._find(call, path)
+    def compare(self, place: str, path: str, text: str) -> Mapping[str, Any]:
+        """A text beside the file as it is now: the `diff` from the file to the text, and the file's
+        `digest`."""
+        file = self.find(self.call(place), path)
         document, data = self._read(file)
-        if _digest(data) != digest:
-            raise KoreError(
-                t("{name} was changed meanwhile", name=escape_line(file.name)),
-                hint=t("read it again, and make your change in that"),
-            )
-        if "\r\n" in document.text and "\r\n" not in text:
-            # Browsers know one line end.
-            text = text.replace("\n", "\r\n")
-        changed = Document(text, document.form)
-        new = _answer(file, changed.encode)
-        if len(new) > _FILE_BYTES:
-            raise KoreError(t("{name} may have {most:,} bytes", name=file.name, most=_FILE_BYTES))
-        # A stranger's words do not become ours by a change beside them.
-        with taint_of_file(file, call.environment.workspace, frozenset()):
-            _answer(file, lambda: file_io.write_atomic(file, new))
+        theirs, mine = (one.replace("\r\n", "\n") for one in (document.text, text))
+        return {"diff": diff(escape_line(path), theirs, mine), "digest": _digest(data)}
+
+    def write_file(self, call: CallContext, path: str, text: str, digest: str) -> Mapping[str, Any]:
+        """In the place of what has this digest; '' makes a file that there is not."""
+        file = self.find(call, path)
+        with exclusive_file(file):
+            document, data = self._read(file)
+            if _digest(data) != digest:
+                raise FileChangedMeanwhile(
+                    t("{name} was changed meanwhile", name=escape_line(file.name)),
+                    hint=t("read it again, and make your change in that"),
+                )
+            if "\r\n" in document.text and "\r\n" not in text:
+                # Browsers know one line end.
+                text = text.replace("\n", "\r\n")
+            changed = Document(text, document.form)
+            new = _answer(file, changed.encode)
+            if len(new) > _FILE_BYTES:
+                raise KoreError(
+                    t("{name} may have {most:,} bytes", name=file.name, most=_FILE_BYTES)
+                )
+            _answer(file, lambda: _write(file, new, call))
         return _as_json(changed, new)
 
     def find_sent(self, path: str) -> Path:
@@ -119,7 +136,7 @@ class ProjectFiles:
         obstacle = ToolError(t("it is not there any more"))
         for place in self.list_places():
             try:
-                file = self._scope.find(path, self._call(place))
+                file = self._scope.find(path, self.call(place))
                 if file_io.kind(file) == "file":
                     return file
             except ToolError as exc:
@@ -133,8 +150,8 @@ class ProjectFiles:
         data = _answer(file, lambda: file_io.read(file, _FILE_BYTES))
         return _answer(file, lambda: decode(data, file)), data
 
-    def _call(self, place: str) -> CallContext:
-        """A call of the owner's in one of the places."""
+    def call(self, place: str, changes: Recorder | None = None) -> CallContext:
+        """A call of the owner's in one of the places. Raises `KoreError` for any other."""
         places = self.list_places()
         if place not in places:
             raise KoreError(
@@ -147,9 +164,10 @@ class ProjectFiles:
         folder = Path(place)
         memory = self._settings.agent.workspace / "memory" / "MEMORY.md"
         environment = ToolEnvironment("", folder, memory, owner=True)
-        return CallContext(ToolCall("", "", {}, ""), environment, lambda *_: None)
+        recorder = changes or Recorder()
+        return CallContext(ToolCall("", "", {}, ""), environment, lambda *_: None, changes=recorder)
 
-    def _find(self, call: CallContext, path: str) -> Path:
+    def find(self, call: CallContext, path: str) -> Path:
         scope = self._scope
         root = call.environment.workspace
         real = _answer(root, lambda: scope.find(path or ".", call))
@@ -167,6 +185,15 @@ def _answer(path: Path, work: Callable[[], T]) -> T:
         raise KoreError(
             t("{path} cannot be read: {reason}", path=escape_line(str(path)), reason=exc.strerror)
         ) from None
+
+
+def _write(file: Path, data: bytes, call: CallContext) -> None:
+    # A stranger's words do not become ours by a change beside them.
+    with (
+        call.changes.file(file, data),
+        taint_of_file(file, call.environment.workspace, frozenset()),
+    ):
+        file_io.write_atomic(file, data)
 
 
 def _as_json(document: Document, data: bytes | None) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from gateway.terminals.registry import TerminalRegistry
 if TYPE_CHECKING:
     from gateway.ops.config_editor import ConfigEditor
     from gateway.ops.policy_check import PolicyCheck
+    from gateway.ops.project_changes import ProjectChanges
     from gateway.ops.project_files import ProjectFiles
     from gateway.ops.workbench import Workbench
     from gateway.plugins.manager import PluginManager
@@ -39,6 +40,7 @@ class ScreenData:
     redactor: Redactor
     sources: Sources | None
     reloader: ConfigReloader | None
+    audit: AuditLog
 
     def workbench(self) -> "Workbench":
         from gateway.ops.workbench import Workbench
@@ -55,14 +57,21 @@ class ScreenData:
 
         return ProjectFiles(self.settings, self.agent.settings.tools)
 
-    def terminals(self, audit: AuditLog) -> TerminalRegistry:
+    def file_changes(self) -> "ProjectChanges":
+        from gateway.ops.project_changes import ChangeRules, ProjectChanges
+
+        agent = self.agent
+        rules = ChangeRules(agent.settings.tools, self.policies, agent.changes)
+        return ProjectChanges(self.files(), rules)
+
+    def terminals(self) -> TerminalRegistry:
         """All that this process has; called once."""
         return TerminalRegistry(
             mode=self.settings.server.terminal,
             tools=lambda: self.agent.settings.tools,
             find_folder=lambda place: self.files().find_place(place),
             memory=self.settings.agent.workspace / "memory" / "MEMORY.md",
-            audit=audit,
+            audit=self.audit,
         )
 
     def plugins(self) -> "PluginManager":

@@ -89,6 +89,11 @@ class DataDir:
         return self.root / "audit-mark.json"
 
     @property
+    def audit_pending(self) -> Path:
+        """What the command line has changed, until the owner of the data records it."""
+        return self.root / "audit-pending.jsonl"
+
+    @property
     def agents(self) -> Path:
         """Agents that the owner wrote: they are trusted, so no tool writes here."""
         return self.root / "agents"

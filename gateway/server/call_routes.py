@@ -12,6 +12,7 @@ from agent.i18n import current_locale, language_of, set_locale, t
 from agent.serialization import dumps
 from gateway.control.calls import Call, find_call
 from gateway.control.service import Service
+from gateway.core.caller import set_caller
 from gateway.core.errors import ConnectionLost
 from gateway.server.call_scopes import as_owner, check_call
 from gateway.server.guard import access_of, refusal
@@ -55,6 +56,7 @@ def prepared(
     if call is None:
         raise UnknownCall(t("there is no call {name!r}", name=name))
     check_call(access, name, arguments)
+    set_caller(f"token {access.name}")
     return call, as_owner(name, call.decode_arguments(arguments))
 
 

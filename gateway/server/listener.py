@@ -215,13 +215,14 @@ async def _listen(address: ListenAddress) -> list[socket.socket]:
     except OSError as exc:
         for one in sockets:
             one.close()
-        is_name_error = isinstance(exc, socket.gaierror) or not exc.errno
+        # A name that cannot be resolved has a number of its own.
+        number = None if isinstance(exc, socket.gaierror) else exc.errno
         raise ConfigError(
             t(
                 "{host}:{port} cannot be used: {reason}",
                 host=address.host,
                 port=address.port,
-                reason=exc if is_name_error else os.strerror(exc.errno),
+                reason=os.strerror(number) if number else exc,
             ),
             hint=t("choose another port: --listen-addr 127.0.0.1:PORT, or auto"),
         ) from None

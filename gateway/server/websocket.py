@@ -10,13 +10,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from agent.errors import KoreError
+from agent.events import ApprovalAsked
 from agent.i18n import t
+from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from gateway.control.calls import Call
 from gateway.control.protocol import REQUEST_LIMIT_BYTES, error_to_json
@@ -200,7 +203,8 @@ class _Connection:
                 await self._send({"id": number, "ready": True})
                 async for event in events:
                     await stream.take()
-                    await self._send({"id": number, "item": call.encode_result(event)})
+                    item = call.encode_result(_localized_event(event))
+                    await self._send({"id": number, "item": item})
             raise ConnectionLost(t("Kore is no longer running"))
         finally:
             del self._streams[number]
@@ -210,3 +214,10 @@ class _Connection:
         if not self._socket.closed:
             with suppress(ConnectionError):
                 await self._socket.send_str(dumps(frame))
+
+
+def _localized_event(event: Any) -> Any:
+    """The reason of a question in the language that the client has named."""
+    if not isinstance(event, ApprovalAsked):
+        return event
+    return replace(event, reason=localized(event.reason))

@@ -1,11 +1,13 @@
 """Files that an answer brought along, for a client that is elsewhere: as they are on disk now.
 
-Which file is meant is said by a call of `send_file` that is stored in the session and went well;
-no path comes from the client. The rules of the owner's tools count again when it is read.
+Which file is meant is said by a call of `send_file`, or of a tool that makes files, that is stored
+in the session and went well; no path comes from the client. The rules of the owner's tools count
+again when it is read.
 """
 
 import asyncio
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +24,11 @@ from gateway.store.repositories.conversations import sessions
 PART_BYTES = 2**20
 # A reply has no more results than this behind it.
 _MOST_RESULTS = 256
+# What tools that make a file say of it, at the beginning of their results.
+_MADE = {
+    "image_generate": re.compile(r"Made (.+) \([\d,]+ bytes\)\."),
+    "asset_export": re.compile(r"Packed [\d,]+ files into (.+\.zip)\."),
+}
 
 
 class OwnersFiles(Protocol):
@@ -70,18 +77,24 @@ def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[
     if not rows or rows[0][0] != seq:
         return ()
     reply, *others = (message for _, _, message in rows)
-    calls = [one for one in reply.tool_calls if one.id == call and one.name == SendFile.name]
-    return _paths(calls[0]) if calls and _went_well(call, others) else ()
+    tool_call = next((one for one in reply.tool_calls if one.id == call), None)
+    result = _good_result(call, others)
+    if tool_call is None or result is None:
+        return ()
+    if tool_call.name == SendFile.name:
+        return _paths(tool_call)
+    match = _MADE[tool_call.name].match(result.text) if tool_call.name in _MADE else None
+    return (match[1],) if match else ()
 
 
-def _went_well(call: str, messages: Sequence[Message]) -> bool:
-    """Whether the result of a call, among those right behind its reply, is no error."""
+def _good_result(call: str, messages: Sequence[Message]) -> Message | None:
+    """The result of a call, among those right behind its reply, if it is no error."""
     for message in messages:
         if message.role != "tool":
-            return False
+            return None
         if message.tool_call_id == call:
-            return not message.is_error
-    return False
+            return None if message.is_error else message
+    return None
 
 
 def _paths(call: ToolCall) -> Sequence[str]:

@@ -727,19 +727,25 @@ async def test_a_note_is_read_and_changed(real_service: Service) -> None:
         await real_service.read_note("../config.json")
 
 
-@covers("list_places", "list_folder", "read_file", "read_picture", "write_file")
+@covers("list_places", "list_folder", "read_file", "read_picture", "write_file", "compare_file")
 async def test_files_of_the_workspace_are_read_and_changed(real_service: Service) -> None:
     (place,) = await real_service.list_places()
     made = await real_service.write_file(place, "notes/a.txt", "one\n")
     assert (made["text"], made["size"]) == ("one\n", 4)
     (entry,) = await real_service.list_folder(place, "notes")
-    assert entry == {"name": "a.txt", "is_folder": False, "size": 4}
-    assert {"name": "notes", "is_folder": True, "size": 0} in await real_service.list_folder(place)
+    assert (entry["name"], entry["is_folder"], entry["size"]) == ("a.txt", False, 4)
+    assert entry["changed_at"] > 0
+    folders = [one["name"] for one in await real_service.list_folder(place) if one["is_folder"]]
+    assert "notes" in folders
     changed = await real_service.write_file(place, "notes/a.txt", "two\n", made["digest"])
     assert await real_service.read_file(place, "notes/a.txt") == changed
     for digest in ("", made["digest"]):
-        with pytest.raises(KoreError, match="changed meanwhile"):
+        with pytest.raises(KoreError, match="changed meanwhile") as caught:
             await real_service.write_file(place, "notes/a.txt", "three", digest)
+        assert caught.value.code == "file-changed"
+    compared = await real_service.compare_file(place, "notes/a.txt", "three\n")
+    assert compared["digest"] == changed["digest"]
+    assert "-two\n+three" in compared["diff"]
     with pytest.raises(KoreError, match="expected one of"):
         await real_service.list_folder("/etc")
     (Path(place) / "a.gif").write_bytes(b"GIF89a....")
@@ -747,6 +753,33 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
     assert picture == {"media_type": "image/gif", "data": base64.b64encode(b"GIF89a....").decode()}
     with pytest.raises(KoreError, match="not a picture"):
         await real_service.read_picture(place, "notes/a.txt")
+
+
+@covers("make_folder", "move_path", "delete_path", "undo_change", "list_audit")
+async def test_files_are_moved_deleted_and_taken_back(real_service: Service) -> None:
+    (place,) = await real_service.list_places()
+    root = Path(place)
+    assert await real_service.make_folder(place, "one/two") == "Created one/two."
+    await real_service.write_file(place, "one/two/a.txt", "words\n")
+    moved = await real_service.move_path(place, "one/two/a.txt", "one/b.txt")
+    assert moved == "Moved one/two/a.txt to one/b.txt."
+    assert await real_service.delete_path(place, "one") == "Deleted one."
+    assert not (root / "one").exists()
+    undone = await real_service.undo_change(place)
+    assert (undone["text"], "one/b.txt" in undone["paths"]) == ("Restored one/b.txt.", True)
+    await real_service.undo_change(place)
+    assert (root / "one" / "two" / "a.txt").read_text() == "words\n"
+    await real_service.undo_change(place, redo=True)
+    assert (root / "one" / "b.txt").exists()
+    for path in ("../x", "", "one/gone"):
+        with pytest.raises(KoreError):
+            await real_service.delete_path(place, path)
+    entries = await real_service.list_audit(50)
+    own = [one for one in entries if one["tool"] == "kore:file"]
+    operations = [one["params"]["operation"] for one in own if one["allowed"]]
+    assert operations[-4:] == ["delete", "move", "write", "make folder"]
+    callers = {"local user", "token contract", "token local"}
+    assert {one["params"]["who"] for one in own} <= callers
 
 
 @covers(

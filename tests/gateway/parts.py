@@ -17,6 +17,7 @@ from agent.providers.scripted import ScriptedProvider, Step
 from agent.security.policy.base import PermissionMode
 from agent.security.redaction import Redactor
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
+from agent.tools.base import Tool
 from agent.types import Message, ToolCall
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.control import AccessControl
@@ -128,6 +129,7 @@ async def opened(
     concurrent_turns: int = CONCURRENT_TURNS,
     modes: Mapping[str, PermissionMode] | None = None,
     cipher: Cipher | None = None,
+    tools: Sequence[Tool] = (),
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
     defaults."""
@@ -144,7 +146,7 @@ async def opened(
     database = open_database(folder / "kore.db", cipher)
     audit = AuditLog(folder / "audit")
     agents = SubagentCatalog(CatalogPaths(folder / "nobody", folder / "kore"))
-    agent = Agent(models, workspace=workspace, subagents=agents)
+    agent = Agent(models, workspace=workspace, subagents=agents, tools=tools)
     try:
         await database.transact(recover, ())
         agent.changes = open_change_log(database, folder / "undo", None)

@@ -2,7 +2,8 @@
 
 import base64
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from kore.client import Client
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
 PANELS = (
-    *("Status", "Costs", "Schedule", "Memory", "Files"),
-    *("People and roles", "Permissions", "Configuration", "Logs", "Audit log"),
+    *("Status", "Costs", "Schedule", "Memory", "Files", "Terminal", "Plugins"),
+    *("People and roles", "Permissions", "Policy check", "Configuration", "Logs", "Audit log"),
 )
 # For which a question takes no answer yet.
 _ARMED_AFTER_MS = 600
@@ -63,6 +64,10 @@ class Person:
             "fork": self.fork,
             "search": self.search,
             "panels": self.walk_panels,
+            "files": self.change_files,
+            "terminal": self.use_terminal,
+            "plugins": self.look_for_plugins,
+            "policy": self.check_policy,
             "picture": self.send_picture,
             "reload": self.reload,
             "offline": self.lose_network,
@@ -139,6 +144,75 @@ class Person:
             await self.page.go_back()
         await self.page.wait_for_selector(".composer textarea")
         assert session_of(self.page) == before
+
+    @asynccontextmanager
+    async def panel(self, name: str) -> AsyncIterator[None]:
+        """A panel, and then the session again."""
+        before = session_of(self.page)
+        await self.page.click(f".panels >> text='{name}'")
+        await self.page.wait_for_selector(f".panel h2 >> text='{name}'")
+        yield
+        await self.page.go_back()
+        await self.page.wait_for_selector(".composer textarea")
+        assert session_of(self.page) == before
+
+    async def change_files(self) -> None:
+        """Made, written, renamed, deleted, brought back, and deleted for good."""
+        name = f"soak-{self.chance.randrange(10**9)}.txt"
+        moved = f"moved-{name}"
+        async with self.panel("Files"):
+            await self._fill_path("New file", name)
+            await self.page.wait_for_selector(f".tree >> text={name}")
+            await self.page.click(".editor .cm-content")
+            await self.page.keyboard.insert_text("words of the soak")
+            await self.page.keyboard.press("Control+s")
+            await self.page.wait_for_selector(".editor .send[disabled]")
+            await self._fill_path("Rename or move", moved)
+            await self.page.wait_for_selector(f".tree >> text='{moved}'")
+            await self._delete(moved)
+            await self.page.click(".file-operations >> text='Undo'")
+            await self.page.wait_for_selector(f".tree >> text='{moved}'")
+            await self.page.click(f".tree >> text='{moved}'")
+            await self.page.wait_for_selector(".editor .cm-content >> text=words of the soak")
+            await self._delete(moved)
+
+    async def _fill_path(self, label: str, path: str) -> None:
+        await self.page.click(f".file-operations >> text='{label}'")
+        await self.page.fill(f"input[aria-label='{label}: Path']", path)
+        await self.page.press(f"input[aria-label='{label}: Path']", "Enter")
+
+    async def _delete(self, name: str) -> None:
+        await self.page.click(f".tree >> text='{name}'")
+        await self.page.click(".file-operations >> text='Delete'")
+        await self.page.click(".file-operations .certain .bad")
+        await self.page.wait_for_selector(f".tree >> text='{name}'", state="detached")
+
+    async def use_terminal(self) -> None:
+        async with self.panel("Terminal"):
+            await self.page.click("text=New terminal")
+            await self.page.wait_for_selector(".terminal .xterm-rows")
+            await self.page.locator(".terminal .xterm-helper-textarea").focus()
+            number = self.chance.randrange(10**6)
+            await self.page.keyboard.type(f"echo $(({number} + 1))")
+            await self.page.keyboard.press("Enter")
+            await self.page.wait_for_selector(f".terminal .xterm-rows >> text={number + 1}")
+            await self.page.click(".terminals .row >> text='Close'")
+            await self.page.wait_for_selector(".terminal", state="detached")
+
+    async def look_for_plugins(self) -> None:
+        """One that there is not: the page says so."""
+        async with self.panel("Plugins"):
+            await self.page.fill("input[aria-label='Source of a plugin']", "/no/such/folder")
+            await self.page.press("input[aria-label='Source of a plugin']", "Enter")
+            await self.page.wait_for_selector(".failure")
+            await self.page.click(".failure >> text=Cancel")
+            await self.page.wait_for_selector("input[aria-label='Source of a plugin']")
+
+    async def check_policy(self) -> None:
+        async with self.panel("Policy check"):
+            await self.page.fill(".policy input", "git push --force")
+            await self.page.press(".policy input", "Enter")
+            await self.page.wait_for_selector(".verdict")
 
     async def send_picture(self) -> None:
         picture: Any = {"name": "a.png", "mimeType": "image/png", "buffer": _PNG}

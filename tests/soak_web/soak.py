@@ -5,6 +5,7 @@ heap and nodes are measured.
 """
 
 import asyncio
+import json
 import random
 import signal
 import statistics
@@ -103,6 +104,9 @@ class Soak:
 
     def __init__(self, folder: Path, model: ModelServer, seed: int) -> None:
         self._machine = Machine(folder, model, "tests.soak_web.counted_server")
+        config = self._machine.home / "config.json"
+        content = {**json.loads(config.read_text()), "server": {"terminal": "full"}}
+        config.write_text(json.dumps(content))
         self._port = free_port()
         self._chance = random.Random(seed)
         self._report = Report()

@@ -40,11 +40,11 @@ from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
 from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of_value
-from gateway.cli.acp.task_scope import Start, task_scope
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.messages import MessageOptions
+from gateway.core.task_scope import Start, task_scope
 from gateway.turns.agents.profiles import origin_of
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from acp.schema import HttpMcpServer, McpServerStdio, SseMcpServer
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.text.visible import escape_line
-from gateway.cli.acp.task_scope import Start
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.records import SessionServer
+from gateway.core.task_scope import Start
 
 
 class EditorServers:

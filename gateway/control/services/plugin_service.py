@@ -7,6 +7,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from agent.errors import KoreError
 from agent.i18n import t
+from gateway.config.secret_keys import masked
+from gateway.control.services.owner_audit import OwnerAudit
 from gateway.core.records import PluginChange
 
 P = ParamSpec("P")
@@ -43,8 +45,9 @@ class PluginData(Protocol):
 class PluginService:
     """Implements `screen_calls.PluginCalls`, on data that is opened for each call."""
 
-    def __init__(self, open_plugins: Callable[[], PluginData]) -> None:
+    def __init__(self, open_plugins: Callable[[], PluginData], audit: OwnerAudit) -> None:
         self._open_plugins = open_plugins
+        self._plugin_audit = audit
         self._fetches = BoundedSemaphore(_MOST_FETCHES)
 
     async def list_plugins(self) -> Sequence[Mapping[str, Any]]:
@@ -63,11 +66,13 @@ class PluginService:
         ref: str = "",
         update: bool = False,
     ) -> str:
-        install = self._open_plugins().install
-        return await self._fetch(install, source, review, answers, ref, is_update=update)
+        install, operation = self._open_plugins().install, "update" if update else "install"
+        async with self._plugin_audit.change("plugin", operation, name=_public(source)):
+            return await self._fetch(install, source, review, answers, ref, is_update=update)
 
     async def change_plugin(self, name: str, change: PluginChange) -> str:
-        return await asyncio.to_thread(self._open_plugins().change, name, change)
+        async with self._plugin_audit.change("plugin", change, name=name):
+            return await asyncio.to_thread(self._open_plugins().change, name, change)
 
     async def list_markets(self) -> Sequence[Mapping[str, Any]]:
         return await asyncio.to_thread(self._open_plugins().list_markets)
@@ -76,13 +81,16 @@ class PluginService:
         return await asyncio.to_thread(self._open_plugins().search, words, limit)
 
     async def add_market(self, source: str, ref: str = "") -> str:
-        return await self._fetch(self._open_plugins().add_market, source, ref)
+        async with self._plugin_audit.change("market", "add", name=_public(source)):
+            return await self._fetch(self._open_plugins().add_market, source, ref)
 
     async def update_market(self, name: str) -> str:
-        return await self._fetch(self._open_plugins().update_market, name)
+        async with self._plugin_audit.change("market", "update", name=name):
+            return await self._fetch(self._open_plugins().update_market, name)
 
     async def remove_market(self, name: str) -> str:
-        return await asyncio.to_thread(self._open_plugins().remove_market, name)
+        async with self._plugin_audit.change("market", "remove", name=name):
+            return await asyncio.to_thread(self._open_plugins().remove_market, name)
 
     async def _fetch(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """In a thread, which goes on when the call is given up."""
@@ -99,3 +107,8 @@ class PluginService:
                 self._fetches.release()
 
         return await asyncio.to_thread(run)
+
+
+def _public(source: str) -> str:
+    """The source of a plugin without what an address may hold of a login."""
+    return str(masked(source))

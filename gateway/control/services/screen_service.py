@@ -2,7 +2,9 @@
 
 from typing import Protocol
 
-from gateway.control.services.files_service import FilesData, FilesService
+from agent.security.audit import AuditSink
+from gateway.control.services.files_service import FileChanges, FilesData, FilesService
+from gateway.control.services.owner_audit import OwnerAudit
 from gateway.control.services.plugin_service import PluginData, PluginService
 from gateway.control.services.settings_service import PolicyData, SettingsData, SettingsService
 from gateway.control.services.workbench_service import WorkbenchData, WorkbenchService
@@ -11,9 +13,14 @@ from gateway.control.services.workbench_service import WorkbenchData, WorkbenchS
 class Screens(Protocol):
     """Opens the data that only screens ask for."""
 
+    @property
+    def audit(self) -> AuditSink: ...
+
     def workbench(self) -> WorkbenchData: ...
 
     def files(self) -> FilesData: ...
+
+    def file_changes(self) -> FileChanges: ...
 
     def plugins(self) -> PluginData: ...
 
@@ -26,7 +33,8 @@ class ScreenService(WorkbenchService, FilesService, PluginService, SettingsServi
     """The calls that only screens make, each on its own data."""
 
     def __init__(self, screens: Screens) -> None:
-        WorkbenchService.__init__(self, screens.workbench)
-        FilesService.__init__(self, screens.files)
-        PluginService.__init__(self, screens.plugins)
-        SettingsService.__init__(self, screens.policy, screens.config)
+        audit = OwnerAudit(screens.audit)
+        WorkbenchService.__init__(self, screens.workbench, audit)
+        FilesService.__init__(self, screens.files, screens.file_changes, audit)
+        PluginService.__init__(self, screens.plugins, audit)
+        SettingsService.__init__(self, screens.policy, screens.config, audit)

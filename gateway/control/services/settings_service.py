@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from agent.errors import ConfigError, KoreError
 from agent.security.policy.base import PermissionMode
+from gateway.control.services.owner_audit import OwnerAudit
 
 
 class PolicyData(Protocol):
@@ -41,10 +42,14 @@ class SettingsService:
     for each call."""
 
     def __init__(
-        self, open_policy: Callable[[], PolicyData], open_settings: Callable[[], SettingsData]
+        self,
+        open_policy: Callable[[], PolicyData],
+        open_settings: Callable[[], SettingsData],
+        audit: OwnerAudit,
     ) -> None:
         self._open_policy = open_policy
         self._open_settings = open_settings
+        self._setting_audit = audit
 
     async def check_policy(
         self,
@@ -70,9 +75,10 @@ class SettingsService:
     async def change_setting(
         self, key: str, value: str | None, proposal: str, confirmed: bool = False
     ) -> Mapping[str, Any]:
-        settings = self._open_settings()
-        with _as_refusal():
-            return await settings.change(key, value, proposal, is_confirmed=confirmed)
+        settings, operation = self._open_settings(), "unset" if value is None else "set"
+        async with self._setting_audit.change("setting", operation, name=key):
+            with _as_refusal():
+                return await settings.change(key, value, proposal, is_confirmed=confirmed)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from gateway.control.services.owner_audit import OwnerAudit
+
 
 class WorkbenchData(Protocol):
     """Costs, settings, logs, audit trail and notes."""
@@ -24,8 +26,9 @@ class WorkbenchData(Protocol):
 class WorkbenchService:
     """Implements `screen_calls.WorkbenchCalls`, on data that is opened for each call."""
 
-    def __init__(self, open_data: Callable[[], WorkbenchData]) -> None:
+    def __init__(self, open_data: Callable[[], WorkbenchData], audit: OwnerAudit) -> None:
         self._open_data = open_data
+        self._note_audit = audit
 
     async def list_costs(self, days: int = 30) -> Sequence[Mapping[str, Any]]:
         return await self._open_data().list_costs(days)
@@ -43,4 +46,5 @@ class WorkbenchService:
         return await asyncio.to_thread(self._open_data().read_note, name)
 
     async def write_note(self, name: str, text: str, digest: str) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self._open_data().write_note, name, text, digest)
+        async with self._note_audit.change("file", "write", path=name):
+            return await asyncio.to_thread(self._open_data().write_note, name, text, digest)

@@ -1,6 +1,7 @@
 """What tools did to files, as rows; implements the transactions of `agent.undo.Ledger`."""
 
 import json
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ from gateway.store.port import Transaction
 _ENTRY = "file_change.entry"
 _PLAN = "undo_operation.plan"
 _REPORT = "undo_operation.report"
+# What the owner changes outside of conversations has a session of its own for each folder.
+PAGE = "page:"
+
+
+def page_session(root: Path) -> str:
+    """Under which changes of a real folder are recorded; it tells nothing of its name."""
+    return PAGE + sha256(bytes(root)).hexdigest()[:32]
 
 
 def add(tx: Transaction, step: ChangeStep) -> None:

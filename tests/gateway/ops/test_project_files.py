@@ -70,7 +70,7 @@ def test_nothing_else_is_read_or_written(files: ProjectFiles, project: Path, pat
         with pytest.raises(KoreError):
             files.read_file(place, path)
         with pytest.raises(KoreError):
-            files.write_file(place, path, "mine", "")
+            files.write_file(files.call(place), path, "mine", "")
     assert (project.parent / "secret.txt").read_text() == "secret"
     assert (project / "own" / "key").read_text() == "key"
     assert names(files, project) == ["a.txt"]
@@ -82,7 +82,7 @@ def test_what_a_file_is_stays(files: ProjectFiles, project: Path) -> None:
     path.chmod(0o640)
     mark_tainted(path, project)
     shown = files.read_file(str(project), "b.txt")
-    files.write_file(str(project), "b.txt", "one\nthree\n", shown["digest"])
+    files.write_file(files.call(str(project)), "b.txt", "one\nthree\n", shown["digest"])
     assert path.read_bytes() == b"\xef\xbb\xbfone\r\nthree\r\n"
     assert path.stat().st_mode & 0o777 == 0o640
     assert is_marked(path)
@@ -95,7 +95,7 @@ def test_what_is_no_text_or_too_large_is_refused(files: ProjectFiles, project: P
         with pytest.raises(KoreError):
             files.read_file(str(project), name)
     with pytest.raises(KoreError, match="may have"):
-        files.write_file(str(project), "new", "x" * 1_000_001, "")
+        files.write_file(files.call(str(project)), "new", "x" * 1_000_001, "")
     assert not (project / "new").exists()
     assert files.read_file(str(project), "new") == {"text": "", "digest": "", "size": 0}
 
@@ -104,10 +104,10 @@ def test_a_change_in_between_is_not_written_over(files: ProjectFiles, project: P
     shown = files.read_file(str(project), "a.txt")
     (project / "a.txt").write_text("pear\n")
     with pytest.raises(KoreError, match="changed meanwhile"):
-        files.write_file(str(project), "a.txt", "plum\n", shown["digest"])
+        files.write_file(files.call(str(project)), "a.txt", "plum\n", shown["digest"])
     (project / "a.txt").unlink()
     with pytest.raises(KoreError, match="changed meanwhile"):
-        files.write_file(str(project), "a.txt", "plum\n", shown["digest"])
+        files.write_file(files.call(str(project)), "a.txt", "plum\n", shown["digest"])
 
 
 def test_of_a_huge_folder_a_part_is_listed(files: ProjectFiles, project: Path) -> None:

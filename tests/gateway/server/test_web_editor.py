@@ -57,19 +57,72 @@ async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
         (folder / "a.py").write_text("theirs")
         await replace_text(page, "mine")
         await page.click(CHANGED)
-        await page.wait_for_selector("text=was changed meanwhile")
+        await page.wait_for_selector(".conflict >> text=was changed meanwhile")
+        assert await page.locator(".conflict .change").all_inner_texts() == ["theirs", "mine"]
         assert (folder / "a.py").read_text() == "theirs"
         await page.click("text=Take back")
         await api.expect(page.locator(TEXT)).to_have_text("theirs")
         await page.click(f".tree >> text={hostile}")
         await api.expect(page.locator(TEXT)).to_have_text("<script>alert(2)</script>")
-        await page.fill(".project-files nav input", "notes/new.txt")
-        await page.press(".project-files nav input", "Enter")
+        await page.fill("[aria-label='Path of a file']", "notes/new.txt")
+        await page.press("[aria-label='Path of a file']", "Enter")
         await page.wait_for_selector("text=not there yet")
         await replace_text(page, "new words")
         await page.click(CHANGED)
         await page.wait_for_selector(".editor:not(:has-text('not there yet'))")
         assert (server.parts.workspace / "notes" / "new.txt").read_text() == "new words"
+
+
+async def test_files_are_made_moved_deleted_and_taken_back_by_keyboard(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        workspace = server.parts.workspace
+        (workspace / "a.txt").write_text("one")
+        await open_files(page, server)
+
+        async def do(label: str, name: str = "") -> None:
+            await page.focus(f".file-operations >> text='{label}'")
+            await page.keyboard.press("Enter")
+            if name:
+                await page.wait_for_selector(f"input[aria-label='{label}: Path']:focus")
+                await page.keyboard.press("Control+a")
+                await page.keyboard.insert_text(name)
+                await page.keyboard.press("Enter")
+
+        await do("New folder", "notes")
+        await page.click(".tree >> text=notes")
+        await page.wait_for_selector(".tree .tree >> text=empty")
+        await do("New file", "notes/<b>.txt")
+        await page.wait_for_selector(".tree .tree >> text='<b>.txt'")
+        await page.wait_for_selector(f"{TEXT}[aria-label='notes/<b>.txt']")
+        await do("Rename or move", "notes/c.txt")
+        await page.wait_for_selector(".tree .tree >> text=c.txt")
+        assert await page.locator(".tree >> text='<b>.txt'").count() == 0
+        await page.click(".tree >> text=a.txt")
+        await api.expect(page.locator(TEXT)).to_have_text("one")
+        await page.click(".file-operations >> text=Delete")
+        assert (workspace / "a.txt").exists(), "it asks first"
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=Deleted a.txt.")
+        assert not (workspace / "a.txt").exists()
+        assert await page.locator(".editor").count() == 0
+        await do("Undo")
+        await page.wait_for_selector(".tree >> text=a.txt")
+        assert (workspace / "a.txt").read_text() == "one"
+        await do("Redo")
+        await page.wait_for_selector(".tree:not(:has-text('a.txt'))")
+        # What others do is seen, too, in a file that is open as well.
+        (workspace / "notes" / "c.txt").write_text("theirs")
+        await page.click(".tree >> text=c.txt")
+        await api.expect(page.locator(TEXT)).to_have_text("theirs")
+        (workspace / "notes" / "c.txt").write_text("theirs again")
+        (workspace / "agent.txt").write_text("made by the agent")
+        await page.wait_for_selector(".tree >> text=agent.txt")
+        await api.expect(page.locator(TEXT)).to_have_text("theirs again")
+        await page.click(".panels >> text=Audit log")
+        await page.wait_for_selector(".entries >> text=kore:file")
+        text = await page.inner_text(".entries")
+        assert '"who":"token browser-' in text
+        assert '"operation":"delete"' in text
 
 
 async def test_the_editor_colors_searches_undoes_and_lets_go(tmp_path: Path) -> None:

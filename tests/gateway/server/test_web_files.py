@@ -4,8 +4,11 @@ import json
 import os
 import signal
 from pathlib import Path
+from zipfile import ZipFile
 
-from agent.types import assistant
+from agent.settings import ToolSettings
+from agent.tools.creative.asset_export import AssetExport
+from agent.types import ToolCall, assistant
 from tests.fakes.model import ModelServer
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
@@ -96,6 +99,29 @@ async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
         (server.parts.workspace / paths[0]).unlink()
         await page.click(f".sent-file >> text={HOSTILE}")
         await page.wait_for_selector("text=it is not there any more")
+
+
+async def test_files_that_the_agent_makes_are_saved(tmp_path: Path) -> None:
+    pack = ToolCall("1", "asset_export", {"paths": ["out"], "name": "all"}, "")
+    script = [assistant("", (pack,)), "Packed."]
+    tools = (AssetExport(ToolSettings()),)
+    async with (
+        served(tmp_path, script, tools=tools) as server,
+        browser_page(accept_downloads=True) as page,
+    ):
+        parts = server.parts
+        (parts.workspace / "out").mkdir()
+        (parts.workspace / "out" / "a.txt").write_text("words")
+        await log_in(page, server)
+        await say(page, "/auto")
+        await say(page, "pack it")
+        await page.wait_for_selector("text=Packed.")
+        async with page.expect_download() as saving:
+            await page.click(".sent-file >> text=all.zip")
+        saved = await saving.value
+        assert saved.suggested_filename == "all.zip"
+        with ZipFile(await saved.path()) as archive:
+            assert archive.read("out/a.txt") == b"words"
 
 
 async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from gateway.cli.context import sources_of
+from gateway.cli.context import record_change, sources_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +48,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action in ("set", "unset", "edit", "revert", "import"):
         from gateway.cli.verbs.config import edit, foreign
 
-        if args.action == "import":
-            return foreign.import_foreign(args, sources_of(args))
-        return int(getattr(edit, args.action)(args, sources_of(args)))
+        act = foreign.import_foreign if args.action == "import" else getattr(edit, args.action)
+        code = int(act(args, sources_of(args)))
+        record_change(args, "setting", getattr(args, "key", ""))
+        return code
     if args.file is not None:
         args.config = args.file
     return {"validate": _validate, "show": _show, "list": _list, "get": _get}[args.action](args)

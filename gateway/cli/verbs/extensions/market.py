@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
-from gateway.cli.context import data_dir_of
+from gateway.cli.context import data_dir_of, record_change
 from gateway.cli.output import clean, print_json
 from gateway.cli.verbs.extensions.listing import print_list, short
 
@@ -56,6 +56,7 @@ def _add(args: argparse.Namespace, markets: "Markets") -> int:
     from gateway.plugins.sources import source_of
 
     market = markets.add(source_of(args.source, args.ref))
+    record_change(args, "market", market.name)
     if args.json:
         print_json(market_facts(market))
     else:
@@ -131,11 +132,13 @@ def _update(args: argparse.Namespace, markets: "Markets") -> int:
     names = [args.name] if args.name else [one.name for one in markets.load()]
     for name in names:
         _say_added(markets.update(name))
+        record_change(args, "market", name)
     return 0
 
 
 def _remove(args: argparse.Namespace, markets: "Markets") -> int:
     markets.remove(args.name)
+    record_change(args, "market", args.name)
     print(t("removed: {name}", name=args.name))
     return 0
 

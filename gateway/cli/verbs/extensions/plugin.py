@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from gateway.cli.context import data_dir_of
+from gateway.cli.context import data_dir_of, record_change
 from gateway.cli.output import clean, print_json, tell
 from gateway.cli.verbs.extensions.listing import print_list, print_one, short
 from gateway.cli.verbs.extensions.questions import ask_options
@@ -128,6 +128,7 @@ def _decide(
     answers_before = installer.known_answers(review.manifest.name)
     answers = ask_options(review.manifest.options, answers_before, only_required=args.yes)
     plugin = installer.install(review, answers)
+    record_change(args, "plugin", plugin.name)
     if args.json and is_need:
         return
     if args.json:
@@ -175,12 +176,14 @@ def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 def _enable(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     is_enabled = args.action == "enable"
     installer.change(args.name, is_enabled=is_enabled)
+    record_change(args, "plugin", args.name)
     print(t("{name} is enabled" if is_enabled else "{name} is disabled", name=args.name))
     return 0
 
 
 def _pin(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     installer.change(args.name, is_pinned=not args.revoke)
+    record_change(args, "plugin", args.name)
     if args.revoke:
         print(t("{name} is updated with the others", name=args.name))
     else:
@@ -205,6 +208,7 @@ def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 
 def _remove(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     installer.remove(args.name)
+    record_change(args, "plugin", args.name)
     print(t("removed: {name}", name=args.name))
     return 0
 

@@ -16,6 +16,7 @@ from gateway.store.conditions import literal
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.conversations import search, sessions
+from gateway.store.repositories.file_changes import PAGE
 from gateway.store.repositories.states import LIVE
 
 DELETED = "deleted"
@@ -185,6 +186,9 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f"SELECT seq FROM inbox WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
         (principal,),
     )
+    if channel == CONSOLE:
+        tx.run("DELETE FROM file_change WHERE session LIKE ?", (f"{PAGE}%",))
+        tx.run("DELETE FROM undo_operation WHERE session LIKE ?", (f"{PAGE}%",))
     # What points at a row goes before it.
     for statement in (
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"

@@ -13,13 +13,16 @@ from agent.types import ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.ops.audit.log import AuditLog
+from gateway.ops.audit.pending import leave_note, waiting_notes
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.audit.trail import AuditError, entries
+from gateway.runtime.paths import DataDir
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
+from tests.gateway.cli.kore import kore
 from tests.gateway.parts import Parts, accept_messages, chat_message, running
 
 CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
@@ -143,7 +146,7 @@ async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
 async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
     database, full = RehearsingStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
-    relay = AuditRelay(database, full)
+    relay = AuditRelay(database, full, tmp_path / "pending")
     await relay.flush()
     assert full.reasons == []
     full.room = True
@@ -157,8 +160,32 @@ async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
     await put(database, ["let in"])
     await database.close()
     database, log = RehearsingStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
-    await AuditRelay(database, log).flush()
+    await AuditRelay(database, log, tmp_path / "pending").flush()
     await log.close()
     await database.close()
     (entry,) = entries(tmp_path / "audit")
     assert (entry["ts"], entry["reason"], entry["agent_id"]) == (1_800_000_000.25, "let in", "kore")
+
+
+async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    key = "telegram.token"
+    assert kore("config", "set", key, "123:very-secret", home=home).returncode == 0
+    assert kore("config", "unset", "telegram.nothing", home=home).returncode != 0
+    pending = DataDir(home).audit_pending
+    assert pending.stat().st_mode & 0o777 == 0o600
+    # Others may write there as well as in the configuration: what is no note is left out.
+    with pending.open("ab") as file:
+        file.write(b'null\n{"at": "x"}\n\xff\n[]\n')
+    leave_note(pending, AuditNote(2.0, "plugin", "changed by the owner", {"name": "tea"}))
+    database, log = RehearsingStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
+    relay = AuditRelay(database, log, pending)
+    await asyncio.gather(relay.flush(), relay.flush())
+    await log.close()
+    await database.close()
+    first, second = entries(tmp_path / "audit")
+    who = {"who": "command line", "operation": "set", "name": key}
+    assert (first["tool"], first["params"]) == ("kore:setting", who)
+    assert (second["tool"], second["params"]) == ("kore:plugin", {"name": "tea"})
+    assert "very-secret" not in json.dumps([first, second])
+    assert waiting_notes(pending) == []

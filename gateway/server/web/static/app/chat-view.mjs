@@ -175,6 +175,8 @@ function Feed({ version, session, children }) {
     return () => watcher.disconnect()
   }, [])
   const onScroll = () => {
+    // The event comes with the next frame, when a panel may have taken its place.
+    if (!box.current) return
     const { scrollTop, scrollHeight, clientHeight } = box.current
     const isNear = scrollHeight - scrollTop - clientHeight < 60
     // What grew by itself has not been scrolled away from.

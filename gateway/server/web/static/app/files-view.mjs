@@ -2,51 +2,149 @@
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
+import { Diff } from "./message-view.mjs"
 import { t } from "./texts.mjs"
 import { markUnsaved } from "./unsaved-changes.mjs"
-import { useCall, Wait } from "./use-call.mjs"
+import { Certain, useCall, Wait } from "./use-call.mjs"
+
+// Others change files without a word: the folders that are open are listed again.
+const LOOK_MS = 5_000
 
 export function Files({ connection, say }) {
   const [places] = useCall(connection, say, "list_places")
   const [place, setPlace] = useState(null)
   const [path, setPath] = useState(null)
+  const [chosen, setChosen] = useState(null)
   const [isChanged, setChanged] = useState(false)
+  const [onDisk, setOnDisk] = useState(null)
+  const [look, setLook] = useState(0)
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && setLook((n) => n + 1), LOOK_MS)
+    return () => clearInterval(timer)
+  }, [])
   if (!places) return html`<${Wait} />`
   const current = place ?? places[0]
   const choose = (event) => {
     setPlace(event.target.value)
     setPath(null)
+    setChosen(null)
   }
+  const open = (one) => {
+    setPath(one)
+    setOnDisk(null)
+    setChosen({ path: one, isFolder: false })
+  }
+  // After a change: what is open and no longer there is closed.
+  const onDone = (gone, opened) => {
+    setLook((n) => n + 1)
+    if (gone !== null && (path === gone || path?.startsWith(`${gone}/`))) setPath(null)
+    if (gone !== null) setChosen(null)
+    if (opened) open(opened)
+  }
+  const tree = { connection, say, place: current, open: path, chosen, look, isLocked: isChanged, onOpen: open, onChoose: setChosen, onSeen: setOnDisk }
   return html`<div class="project-files">
     <nav aria-label=${t("Files")}>
       <select aria-label=${t("Folder")} value=${current} disabled=${isChanged} onChange=${choose}>
         ${places.map((one) => html`<option value=${one}>${visible(one)}</option>`)}
       </select>
-      <${Folder} key=${current} ...${{ connection, say, place: current, path: "", open: path, isLocked: isChanged, onOpen: setPath }} />
-      <${NewFile} isLocked=${isChanged} onOpen=${setPath} />
+      <${Operations} key=${current} ...${{ connection, say, place: current, chosen, isLocked: isChanged, onDone }} />
+      <${Folder} key=${current} ...${tree} path="" />
+      <${OpenFile} isLocked=${isChanged} onOpen=${open} />
     </nav>
     ${path === null
       ? html`<p class="dim">${t("Choose a file.")}</p>`
-      : html`<${isPicture(path) ? Picture : Editor} key=${`${current}/${path}`} ...${{ connection, say, place: current, path, isChanged, setChanged }} />`}
+      : html`<${isPicture(path) ? Picture : Editor} key=${`${current}/${path}`} ...${{ connection, say, place: current, path, isChanged, setChanged, onDisk, onDone }} />`}
   </div>`
 }
 
-// Asked for when it is opened, and again each time.
-function Folder({ connection, say, place, path, open, isLocked, onOpen }) {
-  const [entries] = useCall(connection, say, "list_folder", { place, path })
+// What can be done to the file or folder that was chosen last, and to the place itself.
+function Operations({ connection, say, place, chosen, isLocked, onDone }) {
+  const [asking, setAsking] = useState(null)
+  const run = async (name, args, gone, opened) => {
+    setAsking(null)
+    try {
+      const value = await connection.call(name, { place, ...args })
+      say({ message: value.text ?? (typeof value === "string" ? value : t("Saved.")), isGood: true })
+      onDone(gone, opened)
+    } catch (error) {
+      say(error)
+      onDone(null)
+    }
+  }
+  const folder = chosen === null ? "" : chosen.isFolder ? `${chosen.path}/` : chosen.path.replace(/[^/]*$/, "")
+  const forms = {
+    file: { label: "New file", first: folder, act: (name) => run("write_file", { path: name, text: "" }, null, name) },
+    folder: { label: "New folder", first: folder, act: (name) => run("make_folder", { path: name }, null) },
+    move: { label: "Rename or move", first: chosen?.path, act: (name) => run("move_path", { path: chosen.path, to: name }, chosen.path) },
+  }
+  const button = (kind) =>
+    html`<button type="button" aria-expanded=${asking === kind} disabled=${isLocked} onClick=${() => setAsking(asking === kind ? null : kind)}>${t(forms[kind].label)}</button>`
+  const undo = (label, redo) =>
+    html`<button type="button" disabled=${isLocked} onClick=${() => run("undo_change", { redo }, null)}>${t(label)}</button>`
+  return html`<div class="file-operations" role="group" aria-label=${t("Change files")}>
+    <p class="row">${button("file")} ${button("folder")} ${undo("Undo", false)} ${undo("Redo", true)}</p>
+    ${chosen &&
+    html`<p class="row"><b class="path">${visible(chosen.path)}</b> ${button("move")}
+      ${!isLocked && html`<${Certain} key=${chosen.path} label=${t("Delete")} name=${chosen.path} onYes=${() => run("delete_path", { path: chosen.path }, chosen.path)} />`}</p>`}
+    ${asking && html`<${PathForm} key=${asking} ...${forms[asking]} close=${() => setAsking(null)} />`}
+  </div>`
+}
+
+function PathForm({ label, first, act, close }) {
+  const [name, setName] = useState(first)
+  const field = useRef(null)
+  useEffect(() => {
+    field.current.focus()
+    field.current.setSelectionRange(first.length, first.length)
+  }, [])
+  const submit = (event) => {
+    event.preventDefault()
+    if (name.trim() && name !== first) act(name.trim())
+  }
+  const onKey = (event) => event.key === "Escape" && close()
+  return html`<form class="row" onSubmit=${submit} onKeyDown=${onKey}>
+    <input required class="wide" ref=${field} spellcheck="false" autocomplete="off" aria-label=${`${t(label)}: ${t("Path")}`} value=${name} onInput=${(event) => setName(event.target.value)} />
+    <button class="send">${t(label)}</button>
+  </form>`
+}
+
+// Asked for when it is opened, and again with each `look`.
+function Folder(props) {
+  const { connection, say, place, path, open, chosen, look, isLocked, onOpen, onChoose, onSeen } = props
+  const [entries, setEntries] = useState(null)
   const [isOpen, setOpen] = useState({})
+  useEffect(() => {
+    let isGone = false
+    const take = (list) => {
+      if (isGone) return
+      setEntries((before) => (JSON.stringify(before) === JSON.stringify(list) ? before : list))
+      if (open !== null && open.replace(/\/?[^/]*$/, "") === path) {
+        const entry = list.find((one) => join(path, one.name) === open)
+        onSeen(entry ? `${entry.changed_at} ${entry.size}` : "gone")
+      }
+    }
+    // One that is gone leaves with the folder above it; the first question alone is told of.
+    const args = { place, path }
+    if (entries === null) connection.until("list_folder", args).then(take, (error) => !isGone && say(error))
+    else connection.call("list_folder", args).then(take, () => {})
+    return () => (isGone = true)
+  }, [look, open])
   if (!entries) return html`<${Wait} />`
   const row = (entry) => {
-    const whole = path ? `${path}/${entry.name}` : entry.name
+    const whole = join(path, entry.name)
+    const isChosen = chosen?.path === whole ? "true" : null
     if (!entry.is_folder) {
       return html`<li key=${entry.name}>
-        <button type="button" disabled=${isLocked} aria-current=${whole === open ? "true" : null} title=${`${entry.size.toLocaleString()} B`} onClick=${() => onOpen(whole)}>${visible(entry.name)}</button>
+        <button type="button" disabled=${isLocked} aria-current=${isChosen} title=${`${entry.size.toLocaleString()} B`} onClick=${() => onOpen(whole)}>${visible(entry.name)}</button>
       </li>`
     }
-    const toggle = () => setOpen({ ...isOpen, [entry.name]: !isOpen[entry.name] })
+    const toggle = () => {
+      setOpen({ ...isOpen, [entry.name]: !isOpen[entry.name] })
+      onChoose({ path: whole, isFolder: true })
+    }
     return html`<li key=${entry.name}>
-      <button type="button" aria-expanded=${Boolean(isOpen[entry.name])} onClick=${toggle}>${isOpen[entry.name] ? "▾" : "▸"} ${visible(entry.name)}</button>
-      ${isOpen[entry.name] && html`<${Folder} ...${{ connection, say, place, path: whole, open, isLocked, onOpen }} />`}
+      <button type="button" aria-expanded=${Boolean(isOpen[entry.name])} aria-current=${isChosen} onClick=${toggle}>${isOpen[entry.name] ? "▾" : "▸"} ${visible(entry.name)}</button>
+      ${isOpen[entry.name] && html`<${Folder} ...${props} path=${whole} />`}
     </li>`
   }
   return html`<ul class="tree">
@@ -55,7 +153,7 @@ function Folder({ connection, say, place, path, open, isLocked, onOpen }) {
   </ul>`
 }
 
-function NewFile({ isLocked, onOpen }) {
+function OpenFile({ isLocked, onOpen }) {
   const [name, setName] = useState("")
   const begin = (event) => {
     event.preventDefault()
@@ -68,11 +166,12 @@ function NewFile({ isLocked, onOpen }) {
   </form>`
 }
 
-function Editor({ connection, say, place, path, isChanged, setChanged }) {
+function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, onDone }) {
   const host = useRef(null)
   const editor = useRef(null)
   const [file, setFile] = useState(null)
   const [problem, setProblem] = useState("")
+  const [conflict, setConflict] = useState(null)
   const read = () => connection.call("read_file", { place, path })
   useEffect(() => {
     let isGone = false
@@ -98,17 +197,43 @@ function Editor({ connection, say, place, path, isChanged, setChanged }) {
     markUnsaved(host, isChanged)
     return () => markUnsaved(host, false)
   }, [isChanged])
-  const save = async (event) => {
-    event?.preventDefault()
-    if (!isChanged) return
-    const { text, document } = editor.current
+  // Somebody else changed it, or removed it.
+  useEffect(() => {
+    if (file === null || onDisk === null) return
+    let isGone = false
+    const follow = async () => {
+      const one = await read().catch(() => null)
+      if (isGone || one === null || one.digest === file.digest) return
+      if (isChanged) return compare()
+      editor.current.replace(plain(one.text))
+      setFile(one)
+    }
+    follow()
+    return () => (isGone = true)
+  }, [onDisk])
+  const compare = async () => {
     try {
-      setFile(await connection.call("write_file", { place, path, text, digest: file.digest }))
-      editor.current?.markSaved(document)
-      say({ message: t("Saved."), isGood: true })
+      setConflict(await connection.call("compare_file", { place, path, text: editor.current.text }))
     } catch (error) {
       say(error)
     }
+  }
+  const write = async (digest) => {
+    const { text, document } = editor.current
+    try {
+      setFile(await connection.call("write_file", { place, path, text, digest }))
+      editor.current?.markSaved(document)
+      setConflict(null)
+      say({ message: t("Saved."), isGood: true })
+      onDone(null)
+    } catch (error) {
+      if (error.code === "file-changed") await compare()
+      else say(error)
+    }
+  }
+  const save = async (event) => {
+    event?.preventDefault()
+    if (isChanged) await write(file.digest)
   }
   // The key's handler is made once, what it saves is of now.
   const saving = useRef(save)
@@ -118,6 +243,7 @@ function Editor({ connection, say, place, path, isChanged, setChanged }) {
       const one = await read()
       editor.current.replace(plain(one.text))
       setFile(one)
+      setConflict(null)
     } catch (error) {
       say(error)
     }
@@ -130,6 +256,16 @@ function Editor({ connection, say, place, path, isChanged, setChanged }) {
       ${isChanged && html`<button type="button" onClick=${takeBack}>${t("Take back")}</button>`}
     </p>
     ${problem && html`<p class="bad" role="alert">${visible(problem)}</p>`}
+    ${conflict &&
+    html`<div class="conflict" role="alert">
+      <p>${t("This file was changed meanwhile. The difference from the file to your text:")}</p>
+      ${conflict.diff ? html`<${Diff} text=${conflict.diff} />` : html`<p class="dim">${t("Both are the same.")}</p>`}
+      <p class="actions">
+        <button type="button" class="bad" onClick=${() => write(conflict.digest)}>${t("Save mine")}</button>
+        <button type="button" onClick=${takeBack}>${t("Use the file on disk")}</button>
+        <button type="button" onClick=${() => setConflict(null)}>${t("Go on editing")}</button>
+      </p>
+    </div>`}
     ${!problem && file === null && html`<${Wait} />`}
     <div class="code-editor" ref=${host} hidden=${file === null}></div>
     ${file && html`<p class="dim">${t("Tab indents. Press Esc, then Tab, to leave the editor.")}</p>`}
@@ -150,6 +286,8 @@ function Picture({ connection, place, path }) {
     ${picture && html`<img alt=${visible(path)} src=${`data:${picture.media_type};base64,${picture.data}`} />`}
   </figure>`
 }
+
+const join = (folder, name) => (folder ? `${folder}/${name}` : name)
 
 const isPicture = (path) => /\.(png|jpe?g|gif|webp)$/i.test(path)
 

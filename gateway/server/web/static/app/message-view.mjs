@@ -57,9 +57,9 @@ function Reply({ item, talk, fetchFile, branch }) {
     ${calls.map((call) => {
       const live = talk.live.get(call.id)
       const result = resultOf(talk, item.seq, call)
-      const isSent = call.name === "send_file" && result && !result.is_error
+      const paths = result && !result.is_error ? pathsOf(call, textOf(result)) : []
       return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} diff=${diffOf(talk, item.seq, call)} />
-        ${isSent && html`<${SentFiles} seq=${item.seq} call=${call} fetchFile=${fetchFile} />`}`
+        ${paths.length > 0 && html`<${SentFiles} seq=${item.seq} call=${call} paths=${paths} fetchFile=${fetchFile} />`}`
     })}
     ${branch &&
     !calls.length &&
@@ -70,8 +70,18 @@ function Reply({ item, talk, fetchFile, branch }) {
   </article>`
 }
 
-function SentFiles({ seq, call, fetchFile }) {
-  const { paths = [], caption } = call.arguments ?? {}
+// The files that a call has sent or made, as `read_sent_file` numbers them.
+function pathsOf(call, result) {
+  if (call.name === "send_file") return call.arguments?.paths ?? []
+  const made = MADE[call.name]?.exec(result)?.[1]
+  return made ? [made] : []
+}
+
+// What these tools say of the file that they made; the server looks there, too.
+const MADE = { image_generate: /^Made (.+) \([\d,]+ bytes\)\./, asset_export: /^Packed [\d,]+ files into (.+\.zip)\./ }
+
+function SentFiles({ seq, call, paths, fetchFile }) {
+  const caption = call.name === "send_file" ? call.arguments?.caption : null
   return html`<div class="sent-files">
     ${caption && html`<p>${visible(String(caption))}</p>`}
     ${paths.map((path, number) => html`<${SentFile} path=${String(path)} save=${(onShare) => fetchFile({ seq, call: call.id, number }, onShare)} />`)}

@@ -237,14 +237,24 @@ export interface Calls {
   write_note: { arguments: { name: string; text: string; digest: string }; result: { [key: string]: any } }
   // List the folders: the workspace, trusted folders and those of chats.
   list_places: { arguments: {}; result: string[] }
-  // List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes).
+  // List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes), `changed_at` (Unix time).
   list_folder: { arguments: { place: string; path?: string }; result: { [key: string]: any }[] }
   // Return a text file: `text`, `digest`, `size` (bytes, 1 MB at most); of one that there is not the digest is ''.
   read_file: { arguments: { place: string; path: string }; result: { [key: string]: any } }
   // Return a picture (PNG, JPEG, GIF or WebP, 5 MB at most): `media_type`, and `data` as base64.
   read_picture: { arguments: { place: string; path: string }; result: { [key: string]: any } }
-  // Replace a text file, if it still has this `digest` ('': make one that there is not); returns it as `read_file`.
+  // Replace a text file, if it still has this `digest` ('': make one that there is not); returns it as `read_file`. Of one that has changed the error is `file-changed`.
   write_file: { arguments: { place: string; path: string; text: string; digest?: string }; result: { [key: string]: any } }
+  // Compare a text with the file as it is now: the `diff` from the file to the text, and the file's `digest`.
+  compare_file: { arguments: { place: string; path: string; text: string }; result: { [key: string]: any } }
+  // Make a folder, with those above it; returns a sentence.
+  make_folder: { arguments: { place: string; path: string }; result: string }
+  // Move or rename a file or a folder, as `move_file` does: nothing is replaced, and into a folder that there is it goes under its own name. Returns a sentence.
+  move_path: { arguments: { place: string; path: string; to: string }; result: string }
+  // Delete a file, or a folder with all that is in it; returns a sentence.
+  delete_path: { arguments: { place: string; path: string }; result: string }
+  // Take back the latest change that was made to a place by these calls, or make the last one that was taken back again: `text` says what came of it, `paths` are those that changed. `/undo` of the owner takes them back, too.
+  undo_change: { arguments: { place: string; redo?: boolean }; result: { [key: string]: any } }
   // List the installed plugins with what each brings; `rows` are pairs of label and text.
   list_plugins: { arguments: {}; result: { [key: string]: any }[] }
   // Fetch a plugin (with `update` the new version of the installed one with the name `source`) and show it; nothing is kept or run. `review` is for `install_plugin`, `options` are what it asks, `needs` what has to be installed first. May take minutes.

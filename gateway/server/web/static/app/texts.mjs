@@ -266,6 +266,22 @@ const WORDS = {
   "paths": ["路径", "路徑"],
   "commands": ["命令", "命令"],
   "hosts": ["主机", "主機"],
+  "New file": ["新建文件", "新增檔案"],
+  "New folder": ["新建文件夹", "新增資料夾"],
+  "Rename or move": ["重命名或移动", "重新命名或移動"],
+  "Delete": ["删除", "刪除"],
+  "Undo": ["撤销", "復原"],
+  "Redo": ["重做", "重做"],
+  "Path": ["路径", "路徑"],
+  "Change files": ["更改文件", "變更檔案"],
+  "This file was changed meanwhile. The difference from the file to your text:": [
+    "此文件已被更改。从文件到您的文本的差异：",
+    "此檔案已被更改。從檔案到您的文字的差異：",
+  ],
+  "Both are the same.": ["两者相同。", "兩者相同。"],
+  "Save mine": ["保存我的版本", "儲存我的版本"],
+  "Use the file on disk": ["使用磁盘上的文件", "使用磁碟上的檔案"],
+  "Go on editing": ["继续编辑", "繼續編輯"],
 }
 
 const COLUMN = columnOf(navigator.language || "en")
