@@ -111,6 +111,13 @@ class PipedProcess(ForkedProcess):
         return out, err
 
 
+class TalkingProcess(ForkedProcess):
+    """One that is spoken with over its input and output."""
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+
+
 class ForkServer:
     """The process that forks, seen from the tests."""
 
@@ -198,8 +205,40 @@ async def start_piped(
     return process
 
 
-async def _reader(fd: int) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
+async def start_talking(
+    words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], stderr: _File, limit: int
+) -> TalkingProcess:
+    """Start `kore`, with its input and output in pipes; a line of its output has `limit` bytes."""
+    (feed, feeding), (out, printing) = os.pipe(), os.pipe()
+    started = start(words, cwd=cwd, env=env, stdin=feed, stdout=printing, stderr=stderr)
+    os.close(feed)
+    os.close(printing)
+    process = TalkingProcess(started.pid, started.end)
+    process.stdout = await _reader(out, limit)
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(_PipeProtocol, os.fdopen(feeding, "wb", 0))
+    process.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
+    return process
+
+
+class _PipeProtocol(asyncio.streams.FlowControlMixin):
+    """What a writer asks of a pipe: to hold it up, and to say when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closed = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _get_close_waiter(self, stream: asyncio.StreamWriter) -> asyncio.Future[None]:
+        return self._closed
+
+
+async def _reader(fd: int, limit: int = 2**16) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit)
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", 0)
     )

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
+from tests import fork_server
 from tests.fakes.acp_lines import LineCheck
 from tests.fakes.model import ModelServer
 
@@ -135,16 +136,9 @@ class Desk:
     ) -> AsyncIterator[tuple[Editor, Any, Any]]:
         """Every line that comes is checked by the schema; the block fails for a wrong one."""
         editor, check = Editor(), LineCheck()
-        process = await asyncio.create_subprocess_exec(
-            *self.command(*options),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=self.environ(),
-            cwd=self.project,
-            limit=_LIMIT,
+        process = await fork_server.start_talking(
+            ["acp", *options], cwd=self.project, env=self.environ(), stderr=2, limit=_LIMIT
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
         reader = asyncio.StreamReader(_LIMIT)
         pump = asyncio.create_task(_pump(process.stdout, reader, check))
         connection = acp.connect_to_agent(

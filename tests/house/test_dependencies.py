@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def imports(path: Path) -> set[str]:
     return found - sys.stdlib_module_names - set(PACKAGES)
 
 
+@cache
 def imported_distributions() -> dict[str, str]:
     """Each distribution that is imported, and one module that does so."""
     owners = packages_distributions()

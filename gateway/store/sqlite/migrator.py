@@ -3,6 +3,9 @@
 Each file is one transaction together with the note that it was applied, so that a kill at any
 moment leaves a database of before or after it. Which ones were applied is remembered by number:
 they may come in any order, with gaps.
+
+A database without tables starts from `new_database.sql`, which has the tables of many migrations at
+once: renaming columns one by one takes SQLite a hundred times as long.
 """
 
 import os
@@ -33,6 +36,10 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Bring a database up to this Kore. Raises `StoreError`: for a newer one, and when the copy
     that is made before cannot be written; then nothing has changed."""
     available = scripts()
+    is_new = not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    if is_new:
+        new = Path(__file__).with_name("new_database.sql").read_text("utf-8")
+        connection.executescript(f"BEGIN IMMEDIATE;\n{new}\nCOMMIT;")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     applied = _applied(connection, version)
     if strange := applied - set(available):
@@ -47,16 +54,21 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     waiting = [number for number in available if number not in applied]
     if not waiting:
         return
-    if applied:
+    if applied and not is_new:
         keep_copy(connection, path)
     for number in waiting:
-        applied.add(number)
-        values = ", ".join(f"({one}, {time.time()!r})" for one in sorted(applied))
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{available[number].read_text('utf-8')}\n{_APPLIED}\n"
-            f"INSERT OR IGNORE INTO migration (number, applied_at) VALUES {values};\n"
-            f"PRAGMA user_version={max(applied)};\nCOMMIT;"
-        )
+        apply(connection, number, applied)
+
+
+def apply(connection: sqlite3.Connection, number: int, applied: set[int]) -> None:
+    """Apply one migration, which `applied` has from then on."""
+    applied.add(number)
+    values = ", ".join(f"({one}, {time.time()!r})" for one in sorted(applied))
+    connection.executescript(
+        f"BEGIN IMMEDIATE;\n{scripts()[number].read_text('utf-8')}\n{_APPLIED}\n"
+        f"INSERT OR IGNORE INTO migration (number, applied_at) VALUES {values};\n"
+        f"PRAGMA user_version={max(applied)};\nCOMMIT;"
+    )
 
 
 def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:

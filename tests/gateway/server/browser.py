@@ -1,39 +1,67 @@
 """The page of a server in a headless Chromium."""
 
+import asyncio
 import re
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
+    from playwright.async_api import Browser, BrowserContext, Page
 
     from tests.gateway.server.served import Served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+# The tests of a worker share a browser, each with an empty profile (`chromium` in conftest.py).
+NEEDS_CHROMIUM = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.usefixtures("chromium"),
+]
 # A container has neither.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 IDLE = ".workbench:not(:has(.stop)):not(:has(.offline))"
 _TIMEOUT_MS = 20_000
+_shared: "dict[asyncio.AbstractEventLoop, Browser]" = {}
+
+
+@asynccontextmanager
+async def running_browser() -> "AsyncIterator[Browser]":
+    async with api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def sharing_browser() -> AsyncIterator[None]:
+    """Until it ends, profiles that are opened on this event loop are of one browser."""
+    loop = asyncio.get_running_loop()
+    async with running_browser() as browser:
+        _shared[loop] = browser
+        try:
+            yield
+        finally:
+            del _shared[loop]
 
 
 @asynccontextmanager
 async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
-    """A browser with an empty profile."""
-    async with api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
-        try:
-            context = await browser.new_context(**options)
-            context.set_default_timeout(_TIMEOUT_MS)
-            yield context
-        finally:
-            await browser.close()
+    """An empty profile, of the browser that is shared here or of its own."""
+    async with AsyncExitStack() as stack:
+        browser = _shared.get(asyncio.get_running_loop())
+        if browser is None or not browser.is_connected():
+            browser = await stack.enter_async_context(running_browser())
+        context = await browser.new_context(**options)
+        stack.push_async_callback(context.close)
+        context.set_default_timeout(_TIMEOUT_MS)
+        yield context
 
 
 @asynccontextmanager

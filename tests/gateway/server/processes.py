@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from tests import fork_server
 from tests.fakes.model import ModelServer
 
 KEY = "sk-server-key"
@@ -26,16 +27,12 @@ class Machine:
         (self.home / "config.json").write_text(json.dumps(config))
 
     @asynccontextmanager
-    async def run(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def run(
+        self, *words: str
+    ) -> AsyncIterator[asyncio.subprocess.Process | fork_server.PipedProcess]:
         """`kore WORDS`, killed at the end of the block."""
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", self.module, *words),
-            env=environ,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        process = await self._start(words, environ)
         try:
             yield process
         finally:
@@ -43,8 +40,23 @@ class Machine:
                 process.send_signal(signal.SIGKILL)
             await process.communicate()
 
+    async def _start(
+        self, words: Sequence[str], environ: Mapping[str, str]
+    ) -> asyncio.subprocess.Process | fork_server.PipedProcess:
+        if self.module == "gateway":
+            return await fork_server.start_piped(words, cwd=Path.cwd(), env=environ)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", self.module, *words),
+            env=environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
     @asynccontextmanager
-    async def serving(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def serving(
+        self, *words: str
+    ) -> AsyncIterator[asyncio.subprocess.Process | fork_server.PipedProcess]:
         """`kore serve WORDS`, from the moment that it serves."""
         async with self.run("serve", *words) as process:
             assert process.stderr is not None

@@ -10,11 +10,11 @@ import pytest
 
 from agent.types import Message, Text, Thinking, assistant
 from tests.gateway.parts import tool_call
-from tests.gateway.server.browser import CHROMIUM, IDLE, browser_page, log_in, say
+from tests.gateway.server.browser import IDLE, NEEDS_CHROMIUM, browser_page, log_in, say
 from tests.gateway.server.served import served
 
 pytest.importorskip("playwright", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = NEEDS_CHROMIUM
 
 PANELS = (
     *("status", "costs", "schedule", "memory", "files"),

@@ -70,8 +70,9 @@ class CuttingProxy:
                 moment, self.cut_at = self.cut_at, "never"
                 self.cuts += 1
                 if moment == "after":
-                    server_writer.write(data)
+                    self._answered.clear()
                     self._is_mute = True
+                    server_writer.write(data)
                     await self._answered.wait()
                 raise _Cut
             server_writer.write(data)

@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -23,9 +24,10 @@ from gateway.store.repositories.conversations.sessions import ThinkingChoice
 from gateway.store.repositories.delivery import chats, pending_media
 from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts
+from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts, upgrade
 from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.gateway.parts import chat_message
+from tests.gateway.store.sqlite.new_database import describe, migrated
 
 
 def older(path: Path, upto: int = 6) -> None:
@@ -106,6 +108,36 @@ def test_a_new_database_and_one_that_is_up_to_date_are_not_copied(tmp_path: Path
     assert not path.with_name("backups").exists()
 
 
+def test_a_new_database_has_the_tables_of_all_migrations(tmp_path: Path) -> None:
+    schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+    version = "PRAGMA user_version"
+    with closing(migrated()) as old, closing(connect(tmp_path / "kore.db")) as new:
+        assert new.execute(schema).fetchall() == old.execute(schema).fetchall()
+        assert new.execute(version).fetchone() == old.execute(version).fetchone()
+        # Rows that a migration leaves are refused here.
+        assert describe(old)
+    assert numbers(tmp_path / "kore.db") == sorted(scripts())
+
+
+def test_a_new_database_starts_from_the_file_of_tables(tmp_path: Path) -> None:
+    written = set[str]()
+    with closing(sqlite3.connect(tmp_path / "kore.db", isolation_level=None)) as connection:
+        connection.set_trace_callback(written.add)
+        upgrade(connection, tmp_path / "kore.db")
+        (applied_at,) = connection.execute("SELECT min(applied_at) FROM migration").fetchone()
+    assert not [one for one in written if "RENAME" in one]
+    assert abs(time.time() - applied_at) < 3600
+
+
+def test_a_kill_while_a_database_is_made_leaves_none(tmp_path: Path) -> None:
+    path = tmp_path / "kore.db"
+    killed_upgrade(path, 40)
+    assert tables(path) == set()
+    connect(path, check=True).close()
+    assert numbers(path) == sorted(scripts())
+    assert not path.with_name("backups").exists()
+
+
 def test_a_migration_that_comes_late_with_a_lower_number_is_applied(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()
@@ -159,6 +191,17 @@ def test_a_kill_in_the_middle_leaves_a_database_that_is_upgraded_later(
 ) -> None:
     path = tmp_path / "kore.db"
     older(path, 2)
+    killed_upgrade(path, steps)
+    connection = connect(path, check=True)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    assert offset(path) == 42
+    assert numbers(path) == sorted(scripts())
+    assert os.listdir(path.with_name("backups"))
+
+
+def killed_upgrade(path: Path, steps: int) -> None:
+    """Upgrade in a process that is killed after so many steps of SQLite, or at the end."""
     program = (
         "import os, signal, sqlite3, sys\n"
         "from pathlib import Path\n"
@@ -176,12 +219,6 @@ def test_a_kill_in_the_middle_leaves_a_database_that_is_upgraded_later(
     )
     died = subprocess.run([sys.executable, "-c", program, path, str(steps)], check=False)
     assert died.returncode == -signal.SIGKILL
-    connection = connect(path, check=True)
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
-    assert offset(path) == 42
-    assert numbers(path) == sorted(scripts())
-    assert os.listdir(path.with_name("backups"))
 
 
 def test_what_people_chose_for_a_session_is_read_from_its_columns(tmp_path: Path) -> None:
