@@ -51,7 +51,8 @@ from gateway.runtime.sandbox import choose_sandbox
 from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
-from gateway.store.cipher import cipher_of
+from gateway.store.cipher import Cipher, cipher_of
+from gateway.store.errors import StoreInUse
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences
@@ -65,10 +66,14 @@ from gateway.turns.agents.factory import build_agent
 log = logging.getLogger(__name__)
 
 STOP_S = 10.0
+# How often one that stands by looks whether it is needed.
+_STANDBY_S = 1.0
+# EX_TEMPFAIL of sysexits.h: start it again.
+_REPLACED = 75
 
 
 @asynccontextmanager
-async def open_app(
+async def open_app(  # noqa: PLR0913 - the ways to start, by name
     settings: Settings,
     home: DataDir,
     *,
@@ -76,6 +81,7 @@ async def open_app(
     attended: Sequence[str] = (),
     config: WatchedConfig | None = None,
     full_access: str | None = None,
+    standby: bool = False,
 ) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
@@ -83,7 +89,8 @@ async def open_app(
     that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
     their answers, `config` the files whose changes are taken in. With `full_access`, a token, this
     terminal's messages that bring it run without rules, so that no other process can speak to this
-    one. Raises `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+    one. With `standby` it waits for the end of a Kore on another machine that owns the data. Raises
+    `Locked` when another process owns the data, `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
         raise ConfigError(full_access_refusal())
@@ -103,8 +110,12 @@ async def open_app(
         remove_unfinished(home.root)
         ensure_workspace(settings.agent.workspace)
         cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-        database = python_store(settings) or open_store(
-            settings.store.url, home.root, check=ownership.needs_recovery, cipher=cipher
+        database = python_store(settings) or await _open_store(
+            settings,
+            home,
+            cipher,
+            check=ownership.needs_recovery,
+            standby=standby,
         )
         stack.push_async_callback(database.close)
         await database.transact(
@@ -158,7 +169,8 @@ async def open_app(
         if has_full_access:
             await audit.record(full_access_entry(settings.agent.workspace))
         control = nullcontext() if has_full_access else _serve_control(app, home)
-        async with _run_tasks(app, database, events), control:
+        leave = _leave if channels else None
+        async with _run_tasks(app, database, events, leave), control:
             if channels:
                 app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))
@@ -172,6 +184,30 @@ def token_roles(home: DataDir) -> Callable[[str], str | None]:
     from gateway.server.tokens import TokenFile
 
     return TokenFile(home.tokens).role_of
+
+
+async def _open_store(
+    settings: Settings, home: DataDir, cipher: Cipher | None, *, check: bool, standby: bool
+) -> Store:
+    """Raises `StoreError`: without `standby` also `StoreInUse`."""
+    is_told = False
+    while True:
+        try:
+            return open_store(
+                settings.store.url,
+                home.root,
+                check=check,
+                cipher=cipher,
+                lease_s=settings.store.lease_s,
+                replaces=standby,
+            )
+        except StoreInUse as exc:
+            if not standby:
+                raise
+            if not is_told:
+                log.info("standing by: Kore on %s owns the database", exc.owner)
+                is_told = True
+            await asyncio.sleep(min(_STANDBY_S, settings.store.lease_s / 5))
 
 
 def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
@@ -196,8 +232,11 @@ async def _open_audit_log(
 
 
 @asynccontextmanager
-async def _run_tasks(app: Container, database: Store, events: EventHub) -> AsyncIterator[None]:
-    """Lanes, senders, pollers, in this order; on the way out the pollers end first."""
+async def _run_tasks(
+    app: Container, database: Store, events: EventHub, leave: Callable[[], None] | None
+) -> AsyncIterator[None]:
+    """Lanes, senders, pollers, in this order; on the way out the pollers end first. `leave` ends
+    the process at once when another has taken over the data."""
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(app.bus.run(), name="bus"),
@@ -208,6 +247,8 @@ async def _run_tasks(app: Container, database: Store, events: EventHub) -> Async
             group.create_task(app.reports.run(), name="reports of commands"),
             group.create_task(app.terminals.run(), name="terminals"),
         ]
+        if leave is not None:
+            work.append(group.create_task(_watch_ownership(database, leave), name="ownership"))
         if app.handover is not None:
             work.append(group.create_task(app.handover.run(), name="handover"))
         receiving = group.create_task(_receive(app), name="reception")
@@ -227,6 +268,22 @@ async def _run_tasks(app: Container, database: Store, events: EventHub) -> Async
                 task.cancel()
             await asyncio.wait(work)
             await database.transact(turns.suspend_all)
+
+
+async def _watch_ownership(database: Store, leave: Callable[[], None]) -> None:
+    await database.until_replaced()
+    leave()
+
+
+def _leave() -> None:
+    """As suddenly as a kill: nothing can be stored any more, and each message that is still polled
+    or sent here is another's by now. Its commands end with it."""
+    log.critical(
+        "another Kore has taken over the database: this one ends at once (what it was working on"
+        " goes on there)"
+    )
+    logging.shutdown()
+    os._exit(_REPLACED)
 
 
 async def _receive(app: Container) -> None:

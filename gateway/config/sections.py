@@ -243,6 +243,7 @@ class SecuritySection(Section):
 class StoreSection(Section):
     url: StoreUrl = "sqlite:///~/.kore/kore.db"
     encryption_key_env: Word | None = None
+    lease_s: Annotated[Number, Field(ge=1)] = 15
 
     @property
     def path(self) -> Path | None:

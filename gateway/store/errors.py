@@ -26,6 +26,20 @@ class StoreError(KoreError):
         super().__init__(message, hint=hint, fields=fields)
 
 
+class StoreInUse(StoreError):
+    """Another Kore owns the data."""
+
+    def __init__(self, place: str, owner: str) -> None:
+        text = catalogue_text("the database {path} is in use by Kore on {owner}")
+        hint = catalogue_text("Stop that one first, or wait for its end: `kore gateway --standby`.")
+        super().__init__(text, hint=hint, path=place, owner=owner)
+        self.owner = owner
+
+
+class StoreTakenOver(StoreError):
+    """Another Kore has taken the place of this one: nothing can be stored any more."""
+
+
 class StoreBusy(StoreError):
     """The disk or the database is full, locked or failing: the same may be done later."""
 

@@ -18,23 +18,37 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 
 
-def open_store(url: str, home: Path, *, check: bool, cipher: Cipher | None) -> Store:
+def open_store(
+    url: str,
+    home: Path,
+    *,
+    check: bool,
+    cipher: Cipher | None,
+    lease_s: float | None = None,
+    replaces: bool = False,
+) -> Store:
     """Open, create or upgrade it, and own it. `home` is where files lie beside a database that is
-    none itself; `check` verifies a file first, for after an unclean exit.
+    none itself; `check` verifies a file first, for after an unclean exit. On a server an owner that
+    says nothing for `lease_s` (None: 15) may be replaced by one that `replaces`.
 
-    Raises `StoreError`, and `ConfigError` where PostgreSQL's library is not installed.
+    Raises `StoreError`, `StoreInUse` among them, and `ConfigError` where PostgreSQL's library is
+    not installed.
     """
     if url.startswith(_SQLITE):
         path = Path(url.removeprefix(_SQLITE))
         discard_copies(path)
         return SqliteStore.open(path, check=check, cipher=cipher)
     whole = whole_postgres(url)
-    from gateway.store.postgres.engine import PostgresStore
+    from gateway.store.postgres.engine import PostgresOptions, PostgresStore
+
+    options = PostgresOptions(replaces=replaces)
+    if lease_s is not None:
+        options = PostgresOptions(lease_s=lease_s, replaces=replaces)
 
     def write_copy(tx: Transaction, target: Path) -> None:
         copy_into(tx, whole, WholeSqlite(target), cipher)
 
-    return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy)
+    return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy, options=options)
 
 
 def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:

@@ -102,6 +102,11 @@ class Store(Protocol):
         """
         ...
 
+    async def until_replaced(self) -> None:
+        """Returns once another process owns the data: nothing is stored here any more. Never for a
+        file, which has one owner."""
+        ...
+
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
 

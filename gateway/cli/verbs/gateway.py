@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -23,6 +24,11 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="with PostgreSQL: wait until the Kore that owns the database ends",
+    )
     parser.add_argument("--full-access", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -46,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
 
     log_as(settings)
-    asyncio.run(_serve(args, settings, home, log_as))
+    # One that stood by and was told to stop has nothing to finish.
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_serve(args, settings, home, log_as))
     return 0
 
 
@@ -103,8 +111,12 @@ async def _serve(
     from gateway.runtime.allocator import trim_regularly
 
     stopped = asyncio.Event()
+    waiting = asyncio.current_task() if args.standby else None
 
     def stop() -> None:
+        if waiting is not None:
+            waiting.cancel()
+            return
         if stopped.is_set():
             # Nothing is lost: what is under way is in the journal.
             os._exit(1)
@@ -114,7 +126,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     config = _watched_config(args, settings, log_as)
-    async with open_app(settings, home, channels=True, config=config) as app:
+    async with open_app(settings, home, channels=True, config=config, standby=args.standby) as app:
+        waiting = None
         await _announce(app.service)
         reloader = app.reloader
         assert reloader is not None, "the configuration is watched"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,7 +22,7 @@ import psycopg
 
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
-from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
+from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, StoreTakenOver
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect, connect_first, public_address
@@ -38,11 +39,20 @@ log = logging.getLogger(__name__)
 # Makes a new SQLite file of all that a transaction sees.
 WriteCopy = Callable[[Transaction, Path], None]
 
-CONNECTIONS = 4
 _WAITING = 20_000
 _RERUNS = 50
 _RERUN_S = 0.002
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOptions:
+    """How many `connections` work at once. An owner that says nothing for `lease_s` may be replaced
+    by one that `replaces`."""
+
+    connections: int = 4
+    lease_s: float = 15.0
+    replaces: bool = False
 
 
 @dataclass(slots=True)
@@ -75,24 +85,23 @@ class PostgresStore:
         owner: ownership.DatabaseOwnership,
         *,
         cipher: Cipher | None,
-        connections: int,
+        options: PostgresOptions,
         write_copy: WriteCopy,
     ) -> None:
         self.folder, self._write_copy = folder, write_copy
         self._address, self._epoch, self._cipher = address, owner.epoch, cipher
         self._loop = asyncio.get_running_loop()
+        self._replaced = asyncio.Event()
+        self._lease = ownership.LeaseKeeper(
+            owner, partial(connect, address), options.lease_s, self._note_replaced
+        )
         self._closed = False
         self._closing = threading.Event()
         self._lost = threading.Event()  # told once, however many connections notice
         self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
         self._threads = [
-            threading.Thread(
-                target=self._serve,
-                args=(owner.connection if number == 0 else None,),
-                name=f"database-{number}",
-                daemon=True,
-            )
-            for number in range(connections)
+            threading.Thread(target=self._serve, name=f"database-{number}", daemon=True)
+            for number in range(options.connections)
         ]
         for thread in self._threads:
             thread.start()
@@ -105,19 +114,22 @@ class PostgresStore:
         *,
         write_copy: WriteCopy,
         cipher: Cipher | None = None,
-        connections: int = CONNECTIONS,
+        options: PostgresOptions | None = None,
     ) -> "PostgresStore":
         """Open, create or upgrade the tables, and own the data. `write_copy` makes a new file of
-        all that a transaction sees. Raises `StoreError`."""
+        all that a transaction sees. Raises `StoreError`, `StoreInUse` where another Kore is."""
+        options = options or PostgresOptions()
         place = public_address(address)
         connection = connect_first(address)
         try:
+            # First of all: nobody upgrades the tables of a Kore that runs.
+            ownership.lock_data(connection, place, options.lease_s if options.replaces else None)
             with connection.transaction():
                 tx = PostgresTransaction(connection)
                 # Before anything is written: with a wrong key everything stays as it is.
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
-            owner = ownership.take(connection, place)
+            owner = ownership.count_on(connection)
             with connection.transaction():
                 tx = PostgresTransaction(connection)
                 mark_sealed(tx, cipher)
@@ -132,7 +144,7 @@ class PostgresStore:
         return cls(
             *(address, folder, owner),
             cipher=cipher,
-            connections=connections,
+            options=options,
             write_copy=write_copy,
         )
 
@@ -171,6 +183,12 @@ class PostgresStore:
 
         return await self.transact(copy)
 
+    async def until_replaced(self) -> None:
+        await self._replaced.wait()
+
+    def _note_replaced(self) -> None:
+        self._loop.call_soon_threadsafe(self._replaced.set)
+
     async def rewrite(self) -> None:
         """Write all tables anew, so that they hold nothing that was deleted. What the server's log
         and its backups still hold is its administrator's."""
@@ -190,6 +208,7 @@ class PostgresStore:
             await asyncio.to_thread(self._jobs.put, None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(self._lease.close)
 
     def _hand_in(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         if self._closed:
@@ -201,17 +220,17 @@ class PostgresStore:
             raise StoreBusy("the database is overloaded") from None
         return future
 
-    def _serve(self, connection: "psycopg.Connection[Row] | None") -> None:
-        """One thread. That with the first connection also holds the lock of the owner."""
-        holds_lock = connection is not None
+    def _serve(self) -> None:
+        """One thread with its connection."""
+        connection: psycopg.Connection[Row] | None = None
         while (job := self._jobs.get()) is not None:
-            connection = self._finish(job, connection, holds_lock)
+            connection = self._finish(job, connection)
             self._loop.call_soon_threadsafe(_resolve, job)
         if connection is not None:
             connection.close()
 
     def _finish(
-        self, job: _PendingWork, connection: "psycopg.Connection[Row] | None", holds_lock: bool
+        self, job: _PendingWork, connection: "psycopg.Connection[Row] | None"
     ) -> "psycopg.Connection[Row] | None":
         """Run the work until it is stored or refused; returns the connection to go on with."""
         unsure: str | None = None
@@ -219,7 +238,7 @@ class PostgresStore:
         while True:
             try:
                 if connection is None:
-                    connection = self._connect(holds_lock)
+                    connection = connect(self._address)
                 if unsure is None:
                     self._transact(job, connection)
                 elif not _was_committed(connection, unsure):
@@ -230,6 +249,8 @@ class PostgresStore:
             except _Unsure as exc:
                 unsure = exc.xid
             except StoreError as exc:
+                if isinstance(exc, StoreTakenOver):
+                    self._note_replaced()
                 job.error = exc
                 return connection
             except psycopg.Error as exc:
@@ -244,15 +265,6 @@ class PostgresStore:
                 job.error = StoreBusy("the database cannot be reached")
                 return None
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-
-    def _connect(self, holds_lock: bool) -> "psycopg.Connection[Row]":
-        """Raises `StoreError` when another Kore has the lock by now."""
-        connection = connect(self._address)
-        if holds_lock and not ownership.lock(connection):
-            # Perhaps it is ours still, held by a connection that the server believes alive. Whose
-            # the data are is decided by the number.
-            log.debug("the lock of the database is held by another connection")
-        return connection
 
     def _transact(self, job: _PendingWork, connection: "psycopg.Connection[Row]") -> None:
         """Raises `_Unsure`, `StoreError` and `psycopg.Error`; what the work itself raises is the

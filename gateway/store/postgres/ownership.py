@@ -1,22 +1,48 @@
-"""One Kore owns the data: a lock of the server, and a number that each owner counts on.
+"""One Kore owns the data: a lock of the server, a number that each owner counts on, and a lease.
 
 The lock ends with its connection, also where only the network failed. So the number decides: every
 transaction reads it, and since all are serializable, none of an owner that another has taken the
 place of can commit (PostgreSQL refuses one of two that read what the other writes).
+
+A process that is stopped, or whose machine is cut off, keeps its lock for as long as the server
+believes in its connection. So the owner says every few seconds that it lives, and one that has said
+nothing for the length of a lease may be replaced: by the number, whatever it still holds. The time
+is the server's.
 """
 
+import logging
 import os
 import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 
-from gateway.store.errors import StoreError
+from gateway.store.errors import StoreError, StoreInUse, StoreTakenOver
 from gateway.store.port import Row
+from gateway.store.postgres.errors import code_of, is_lost
+
+log = logging.getLogger(__name__)
 
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT epoch FROM owner"
+_NOW = "extract(epoch FROM clock_timestamp())"
+# Of a lease: so often an owner says that it lives.
+_BEATS = 5
+_TRIES, _PAUSE_S = 50, 0.05
+_SERIALIZATION_FAILURE = "40001"
+_HOLDERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    f" AND classid = 0 AND objid = {_LOCK} AND pid <> pg_backend_pid()"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def own_name() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +53,41 @@ class DatabaseOwnership:
     connection: "psycopg.Connection[Row]"
 
 
-def own_name() -> str:
-    return f"{socket.gethostname()}, process {os.getpid()}"
+def lock_data(
+    connection: "psycopg.Connection[Row]", place: str, lease_s: float | None = None
+) -> None:
+    """Keep every other Kore out. With `lease_s` an owner that has said nothing for so long is
+    replaced. Raises `StoreInUse`."""
+    if lock(connection):
+        return
+    if lease_s is None or not _replace_silent(connection, lease_s):
+        raise _in_use(connection, place)
+    try:
+        connection.execute(_HOLDERS)
+    except psycopg.errors.InsufficientPrivilege:
+        # It is of another user of the server. That it cannot store anything is settled.
+        return
+    # The server ends a connection soon, not at once.
+    for _ in range(_TRIES):
+        if lock(connection):
+            return
+        threading.Event().wait(_PAUSE_S)
+    raise _in_use(connection, place)
 
 
-def take(connection: "psycopg.Connection[Row]", place: str) -> DatabaseOwnership:
-    """Own the data from now on. Raises `StoreError` where another does."""
-    if not lock(connection):
-        row = connection.execute("SELECT name FROM owner").fetchone()
-        raise StoreError(
-            "the database {path} is in use by Kore on {owner}",
-            path=place,
-            owner=row[0] if row else "?",
-            hint="Stop that one first.",
-        )
+def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:
+    """Own the data from now on."""
     row = connection.execute(
-        "UPDATE owner SET epoch = epoch + 1, name = %s RETURNING epoch", (own_name(),)
+        f"UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = {_NOW} RETURNING epoch",
+        (own_name(),),
     ).fetchone()
     assert row is not None, "the table `owner` has its one row from the first migration on"
     return DatabaseOwnership(int(row[0]), connection)
+
+
+def stay(connection: "psycopg.Connection[Row]") -> None:
+    """Own the data until the connection ends, without a lease: nobody replaces this one."""
+    connection.execute("UPDATE owner SET seen_at = 'Infinity'")
 
 
 def lock(connection: "psycopg.Connection[Row]") -> bool:
@@ -55,12 +97,96 @@ def lock(connection: "psycopg.Connection[Row]") -> bool:
 
 
 def begin(connection: "psycopg.Connection[Row]", epoch: int) -> None:
-    """Begin a transaction. Raises `StoreError` when another Kore has taken over."""
+    """Begin a transaction. Raises `StoreTakenOver` when another Kore has taken over."""
     cursor = connection.execute(BEGIN)
     cursor.nextset()
     row = cursor.fetchone()
     if row is None or row[0] != epoch:
-        raise StoreError(
-            "another Kore has taken over the database; this one can store nothing any more",
-            hint="Restart it, if it is the one that should run.",
-        )
+        raise taken_over()
+
+
+def taken_over() -> StoreError:
+    return StoreTakenOver(
+        "another Kore has taken over the database; this one can store nothing any more",
+        hint="Restart it, if it is the one that should run.",
+    )
+
+
+class LeaseKeeper:
+    """Holds the lock, and says that the owner lives, until `close`. `when_replaced` is called once,
+    in a thread of its own."""
+
+    def __init__(
+        self,
+        owner: DatabaseOwnership,
+        connect: "Callable[[], psycopg.Connection[Row]]",
+        lease_s: float,
+        when_replaced: Callable[[], None],
+    ) -> None:
+        self._connection: psycopg.Connection[Row] | None = owner.connection
+        self._connect = connect
+        self._epoch = owner.epoch
+        self._pause_s = lease_s / _BEATS
+        self._when_replaced = when_replaced
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="database-lease", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """The lock is free once this returns."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._pause_s):
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                    # Perhaps it is ours still, held by a connection that the server believes alive.
+                    lock(self._connection)
+                if not self._beat(self._connection):
+                    self._when_replaced()
+                    break
+            except psycopg.Error as exc:
+                if self._connection is not None and is_lost(exc, self._connection):
+                    self._connection.close()
+                    self._connection = None
+                log.debug("the lease of the database could not be renewed: %s", exc)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _beat(self, connection: "psycopg.Connection[Row]") -> bool:
+        """False once another owns the data. It conflicts with no transaction of ours: those read
+        nothing but the number, and this one is none of the serializable ones."""
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            changed = connection.execute(
+                f"UPDATE owner SET seen_at = {_NOW} WHERE epoch = %s", (self._epoch,)
+            )
+            return changed.rowcount == 1
+
+
+def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
+    """Count on where the owner has said nothing for so long; of two that try it one succeeds."""
+    try:
+        row = connection.execute(
+            "UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = "
+            f"{_NOW} WHERE seen_at < {_NOW} - %s::double precision RETURNING epoch",
+            (own_name(), lease_s),
+        ).fetchone()
+    except psycopg.errors.UndefinedColumn:
+        # Of a Kore that knew no lease.
+        return False
+    except psycopg.Error as exc:
+        if code_of(exc) == _SERIALIZATION_FAILURE:
+            return False
+        raise
+    return row is not None
+
+
+def _in_use(connection: "psycopg.Connection[Row]", place: str) -> StoreInUse:
+    with suppress(psycopg.errors.UndefinedTable):
+        row = connection.execute("SELECT name FROM owner").fetchone()
+        if row is not None:
+            return StoreInUse(place, str(row[0]))
+    return StoreInUse(place, "?")

@@ -45,11 +45,13 @@ class WholePostgres:
         place = public_address(self.address)
         connection = connect_first(self.address)
         try:
+            ownership.lock_data(connection, place)
             with connection.transaction():
                 tx = PostgresTransaction(connection)
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
-            ownership.take(connection, place)
+            ownership.count_on(connection)
+            ownership.stay(connection)
             with connection.transaction():
                 tx = PostgresTransaction(connection, cipher)
                 tx.run("SET CONSTRAINTS ALL DEFERRED")

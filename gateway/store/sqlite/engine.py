@@ -102,6 +102,9 @@ class SqliteStore:
         job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)
 
+    async def until_replaced(self) -> None:
+        await asyncio.Event().wait()
+
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.store.cipher import Cipher
-from gateway.store.errors import StoreBusy, StoreError
+from gateway.store.errors import StoreBusy, StoreError, StoreInUse, StoreTakenOver
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
+from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
 from gateway.store.repositories import preferences
 from gateway.store.repositories.conversations import sessions
@@ -195,6 +196,97 @@ async def test_an_owner_whose_place_was_taken_stores_nothing_more(
             with pytest.raises(StoreError, match="another Kore has taken over"):
                 await cut_off.transact(count_up)
             assert await successor.transact(count_up) == 3
+
+
+async def test_an_owner_that_says_nothing_is_replaced_by_one_that_may(tmp_path: Path) -> None:
+    """Its process is stopped: it holds its lock, and its connections stand."""
+    address = postgres_server.create_database()
+    stopped = open_now(address, tmp_path, lease_s=3600)
+    try:
+        await stopped.transact(count_up)
+        silent(address, 4.0)
+        for lease_s, replaces in ((3.0, False), (60.0, True)):
+            with pytest.raises(StoreInUse):
+                open_now(address, tmp_path, lease_s=lease_s, replaces=replaces)
+        successor = open_now(address, tmp_path, lease_s=3.0, replaces=True)
+        try:
+            assert await successor.transact(count_up) == 2
+            with pytest.raises(StoreTakenOver):
+                await stopped.transact(count_up)
+            async with asyncio.timeout(30):
+                await stopped.until_replaced()
+            with pytest.raises(StoreInUse):
+                open_now(address, tmp_path, lease_s=3.0, replaces=True)
+        finally:
+            await successor.close()
+    finally:
+        await stopped.close()
+
+
+async def test_an_owner_that_lives_keeps_its_lease(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    store = open_now(address, tmp_path, lease_s=0.1)
+    try:
+        silent(address, 3600.0)
+        with closing(connect(address)) as other:
+
+            def age_s() -> float:
+                query = "SELECT extract(epoch FROM clock_timestamp()) - seen_at FROM owner"
+                (age,) = other.execute(query).fetchone() or (0,)
+                return float(age)
+
+            await wait_until(lambda: age_s() < 60)
+        assert await store.transact(count_up) == 1
+    finally:
+        await store.close()
+
+
+async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    stopped = open_now(address, tmp_path, lease_s=3600)
+    try:
+        silent(address, 100.0)
+
+        connections = [connect(address) for _ in range(8)]
+
+        def attempt(number: int) -> bool:
+            try:
+                ownership.lock_data(connections[number], "here", 3.0)
+            except StoreInUse:
+                return False
+            return True
+
+        tries = await asyncio.gather(*(asyncio.to_thread(attempt, n) for n in range(8)))
+        for connection in connections:
+            connection.close()
+    finally:
+        await stopped.close()
+    assert sum(tries) == 1
+
+
+async def test_nobody_upgrades_the_tables_of_a_kore_that_runs(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    async with opened(address, tmp_path):
+        with closing(connect(address)) as connection:
+            connection.execute("DELETE FROM migration WHERE number = 80")
+            with pytest.raises(StoreInUse):
+                open_now(address, tmp_path, replaces=True)
+            query = "SELECT count(*) FROM migration WHERE number = 80"
+            assert connection.execute(query).fetchone() == (0,)
+
+
+def silent(address: str, seconds: float) -> None:
+    """As if the owner had said nothing for so long."""
+    with closing(connect(address)) as connection, connection.transaction():
+        # As the owner does itself.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute(
+            "UPDATE owner SET seen_at = extract(epoch FROM clock_timestamp()) - %s", (seconds,)
+        )
+
+
+def open_now(address: str, folder: Path, *, lease_s: float = 15.0, replaces: bool = False) -> Store:
+    return open_store(address, folder, check=False, cipher=None, lease_s=lease_s, replaces=replaces)
 
 
 async def test_a_transaction_that_was_begun_before_a_takeover_cannot_commit(
