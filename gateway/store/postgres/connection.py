@@ -22,7 +22,9 @@ _OPTIONS: dict[str, Any] = {
     "options": "-c timezone=UTC -c default_transaction_isolation=serializable"
     # What an index finds conflicts with fewer transactions than a whole table does.
     " -c enable_seqscan=off"
-    " -c idle_in_transaction_session_timeout=60000",
+    " -c idle_in_transaction_session_timeout=60000"
+    # Nor does the server keep the lock of an owner whose machine is gone.
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
 }
 
 
