@@ -22,7 +22,7 @@ from typing import Any, Self
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
 from gateway.store.port import Row
-from tests import fork_server
+from tests import fork_server, postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer
@@ -66,6 +66,8 @@ class GatewayProcess:
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
         self.config = self.home / "config.json"
+        # Of SQLite; on PostgreSQL it names the database that stands for it.
+        self.database = self.home / "kore.db"
         # Beside the folder: what it prints must reach the test even when the folder is full.
         self._output = folder.with_name(f"{folder.name}.out")
         self._process: ForkedProcess | asyncio.subprocess.Process | None = None
@@ -75,11 +77,18 @@ class GatewayProcess:
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the configuration anew; what can change at once does so soon."""
-        config = _config(self.api, self.model)
+        config = {**_config(self.api, self.model), **store_section(self.database)}
         for name, values in sections.items():
             config[name] = {**config.get(name, {}), **values}
         self.config.write_text(json.dumps(config))
         self.config.chmod(0o600)
+
+    def use_empty_database(self) -> None:
+        """Where only one that is empty can be restored into: another server's database."""
+        if postgres_server.engine() == "postgres":
+            self.database = self.home / "empty.db"
+            config = json.loads(self.config.read_text())
+            self.config.write_text(json.dumps({**config, **store_section(self.database)}))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -204,7 +213,10 @@ class GatewayProcess:
         return channel
 
     async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        """Rows of its database, as a backup holds them now (see `tests.gateway.stored.read`)."""
+        """Rows of its database, as they are now (see `tests.gateway.stored.read`)."""
+        if postgres_server.engine() == "postgres":
+            return stored.read_file(self.database, table, *columns, **where)
+        # The file has one owner: a backup holds what is in it.
         copy = self.home / "stored.db"
         ran = await self.kore("backup", copy)
         assert ran.code == 0, ran.err
@@ -257,6 +269,13 @@ class GatewayProcess:
             # Where bubblewrap is missing root runs no command at all, unless it is told to.
             **({} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}),
         }
+
+
+def store_section(database: Path) -> dict[str, Any]:
+    """What a configuration says of the store; nothing for the file where it is by default."""
+    if postgres_server.engine() == "sqlite":
+        return {}
+    return {"store": {"url": postgres_server.database_of(database)}}
 
 
 def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:
