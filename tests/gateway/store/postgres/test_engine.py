@@ -87,6 +87,19 @@ async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> N
         assert await store.transact(preferences.get_state, "count") is None
 
 
+async def test_no_statement_is_compiled_although_it_reads_a_whole_table(tmp_path: Path) -> None:
+    """That would cost more than all else that it does."""
+
+    def explain(tx: Transaction) -> str:
+        rows = tx.all("EXPLAIN ANALYZE SELECT name FROM pairing WHERE code_hash IS NOT NULL")
+        return "\n".join(line for (line,) in rows)
+
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+        plan = await store.transact(explain)
+    assert "Seq Scan on pairing" in plan
+    assert "JIT" not in plan
+
+
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[CuttingProxy]:
     with cutting_proxy(postgres_server.server().folder, tmp_path) as proxy:
