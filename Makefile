@@ -53,7 +53,8 @@ test: $(VENV)/.dev
 # What speaks of the store: the gateway, its service, kills. One part only: make test-postgres
 # POSTGRES_TESTS=tests/gateway/bus
 POSTGRES_TESTS ?= tests/gateway tests/contracts/test_service.py tests/crash \
-	--ignore tests/gateway/cli --ignore-glob 'tests/gateway/server/test_web*'
+	--ignore tests/gateway/store/sqlite --ignore tests/gateway/store/postgres \
+	--ignore tests/gateway/store/test_cipher.py --ignore tests/gateway/cli --ignore-glob 'tests/gateway/server/test_web*'
 
 test-postgres: $(VENV)/.dev
 	@KORE_TEST_STORE=postgres $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" \
