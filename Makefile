@@ -10,12 +10,13 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test proofs test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
+.PHONY: help setup docs screenshots chat test test-postgres proofs test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
 	@echo "make test         run the suite, without the long proofs"
+	@echo "make test-postgres  what stores something, on PostgreSQL in place of SQLite"
 	@echo "make proofs       the long proofs only: every way out of the sandbox, kills by the dozen"
 	@echo "make test-all     both"
 	@echo "make check        lint, types, layering, house tests"
@@ -48,6 +49,16 @@ WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))
 
 test: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+# What speaks of the store: the gateway, its service, kills. One part only: make test-postgres
+# POSTGRES_TESTS=tests/gateway/bus
+POSTGRES_TESTS ?= tests/gateway tests/contracts/test_service.py tests/crash \
+	--ignore tests/gateway/store/sqlite --ignore tests/gateway/store/postgres \
+	--ignore tests/gateway/store/test_cipher.py --ignore tests/gateway/cli --ignore-glob 'tests/gateway/server/test_web*'
+
+test-postgres: $(VENV)/.dev
+	@KORE_TEST_STORE=postgres $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" \
+		$(POSTGRES_TESTS) $(PYTEST_ARGS)
 
 proofs: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)

@@ -1,7 +1,8 @@
 """A PostgreSQL server of the test run's own, and a new database for each test that asks.
 
 One server for each worker of pytest, begun when it is first needed: on a Unix socket, without
-fsync, in memory. `KORE_TEST_STORE=postgres` puts the tests of the gateway on it.
+fsync, in memory. `KORE_TEST_STORE=postgres` puts the tests of the gateway on it; those of files
+that SQLite writes are `only_sqlite`.
 """
 
 import atexit
@@ -9,11 +10,15 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.migrator import upgrade
@@ -21,12 +26,17 @@ from gateway.store.postgres.transaction import PostgresTransaction
 
 _USER = "postgres"
 _TEMPLATE = "kore_template"
+_PATIENCE_S = 10.0
+_LOOK_S = 0.005
 _databases = itertools.count(1)
 
 
 def engine() -> str:
     """Which engine the tests of the gateway open: sqlite or postgres."""
     return os.environ.get("KORE_TEST_STORE", "sqlite")
+
+
+only_sqlite = pytest.mark.skipif(engine() != "sqlite", reason="only SQLite has a file")
 
 
 @cache
@@ -64,13 +74,32 @@ class PostgresServer:
             f"-c listen_addresses='' -k {self.folder} -c max_connections=300"
             " -c shared_buffers=32MB -c autovacuum=off -c max_pred_locks_per_transaction=256"
         )
-        if not self._is_durable:
+        if self._is_durable:
+            # A kill costs all that nothing has waited for.
+            options += " -c wal_writer_delay=10s"
+        else:
             options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
         log = self.folder / "log"
         self._run("pg_ctl", "-D", self.data, "-o", options, "-l", log, "-w", "start")
 
     def stop(self, mode: str = "immediate") -> None:
         self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+
+    def kill(self) -> None:
+        """SIGKILL for all its processes; returns when none is left."""
+        (first,) = (self.data / "postmaster.pid").read_text().splitlines()[:1]
+        processes = [int(first), *_children(int(first))]
+        for process in processes:
+            # The others end by themselves when the first has.
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(map(_is_alive, processes)):
+            assert time.monotonic() < deadline, "a process of PostgreSQL outlived SIGKILL"
+            time.sleep(_LOOK_S)
+        # Where nothing has asked yet how they ended, the next server takes their numbers for alive.
+        for lock in (self.data / "postmaster.pid", self.folder / ".s.PGSQL.5432.lock"):
+            lock.unlink(missing_ok=True)
 
     def close(self) -> None:
         self.stop()
@@ -125,6 +154,20 @@ def create_database() -> str:
 def database_of(path: Path) -> str:
     """The one that stands for the file of SQLite's in `path`; made when it is first asked for."""
     return create_database()
+
+
+def _children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for file in tasks for child in file.read_text().split()]
+
+
+def _is_alive(process: int) -> bool:
+    """What has ended counts as gone, also before anybody has asked how."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 def _memory() -> Path | None:

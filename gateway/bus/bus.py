@@ -69,6 +69,8 @@ class MessageBus:
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
+        # `run` has not woken yet what an earlier process left.
+        self._is_resuming = False
         self._slots = asyncio.Semaphore(concurrent_turns)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -119,15 +121,16 @@ class MessageBus:
     async def run(self) -> None:
         """Work until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self._group, self._is_resuming = group, True
             try:
                 self._isolation.begin(await self._suspects())
                 for lane in await self._database.transact(inbox.lanes_with_work):
                     self.wake(lane)
                     self.wake(lane, aside=True)
+                self._is_resuming = False
                 await self._approvals.run()
             finally:
-                self._group = None
+                self._group, self._is_resuming = None, False
 
     async def stop(self, lane: str) -> bool:
         """Stop the lane's running turn; False when none runs."""
@@ -161,8 +164,8 @@ class MessageBus:
 
     @property
     def lanes(self) -> int:
-        """How many lanes have something to do."""
-        return len(self._lanes)
+        """How many lanes have something to do: one more as long as a start has not looked."""
+        return len(self._lanes) + self._is_resuming
 
     async def _suspects(self) -> list[str]:
         lanes = await self._database.transact(claims.suspect_lanes)

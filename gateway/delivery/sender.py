@@ -96,6 +96,8 @@ class OutboxSender:
         # Routes whose platform has said how long they are to wait.
         self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
+        # `run` has not woken yet what an earlier process left.
+        self._is_resuming = False
         self._best_effort = BestEffortTasks()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -106,16 +108,17 @@ class OutboxSender:
     async def run(self) -> None:
         """Send until cancelled; starts with what an earlier process left."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self._group, self._is_resuming = group, True
             for channel in self._renderer.channels.values():
                 if isinstance(channel, SupportsReachability):
                     channel.when_reachable(partial(self._retry_channel, channel))
             try:
                 for lane in await self._database.transact(outbox.lanes_with_mail):
                     self.wake(lane)
+                self._is_resuming = False
                 await asyncio.Event().wait()
             finally:
-                self._group = None
+                self._group, self._is_resuming = None, False
 
     def wake(self, lane: str) -> None:
         """There is new mail on this route, or a reason to try again."""
@@ -189,8 +192,8 @@ class OutboxSender:
 
     @property
     def routes(self) -> int:
-        """How many routes have mail right now."""
-        return len(self._routes) + len(self._broken_lanes)
+        """How many routes have mail right now: one more as long as a start has not looked."""
+        return len(self._routes) + len(self._broken_lanes) + self._is_resuming
 
     async def _drain(
         self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None

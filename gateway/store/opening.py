@@ -8,6 +8,7 @@ from gateway.store.cipher import Cipher
 from gateway.store.copying import WholeDatabase, copy_into
 from gateway.store.errors import StoreError, catalogue_text
 from gateway.store.port import Store, Transaction
+from gateway.store.sqlite.backup import take
 from gateway.store.sqlite.engine import SqliteStore
 from gateway.store.sqlite.rekey import discard_copies
 from gateway.store.sqlite.whole import WholeSqlite
@@ -49,6 +50,25 @@ def open_store(
         copy_into(tx, whole, WholeSqlite(target), cipher)
 
     return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy, options=options)
+
+
+def copy_unowned(url: str, target: Path) -> None:
+    """Copy a database as of one moment to a new SQLite file, without owning it and without its key.
+
+    Raises `StoreError`, and `ConfigError` where PostgreSQL's library is not installed.
+    """
+    if url.startswith(_SQLITE):
+        take(Path(url.removeprefix(_SQLITE)), target)
+        return
+    whole = whole_postgres(url)
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        with whole.snapshot() as reading:
+            copy_into(reading, whole, WholeSqlite(part), None)
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:

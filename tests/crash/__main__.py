@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.crash.loop import CrashLoop, Order
+from tests.postgres_server import engine
 
 
 def main() -> int:
@@ -16,8 +17,9 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=5000)
     parser.add_argument("--chats", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default=engine())
     options = parser.parse_args()
-    order = Order(options.kills, options.messages, options.chats, options.seed)
+    order = Order(options.kills, options.messages, options.chats, options.seed, options.store)
     folder = Path(tempfile.mkdtemp(prefix="kore-crash-"))
     began = time.monotonic()
     account = asyncio.run(CrashLoop(order, folder).run())

@@ -82,6 +82,7 @@ class Account:
     met: int = 0
     kills: int = 0
     kills_at: dict[str, int] = field(default_factory=dict)
+    database_faults: Mapping[str, int] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     unmarked: list[int] = field(default_factory=list)
     out_of_order: list[int] = field(default_factory=list)
@@ -105,7 +106,10 @@ class Account:
         )
 
     def report(self) -> str:
-        points = ", ".join(f"{name} {count}" for name, count in sorted(self.kills_at.items()))
+        points, faults = (
+            ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+            for counts in (self.kills_at, self.database_faults)
+        )
         rows = {
             "messages": self.jobs,
             "approvals pressed": self.questions,
@@ -116,6 +120,7 @@ class Account:
             "commands stopped": self.stops,
             "commands that a kill met": self.met,
             "kills": f"{self.kills} ({points})",
+            "faults of the database": faults or 0,
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,
             "order violations": self.out_of_order or 0,

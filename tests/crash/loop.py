@@ -26,6 +26,9 @@ refuses everybody for a while (429), or polls break and sends are refused for a 
 answers wait while others stream. In a burst three kills follow each other at once while two turns
 are in flight: neither may be given up for it.
 
+On PostgreSQL the server and the connections to it fail, too (`tests.crash.databases`), and the
+gateway goes on by itself.
+
 A turn that was alone three times when the process ended, without a step, is given up, as it should
 be: so every second life at least is left to work before it is killed.
 """
@@ -40,12 +43,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gateway.control.client import ControlClient
+from tests import postgres_server
 from tests.crash import clock
+from tests.crash.databases import CrashDatabase, database_of
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
@@ -53,7 +58,7 @@ from tests.fakes.bot_chats import ChatMessage
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import JOB, person_text, worker
 from tests.fork_server import ForkedProcess, ForkServer
-from tests.gateway.stored import PRESENT, read_file
+from tests.gateway.stored import PRESENT
 
 PATIENCE_S = 60.0
 _LOOK_S = 0.003
@@ -96,13 +101,14 @@ class Order:
     messages: int
     chats: int = 12
     seed: int = 1
+    store: str = field(default_factory=postgres_server.engine)
 
 
 class CrashLoop:
     """`account = await CrashLoop(order, folder).run()`"""
 
     def __init__(self, order: Order, folder: Path) -> None:
-        self._order = order
+        self._order, self._folder = order, folder
         self._home = folder / "home"
         self._effects = self._home / "workspace" / "effects"
         self._chance = random.Random(order.seed)
@@ -125,6 +131,11 @@ class CrashLoop:
     async def run(self) -> Account:
         """Ask, kill and restart until all kills are spent; then wait until no answer is missing,
         or none comes any more."""
+        with database_of(self._order.store, self._folder, self._chance) as database:
+            return await self._run_on(database)
+
+    async def _run_on(self, database: CrashDatabase) -> Account:
+        self._database = database
         mind = worker(Path("effects"), tool="append_file", lasting=self._lasting)
         async with BotApi() as self._api, ModelServer(mind) as self._model:
             self._model.latency_s = _LATENCY_S
@@ -148,6 +159,7 @@ class CrashLoop:
             answers = {chat: self._api.answers(chat) for chat in chats}
         self._account.questions = len(self._pressed)
         self._account.steered = self._steered()
+        self._account.database_faults = database.faults
         self._account.jobs += len(self._burst_jobs)
         await self._look_for(set(self._commands()))
         settle(self._account, [*self._jobs, *self._burst_jobs], answers, self._effects)
@@ -185,6 +197,7 @@ class CrashLoop:
             },
             "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "build"}},
             "http": {"port": 0},
+            "store": self._database.section,
         }
         self._home.mkdir(mode=0o700)
         self._effects.mkdir(parents=True)
@@ -290,8 +303,8 @@ class CrashLoop:
 
     def _steered(self) -> int:
         """How many turns took in a message while they ran."""
-        file = self._home / "kore.db"
-        turns = Counter(read_file(file, "message", "turn_id", role="user", turn_id=PRESENT))
+        rows = self._database.rows("message", "turn_id", role="user", turn_id=PRESENT)
+        turns = Counter(rows)
         return sum(1 for messages in turns.values() if messages > 1)
 
     def _unpressed(self) -> list[ChatMessage]:
@@ -327,11 +340,13 @@ class CrashLoop:
             if killed:
                 if self._chance.random() < _STOP_SHARE:
                     await self._stop()
-                point = await self._aim(process)
-                await self._kill(process, point)
+                async with self._database.failing():
+                    point = await self._aim(process)
+                    await self._kill(process, point)
                 return
             everything = {job.number for job in [*self._jobs, *self._burst_jobs]}
-            await self._until(lambda: self._ledger.done() >= everything, process)
+            async with self._database.failing():
+                await self._until(lambda: self._ledger.done() >= everything, process)
             process.send_signal(signal.SIGTERM)
             code = await asyncio.wait_for(process.wait(), PATIENCE_S)
             if not killed and code != 0:
@@ -381,7 +396,10 @@ class CrashLoop:
     async def _aim_at_work(self, process: ForkedProcess) -> str:
         """Let it finish what waits, then send more and wait for the moment."""
         client = await ControlClient.connect(self._home / "kore.sock")
+        deadline = time.monotonic() + PATIENCE_S
         while client is not None and await _is_busy(client):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it is busy and comes to no end: see {self._log}")
             await asyncio.sleep(_LOOK_S)
         self._disturb()
         asks = any(job.asks for job in self._next(1.0))

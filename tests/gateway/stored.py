@@ -65,10 +65,22 @@ def read(
 def read_file(file: Path, table: str, *columns: str, order: str = "", **where: Any) -> list[Row]:
     """The same of a database that is open nowhere; of PostgreSQL that stands for the file."""
     if postgres_server.engine() == "postgres":
-        with closing(connect(postgres_server.database_of(file))) as server:
-            return read(PostgresTransaction(server), table, *columns, order=order, **where)
+        address = postgres_server.database_of(file)
+        return read_postgres(address, table, *columns, order=order, **where)
+    return read_sqlite(file, table, *columns, order=order, **where)
+
+
+def read_sqlite(file: Path, table: str, *columns: str, order: str = "", **where: Any) -> list[Row]:
     with closing(sqlite3.connect(file)) as connection:
         return connection.execute(*_query(table, columns, order, False, where)).fetchall()
+
+
+def read_postgres(
+    address: str, table: str, *columns: str, order: str = "", **where: Any
+) -> list[Row]:
+    """Beside a Kore that may own it."""
+    with closing(connect(address)) as server:
+        return read(PostgresTransaction(server), table, *columns, order=order, **where)
 
 
 def count(tx: Transaction, table: str, **where: Any) -> int:

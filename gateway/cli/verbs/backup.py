@@ -116,8 +116,9 @@ def left_out(count: int) -> str:
 async def _backup(
     args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
 ) -> tuple["BackupSummary", list[str], int]:
-    """Without `own` the settings are not good enough to own the data: the file is copied."""
-    from gateway.store.sqlite.backup import read_back, take
+    """Without `own` the settings are not good enough to own the data: they are only copied."""
+    from gateway.store.opening import copy_unowned
+    from gateway.store.sqlite.backup import read_back
 
     is_zip = target.suffix == ".zip"
     copy = target.with_name(f".{target.name}.db") if is_zip else target
@@ -127,9 +128,7 @@ async def _backup(
             async with open_service(settings, data_dir_of(args), own=own) as service:
                 await service.backup(copy)
         except NotRunning:
-            if settings.store.path is None:
-                raise
-            await asyncio.to_thread(take, settings.store.path, copy)
+            await asyncio.to_thread(copy_unowned, settings.store.url, copy)
         summary = await asyncio.to_thread(read_back, copy)
         if not is_zip:
             return summary, [], 0

@@ -2,7 +2,7 @@
 
 A transaction is serializable. One that lost against another runs again, and so does one whose
 connection was lost, as long as the server is away: the caller waits, and nothing is confirmed.
-Where the connection broke during the commit itself, the server is asked what became of it.
+Where the connection broke during the commit itself, the next one looks whether it was stored.
 """
 
 import asyncio
@@ -10,11 +10,12 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -24,7 +25,8 @@ from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, StoreTakenOver
 from gateway.store.port import Row, Transaction
-from gateway.store.postgres import ownership
+from gateway.store.postgres import commit_mark, ownership
+from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.connection import connect, connect_first, public_address
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
 from gateway.store.postgres.migrator import table_names, upgrade
@@ -65,11 +67,11 @@ class _PendingWork:
 
 
 class _Unsure(Exception):
-    """The connection broke while transaction `xid` was committed."""
+    """The connection broke during the commit of the transaction with this mark."""
 
-    def __init__(self, xid: str) -> None:
-        super().__init__(xid)
-        self.xid = xid
+    def __init__(self, mark: CommitMark) -> None:
+        super().__init__(mark)
+        self.mark = mark
 
 
 class PostgresStore:
@@ -100,8 +102,8 @@ class PostgresStore:
         self._lost = threading.Event()  # told once, however many connections notice
         self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
         self._threads = [
-            threading.Thread(target=self._serve, name=f"database-{number}", daemon=True)
-            for number in range(options.connections)
+            threading.Thread(target=self._serve, args=(slot,), name=f"database-{slot}", daemon=True)
+            for slot in range(options.connections)
         ]
         for thread in self._threads:
             thread.start()
@@ -131,6 +133,7 @@ class PostgresStore:
                 upgrade(tx, place)
             owner = ownership.count_on(connection)
             with connection.transaction():
+                commit_mark.add_rows(connection, options.connections)
                 tx = PostgresTransaction(connection)
                 mark_sealed(tx, cipher)
                 active_channels.limit(tx, active_channels.ALL)
@@ -220,34 +223,38 @@ class PostgresStore:
             raise StoreBusy("the database is overloaded") from None
         return future
 
-    def _serve(self) -> None:
+    def _serve(self, slot: int) -> None:
         """One thread with its connection."""
         connection: psycopg.Connection[Row] | None = None
+        marks = (CommitMark(slot, self._epoch, number) for number in count(1))
         while (job := self._jobs.get()) is not None:
-            connection = self._finish(job, connection)
+            connection = self._finish(job, connection, marks)
             self._loop.call_soon_threadsafe(_resolve, job)
         if connection is not None:
             connection.close()
 
     def _finish(
-        self, job: _PendingWork, connection: "psycopg.Connection[Row] | None"
+        self,
+        job: _PendingWork,
+        connection: "psycopg.Connection[Row] | None",
+        marks: Iterator[CommitMark],
     ) -> "psycopg.Connection[Row] | None":
         """Run the work until it is stored or refused; returns the connection to go on with."""
-        unsure: str | None = None
+        unsure: CommitMark | None = None
         wait_s = _FIRST_WAIT_S
         while True:
             try:
                 if connection is None:
                     connection = connect(self._address)
                 if unsure is None:
-                    self._transact(job, connection)
-                elif not _was_committed(connection, unsure):
+                    self._transact(job, connection, marks)
+                elif not unsure.is_stored(connection):
                     unsure = None
                     continue
                 self._lost.clear()
                 return connection
             except _Unsure as exc:
-                unsure = exc.xid
+                unsure = exc.mark
             except StoreError as exc:
                 if isinstance(exc, StoreTakenOver):
                     self._note_replaced()
@@ -266,7 +273,12 @@ class PostgresStore:
                 return None
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
-    def _transact(self, job: _PendingWork, connection: "psycopg.Connection[Row]") -> None:
+    def _transact(
+        self,
+        job: _PendingWork,
+        connection: "psycopg.Connection[Row]",
+        marks: Iterator[CommitMark],
+    ) -> None:
         """Raises `_Unsure`, `StoreError` and `psycopg.Error`; what the work itself raises is the
         job's."""
         for attempt in range(_RERUNS):
@@ -276,7 +288,7 @@ class PostgresStore:
                 tx = PostgresTransaction(connection, self._cipher)
                 job.outcome = job.work(tx)
                 job.actions = tx.actions
-                _commit(connection)
+                _commit(connection, next(marks))
                 return
             except psycopg.Error as exc:
                 if is_lost(exc, connection):
@@ -308,11 +320,10 @@ class PostgresStore:
             log.warning("the database cannot be reached; waiting: %s", str(error).strip())
 
 
-def _commit(connection: "psycopg.Connection[Row]") -> None:
+def _commit(connection: "psycopg.Connection[Row]", mark: CommitMark) -> None:
     """Raises `_Unsure` when the connection broke so late that the server may have stored all."""
-    # None: nothing was written, and nothing can be lost.
     try:
-        row = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+        has_changes = mark.write(connection)
     except psycopg.errors.InFailedSqlTransaction:
         # The server stores nothing after a statement that failed, whoever caught its error.
         raise StoreError(
@@ -321,19 +332,9 @@ def _commit(connection: "psycopg.Connection[Row]") -> None:
     try:
         connection.execute("COMMIT")
     except psycopg.Error as exc:
-        if row and row[0] and is_lost(exc, connection):
-            raise _Unsure(row[0]) from exc
+        if has_changes and is_lost(exc, connection):
+            raise _Unsure(mark) from exc
         raise
-
-
-def _was_committed(connection: "psycopg.Connection[Row]", xid: str) -> bool:
-    """Raises `psycopg.Error`: what the server does not know any more it has not stored."""
-    while True:
-        row = connection.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
-        if row is None or row[0] != "in progress":
-            return row is not None and row[0] == "committed"
-        # The server has not noticed yet that nobody is left there.
-        threading.Event().wait(_FIRST_WAIT_S)
 
 
 def _roll_back(connection: "psycopg.Connection[Row]") -> None:

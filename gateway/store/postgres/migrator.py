@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
+from gateway.store.postgres import commit_mark
 
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 
@@ -42,6 +43,7 @@ def upgrade(tx: Transaction, place: str) -> None:
         "CREATE TABLE IF NOT EXISTS migration"
         " (number bigint PRIMARY KEY, applied_at double precision NOT NULL)"
     )
+    tx.run(commit_mark.TABLE)
     applied = {number for (number,) in tx.all("SELECT number FROM migration")}
     if applied and max(applied) > max(available):
         raise StoreError(

@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT epoch FROM owner"
 _NOW = "extract(epoch FROM clock_timestamp())"
 # Of a lease: so often an owner says that it lives.
 _BEATS = 5
-_TRIES, _PAUSE_S = 50, 0.05
+_TRIES, _PAUSE_S = 20, 0.02
 _SERIALIZATION_FAILURE = "40001"
 _HOLDERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
@@ -58,7 +59,8 @@ def lock_data(
 ) -> None:
     """Keep every other Kore out. With `lease_s` an owner that has said nothing for so long is
     replaced. Raises `StoreInUse`."""
-    if lock(connection):
+    # The server notices the end of a connection soon, not at once.
+    if _lock_soon(connection):
         return
     if lease_s is None or not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
@@ -67,12 +69,16 @@ def lock_data(
     except psycopg.errors.InsufficientPrivilege:
         # It is of another user of the server. That it cannot store anything is settled.
         return
-    # The server ends a connection soon, not at once.
+    if not _lock_soon(connection):
+        raise _in_use(connection, place)
+
+
+def _lock_soon(connection: "psycopg.Connection[Row]") -> bool:
     for _ in range(_TRIES):
         if lock(connection):
-            return
-        threading.Event().wait(_PAUSE_S)
-    raise _in_use(connection, place)
+            return True
+        time.sleep(_PAUSE_S)
+    return False
 
 
 def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:

@@ -61,6 +61,26 @@ class WholePostgres:
         finally:
             connection.close()
 
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresTransaction]:
+        """One transaction that reads all of it as of one moment, without owning it and without its
+        key. Raises `StoreError`."""
+        connection = connect_first(self.address)
+        try:
+            with connection.transaction():
+                # A serializable transaction of this kind never fails for another one's sake.
+                connection.execute("SET TRANSACTION READ ONLY, DEFERRABLE")
+                tx = PostgresTransaction(connection)
+                if "inbox" not in table_names(tx):
+                    raise StoreError(
+                        "{path} is not a Kore database", path=public_address(self.address)
+                    )
+                yield tx
+        except psycopg.Error as exc:
+            raise mapped(exc) from exc
+        finally:
+            connection.close()
+
     def tables(self, tx: Transaction) -> Tables:
         columns, keys = dict[str, list[str]](), dict[str, list[str]]()
         for query, lists in ((_COLUMNS, columns), (_KEYS, keys)):

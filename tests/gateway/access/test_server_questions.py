@@ -20,7 +20,7 @@ from gateway.config.servers.mcp import mcp_settings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.core.server_question import buttons_of
-from tests import fakes, postgres_server
+from tests import fakes
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (
     Parts,
@@ -31,6 +31,7 @@ from tests.gateway.parts import (
     running,
     tool_call,
 )
+from tests.postgres_server import only_sqlite
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 SERVER = Path(fakes.__file__).with_name("mcp_server.py")
@@ -309,7 +310,7 @@ async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
         assert await p.stored("approval", "state") == [("withdrawn",)]
 
 
-@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only a file is copied so")
+@only_sqlite
 async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
     tmp_path: Path,
 ) -> None:
@@ -340,7 +341,7 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
         assert await hear(p) == {"action": "accept", "content": {"colour": "blue"}}
 
 
-@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only a file is copied so")
+@only_sqlite
 async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     first, second = tmp_path / "first", tmp_path / "second"

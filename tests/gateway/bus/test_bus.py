@@ -17,7 +17,6 @@ from gateway.store.errors import StoreError
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT
-from tests import postgres_server
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (
@@ -31,6 +30,7 @@ from tests.gateway.parts import (
 )
 from tests.gateway.store import faults
 from tests.gateway.stored import like, unlike
+from tests.postgres_server import only_sqlite
 
 
 async def history(parts: Parts, session: str | None = None) -> list[Message]:
@@ -462,7 +462,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
             assert event.text.startswith("re: xxx")
 
 
-@pytest.mark.skipif(postgres_server.engine() != "sqlite", reason="only SQLite has a file")
+@only_sqlite
 async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

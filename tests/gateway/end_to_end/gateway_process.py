@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ from typing import Any, Self
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
 from gateway.store.port import Row
-from tests import fork_server
+from tests import fork_server, postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import Effect
 from tests.fakes.model import ModelServer
@@ -60,12 +60,18 @@ class GatewayProcess:
         sections: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         forked: bool = True,
+        words: Sequence[str] = (),
+        runtime_dir: Path | None = None,
     ) -> None:
         self.api, self.model = api, model
+        self._words = ["gateway", *words]
+        self._runtime_dir = runtime_dir
         self.forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
         self.config = self.home / "config.json"
+        # Of SQLite; on PostgreSQL it names the database that stands for it.
+        self.database = self.home / "kore.db"
         # Beside the folder: what it prints must reach the test even when the folder is full.
         self._output = folder.with_name(f"{folder.name}.out")
         self._process: ForkedProcess | asyncio.subprocess.Process | None = None
@@ -75,11 +81,18 @@ class GatewayProcess:
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the configuration anew; what can change at once does so soon."""
-        config = _config(self.api, self.model)
+        config = {**_config(self.api, self.model), **store_section(self.database)}
         for name, values in sections.items():
             config[name] = {**config.get(name, {}), **values}
         self.config.write_text(json.dumps(config))
         self.config.chmod(0o600)
+
+    def use_empty_database(self) -> None:
+        """Where only one that is empty can be restored into: another server's database."""
+        if postgres_server.engine() == "postgres":
+            self.database = self.home / "empty.db"
+            config = json.loads(self.config.read_text())
+            self.config.write_text(json.dumps({**config, **store_section(self.database)}))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -105,11 +118,11 @@ class GatewayProcess:
         with self._output.open("ab") as output:
             if self.forked:
                 self._process = fork_server.start(
-                    ["gateway"], cwd=self.home, env=self._environ(), stdout=output, stderr=output
+                    self._words, cwd=self.home, env=self._environ(), stdout=output, stderr=output
                 )
                 return
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gateway", "gateway"),
+                *(sys.executable, "-m", "gateway", *self._words),
                 cwd=self.home,
                 env=self._environ(),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -143,6 +156,11 @@ class GatewayProcess:
         code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
         await self.api.wait_for(lambda: not self.api.polling)
         return code
+
+    async def exit_code(self) -> int:
+        """How it ended, beside another gateway that polls."""
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
 
     async def until(self, reached: Callable[[], object]) -> None:
         """Wait for it as long as the process runs."""
@@ -204,7 +222,10 @@ class GatewayProcess:
         return channel
 
     async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        """Rows of its database, as a backup holds them now (see `tests.gateway.stored.read`)."""
+        """Rows of its database, as they are now (see `tests.gateway.stored.read`)."""
+        if postgres_server.engine() == "postgres":
+            return stored.read_file(self.database, table, *columns, **where)
+        # The file has one owner: a backup holds what is in it.
         copy = self.home / "stored.db"
         ran = await self.kore("backup", copy)
         assert ran.code == 0, ran.err
@@ -255,8 +276,16 @@ class GatewayProcess:
             "PYTHONPATH": str(ROOT),
             "PYTHONUTF8": "1",
             # Where bubblewrap is missing root runs no command at all, unless it is told to.
+            **({"XDG_RUNTIME_DIR": str(self._runtime_dir)} if self._runtime_dir else {}),
             **({} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}),
         }
+
+
+def store_section(database: Path) -> dict[str, Any]:
+    """What a configuration says of the store; nothing for the file where it is by default."""
+    if postgres_server.engine() == "sqlite":
+        return {}
+    return {"store": {"url": postgres_server.database_of(database)}}
 
 
 def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.bot_api import BotApi
 from tests.fakes.faults import status
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.postgres_server import only_sqlite
 
 
 async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess) -> None:
@@ -65,12 +66,13 @@ async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -
         assert "/help - " in (await alone.answers_to(7, "/help"))[-1]
 
 
+@only_sqlite
 async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(7, "hi")
     # Only after an unclean end the whole file is looked through.
     await alone.kill()
-    file = alone.home / "kore.db"
+    file = alone.database
     # What stands in the log beside the file would mend it: let that go into the file first.
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

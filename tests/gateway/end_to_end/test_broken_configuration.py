@@ -7,6 +7,7 @@ from zipfile import ZipFile
 
 from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.postgres_server import only_sqlite
 
 _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 _BROKEN = "config.json: line 1"
@@ -134,6 +135,7 @@ async def test_without_a_gateway_what_is_broken_is_backed_up(alone: GatewayProce
                                   if n in packed.namelist()}  # fmt: skip
 
 
+@only_sqlite
 async def test_what_was_never_read_whole_is_backed_up_from_where_it_is_by_default(
     alone: GatewayProcess,
 ) -> None:
@@ -143,8 +145,8 @@ async def test_what_was_never_read_whole_is_backed_up_from_where_it_is_by_defaul
     alone.config.write_text("{ broken")
     ran = await alone.kore("backup", alone.home / "copy.zip")
     assert ran.code == 0, ran.err
-    assert str(alone.home / "kore.db") in ran.err
-    alone.home.joinpath("kore.db").unlink()
+    assert str(alone.database) in ran.err
+    alone.database.unlink()
     ran = await alone.kore("backup", alone.home / "copy2.zip")
     assert ran.code == 2
     assert _BROKEN in ran.err

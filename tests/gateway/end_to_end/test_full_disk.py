@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.postgres_server import only_sqlite
 
 # Kore takes in nothing below 50 MB of free disk; the file system must have room for more.
 SIZE_MB = 56
@@ -49,6 +50,7 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(
         assert bot_api.answers(7) == ["echo: before", "echo: meanwhile"]
 
 
+@only_sqlite
 async def test_what_cannot_be_written_at_all_is_not_lost(
     small_disk: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:

@@ -1,7 +1,6 @@
 """From a stranger to somebody who is answered: over Telegram, the command line and the chat."""
 
 import re
-import sqlite3
 
 import pytest
 
@@ -9,6 +8,7 @@ from agent.errors import KoreError
 from gateway.control.client import ControlClient
 from tests.gateway.end_to_end.asking import button, press, push, questions, wait_for_questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.store.transactions import database_content
 
 CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-[A-HJ-NP-Z2-9]{4}\b")
 NOBODY = {"telegram": {"allow_from": []}, "access": {"owner": None}}
@@ -23,13 +23,9 @@ async def code_for(gateway: GatewayProcess, person: int) -> str:
 
 
 def database_text(gateway: GatewayProcess) -> str:
-    """Every byte of the database, read while nobody owns it."""
+    """All that is in the database, read while nobody owns it."""
     assert not gateway.runs
-    connection = sqlite3.connect(gateway.home / "kore.db")
-    try:
-        return connection.serialize().decode("latin-1")
-    finally:
-        connection.close()
+    return database_content(gateway.database).decode("latin-1")
 
 
 async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place(

@@ -8,20 +8,22 @@ from pathlib import Path
 from gateway.store.repositories import preferences
 from gateway.store.repositories.user_data import erasure
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.store.transactions import open_transaction
+from tests.gateway.store.transactions import database_content, open_transaction
 
 PERSON, OTHER, GROUP = 71, 72, -100500
 WORDS = ("Zebrafinch", "Quokkafield", "Axolotlpond")
 
 
-def files_with(folder: Path, word: str) -> list[str]:
-    """Files below a folder with these letters in them, in any common encoding."""
+def places_with(gateway: GatewayProcess, word: str) -> list[str]:
+    """Files in its home with these letters in them, in any common encoding, and its database."""
     forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
-    return [
-        str(path.relative_to(folder))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and any(form in path.read_bytes() for form in forms)
-    ]
+    contents = {
+        str(path.relative_to(gateway.home)): path.read_bytes()
+        for path in sorted(gateway.home.rglob("*"))
+        if path.is_file()
+    }
+    contents[gateway.database.name] = database_content(gateway.database)
+    return [name for name, content in contents.items() if any(form in content for form in forms)]
 
 
 async def talk_in_chats(gateway: GatewayProcess) -> None:
@@ -65,16 +67,16 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
 async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) -> None:
     async with alone:
         await talk_in_chats(alone)
-        assert all(files_with(alone.home, word) for word in WORDS)
+        assert all(places_with(alone, word) for word in WORDS)
         asked = await alone.kore("user", "delete", f"telegram:{PERSON}")
         assert asked.code == 1
         assert "2 conversations" in asked.err
-        assert files_with(alone.home, WORDS[0])
+        assert places_with(alone, WORDS[0])
         ran = await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")
         assert ran.code == 0, ran.err
         for word in WORDS:
-            assert files_with(alone.home, word) == []
-        assert files_with(alone.home, "Marigold")
+            assert places_with(alone, word) == []
+        assert places_with(alone, "Marigold")
         found = await alone.kore("sessions", "search", "Marigold")
         assert "Marigold" in found.out
         assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
@@ -82,7 +84,7 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         assert (gone.code, "no data is stored about" in gone.err) == (1, True)
         # They may come again, and begin anew.
         assert (await alone.answers_to(PERSON, "hello"))[-1] == "echo: hello"
-    assert files_with(alone.home, WORDS[0]) == []
+    assert places_with(alone, WORDS[0]) == []
 
 
 async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProcess) -> None:
@@ -90,16 +92,16 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
         await talk_in_chats(alone)
     principal = f"telegram:{PERSON}"
     plan = {"principal": principal, "workspace": str(alone.workspace), "owner": False}
-    with open_transaction(alone.home / "kore.db") as tx:
+    with open_transaction(alone.database) as tx:
         tx.run("BEGIN")
         erasure.erase(tx, principal, 0.0)
         preferences.put_state(tx, preferences.DELETION, json.dumps({**plan, "copies": False}))
         tx.run("COMMIT")
-    assert files_with(alone.home, WORDS[2])
+    assert places_with(alone, WORDS[2])
     async with alone:
         for word in (*WORDS, principal):
-            assert [name for name in files_with(alone.home, word) if not is_record(name)] == []
-        assert files_with(alone.home, "Marigold")
+            assert [name for name in places_with(alone, word) if not is_record(name)] == []
+        assert places_with(alone, "Marigold")
 
 
 def is_record(name: str) -> bool:
@@ -113,10 +115,10 @@ async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -
         await alone.answers_to(GROUP, f"{me} Marigold", user_id=OTHER)
         await alone.answers_to(GROUP, f"{me} {WORDS[0]}", user_id=PERSON)
         await alone.answers_to(GROUP, f"{me} Snapdragon", user_id=OTHER)
-        assert files_with(alone.home, WORDS[0])
+        assert places_with(alone, WORDS[0])
         assert (await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")).code == 0
-        assert files_with(alone.home, WORDS[0]) == []
-        assert files_with(alone.home, "Snapdragon")
+        assert places_with(alone, WORDS[0]) == []
+        assert places_with(alone, "Snapdragon")
         alone.model.requests.clear()
         await alone.answers_to(GROUP, f"{me} and now?", user_id=OTHER)
         sent = json.dumps(alone.model.requests[-1].body)

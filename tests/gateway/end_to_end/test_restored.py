@@ -28,6 +28,7 @@ async def test_a_restored_backup_repeats_no_effect_and_no_answer_unmarked(
     assert "Done." in alone.api.answers(7)[-1]
     await alone.stop()
 
+    alone.use_empty_database()
     ran = await alone.kore("restore", alone.home.parent / "copy.db", "--yes")
     assert ran.code == 0, ran.err
     asked = len(alone.model.requests)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.store.transactions import database_content
 
 CHAT = 7
 KEYS = {
@@ -28,8 +29,9 @@ class Sealed(GatewayProcess):
         self.configure({"store": {"encryption_key_env": name}})
 
     def stored(self) -> bytes:
-        """All bytes of the database and of its copies."""
-        return b"".join(path.read_bytes() for path in sorted(self.home.glob("*.db*")))
+        """All that is in the database and in its copies."""
+        files = sorted(self.home.glob("*.db*"))
+        return database_content(self.database) + b"".join(file.read_bytes() for file in files)
 
 
 async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(

@@ -62,6 +62,15 @@ class OpenServerTransaction(PostgresTransaction):
         return migrator.table_names(self)
 
 
+def database_content(path: Path) -> bytes:
+    """All that is in a database, whatever its key, also beside the Kore that owns it: the bytes of
+    SQLite's files, the rows of PostgreSQL's tables."""
+    if postgres_server.engine() == "sqlite":
+        return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+    with OpenServerTransaction(connect_server(postgres_server.database_of(path))) as tx:
+        return tx.content()
+
+
 def open_transaction(
     path: Path, *, check: bool = False, cipher: Cipher | None = None
 ) -> OpenTransaction | OpenServerTransaction:

@@ -28,9 +28,6 @@ class CuttingProxy:
         # Set: new connections are refused.
         self.is_down = False
         self._writers: set[asyncio.StreamWriter] = set()
-        # The answer to a COMMIT is waited for, and not passed on.
-        self._is_mute = False
-        self._answered = asyncio.Event()
 
     def address(self, database: str) -> str:
         return f"postgresql://kore@/{database}?host={self.folder}"
@@ -48,13 +45,19 @@ class CuttingProxy:
         if self.is_down:
             writer.close()
             return
-        server_reader, server_writer = await asyncio.open_unix_connection(self._server)
+        try:
+            server_reader, server_writer = await asyncio.open_unix_connection(self._server)
+        except OSError:
+            # The server is away, as it is for whoever asks it directly.
+            writer.close()
+            return
         ends = {writer, server_writer}
         self._writers |= ends
+        answers = _Answers(server_reader, writer)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._to_server(reader, server_writer))
-                group.create_task(self._to_client(server_reader, writer))
+                group.create_task(self._to_server(reader, server_writer, answers))
+                group.create_task(answers.pass_on())
         except* (OSError, _Cut):
             pass
         finally:
@@ -63,32 +66,42 @@ class CuttingProxy:
                 one.transport.abort()
 
     async def _to_server(
-        self, reader: asyncio.StreamReader, server_writer: asyncio.StreamWriter
+        self, reader: asyncio.StreamReader, server_writer: asyncio.StreamWriter, answers: "_Answers"
     ) -> None:
         while data := await reader.read(65536):
             if b"COMMIT" in data and self.cut_at != "never":
                 moment, self.cut_at = self.cut_at, "never"
                 self.cuts += 1
                 if moment == "after":
-                    self._answered.clear()
-                    self._is_mute = True
+                    answers.hold_back()
                     server_writer.write(data)
-                    await self._answered.wait()
+                    await answers.held_back.wait()
                 raise _Cut
             server_writer.write(data)
             await server_writer.drain()
         raise _Cut
 
-    async def _to_client(
-        self, server_reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while data := await server_reader.read(65536):
+
+class _Answers:
+    """What the server says on one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._is_mute = False
+        # Set once there was an answer that was not passed on.
+        self.held_back = asyncio.Event()
+
+    def hold_back(self) -> None:
+        """From now on nothing is passed on."""
+        self._is_mute = True
+
+    async def pass_on(self) -> None:
+        while data := await self._reader.read(65536):
             if self._is_mute:
-                self._is_mute = False
-                self._answered.set()
-                await asyncio.Event().wait()
-            writer.write(data)
-            await writer.drain()
+                self.held_back.set()
+                continue
+            self._writer.write(data)
+            await self._writer.drain()
         raise _Cut
 
 

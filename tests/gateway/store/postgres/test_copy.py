@@ -10,7 +10,7 @@ from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
 from gateway.store.copying import WholeDatabase, copy_store
 from gateway.store.errors import StoreError
-from gateway.store.opening import whole_database
+from gateway.store.opening import copy_unowned, whole_database, whole_postgres
 from gateway.store.port import Transaction
 from gateway.store.postgres.connection import connect
 from gateway.store.repositories.delivery import outbox
@@ -62,13 +62,18 @@ async def test_a_conversation_goes_there_and_back(
         folder.mkdir()
     await talk(tmp_path, "one", "Grüße 你好", cipher=cipher)
     sqlite = whole_database(f"sqlite:///{tmp_path}/kore.db", exists=True)
-    postgres = whole_database(postgres_server.database_of(there / "kore.db"))
+    postgres = whole_postgres(postgres_server.database_of(there / "kore.db"))
     counts = copy_store(sqlite, postgres, cipher)
     assert counts["message"] == 4
     copied = rows_of(postgres, cipher)
     assert copied == rows_of(sqlite, cipher)
     with pytest.raises(StoreError, match="not empty"):
         copy_store(sqlite, postgres, cipher)
+    # What owns nothing and has no key copies it all the same.
+    unowned = tmp_path / "unowned.db"
+    copy_unowned(postgres.address, unowned)
+    assert rows_of(whole_database(f"sqlite:///{unowned}"), cipher) == copied
+    assert unowned.stat().st_mode & 0o077 == 0
     # New rows get numbers behind those that came along.
     monkeypatch.setenv("KORE_TEST_STORE", "postgres")
     assert len(await talk(there, "three", cipher=cipher)) == 6

@@ -88,6 +88,19 @@ async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> N
         assert await store.transact(preferences.get_state, "count") is None
 
 
+async def test_no_statement_is_compiled_although_it_reads_a_whole_table(tmp_path: Path) -> None:
+    """That would cost more than all else that it does."""
+
+    def explain(tx: Transaction) -> str:
+        rows = tx.all("EXPLAIN ANALYZE SELECT name FROM pairing WHERE code_hash IS NOT NULL")
+        return "\n".join(line for (line,) in rows)
+
+    async with opened(postgres_server.create_database(), tmp_path) as store:
+        plan = await store.transact(explain)
+    assert "Seq Scan on pairing" in plan
+    assert "JIT" not in plan
+
+
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[CuttingProxy]:
     with cutting_proxy(postgres_server.server().folder, tmp_path) as proxy:
@@ -149,27 +162,62 @@ async def refused(store: Store) -> None:
         await store.transact(count_up)
 
 
-async def test_a_server_that_is_killed_and_starts_again_loses_nothing(tmp_path: Path) -> None:
-    server = PostgresServer(is_durable=True)
-    try:
-        async with opened(server.create_database(), tmp_path) as store:
-            done: list[int] = []
+@pytest.fixture(scope="module")
+def durable() -> Iterator[PostgresServer]:
+    """One that may be killed."""
+    with closing(PostgresServer(is_durable=True)) as server:
+        yield server
 
-            async def count_for(times: int) -> None:
-                for _ in range(times):
-                    done.append(await store.transact(count_up))
 
+async def test_a_server_that_is_killed_and_starts_again_loses_nothing(
+    durable: PostgresServer, tmp_path: Path
+) -> None:
+    async with opened(durable.create_database(), tmp_path) as store:
+        done: list[int] = []
+
+        async def count_for(times: int) -> None:
+            for _ in range(times):
+                done.append(await store.transact(count_up))
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(count_for(40)) for _ in range(3)]
+            for at in (20, 60):
+                await wait_until(lambda at=at: len(done) >= at)  # type: ignore[misc]
+                await asyncio.to_thread(durable.kill)
+                await asyncio.to_thread(durable.start)
+        assert all(task.done() for task in tasks)
+        assert sorted(done) == list(range(1, 121))
+        assert await store.transact(preferences.get_state, "count") == "120"
+
+
+async def test_what_a_crash_undid_is_not_mistaken_for_what_others_stored_after_it(
+    durable: PostgresServer, tmp_path: Path
+) -> None:
+    """The server gives the number of a transaction that it has lost to another one."""
+    address, runs = durable.create_database(), 0
+
+    with cutting_proxy(durable.folder, tmp_path) as proxy:
+
+        def work(tx: Transaction) -> int:
+            nonlocal runs
+            runs += 1
+            if runs == 1:
+                proxy.is_down, proxy.cut_at = True, "before"
+            return count_up(tx)
+
+        async with opened(through(proxy, address), tmp_path) as store:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(count_for(40)) for _ in range(3)]
-                for at in (20, 60):
-                    await wait_until(lambda at=at: len(done) >= at)  # type: ignore[misc]
-                    await asyncio.to_thread(server.stop)
-                    await asyncio.to_thread(server.start)
-            assert all(task.done() for task in tasks)
-            assert sorted(done) == list(range(1, 121))
-            assert await store.transact(preferences.get_state, "count") == "120"
-    finally:
-        server.close()
+                counting = group.create_task(store.transact(work))
+                await wait_until(lambda: proxy.cuts == 1)
+                await asyncio.to_thread(durable.kill)
+                await asyncio.to_thread(durable.start)
+                with closing(connect(address)) as other:
+                    for _ in range(20):
+                        other.execute("SELECT pg_current_xact_id()")
+                proxy.is_down = False
+            assert counting.result() == 1
+            assert await store.transact(preferences.get_state, "count") == "1"
+            assert runs == 2
 
 
 async def test_the_data_have_one_owner(tmp_path: Path) -> None:
