@@ -45,6 +45,11 @@ def run(args: argparse.Namespace) -> int:
     disable_core_dumps()
     keep_one_arena()
     home, settings = data_dir_of(args), _settings(args)
+    if args.standby and settings.store.path is not None:
+        raise ConfigError(
+            t("--standby needs a database that several machines can reach"),
+            hint=t("set store.url to a PostgreSQL database (docs/postgresql.md)"),
+        )
     home.ensure()
 
     def log_as(settings: "Settings") -> None:

@@ -393,3 +393,12 @@ def test_a_broken_configuration_is_one_sentence_for_what_runs_on(
     assert done.returncode == 2
     assert "agent.speed" in done.stderr
     assert not (home / "logs").exists()
+
+
+def test_nothing_stands_by_at_a_file(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    (home / "config.json").write_text('{"agent": {"model": "offline/echo"}}')
+    done = kore_here("gateway", "--standby", home=home)
+    assert done.returncode == 2
+    assert "store.url" in done.stderr
