@@ -57,10 +57,10 @@ class SessionServers:
 
         configured = self._configured()
         names = () if configured is None else configured.names
-        named = tuple(map(_settings_of, servers))
-        settings = tuple(one for one in named if one.name not in names)
-        clashes = [_clash(one.name) for one in named if one.name in names]
-        if len(named) > _MOST_SERVERS:
+        all_settings = tuple(map(_settings_of, servers))
+        settings = tuple(one for one in all_settings if one.name not in names)
+        clashes = [_clash(one.name) for one in all_settings if one.name in names]
+        if len(all_settings) > _MOST_SERVERS:
             text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
             raise KoreError(text)
         for one in servers:
