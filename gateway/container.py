@@ -252,7 +252,10 @@ def build_container(
     )
     windows = SessionWindowCache(database)
     isolation = Isolation()
-    editors = EditorHub(SessionServers(lambda: agent.settings.tools, agent.redactor.learn))
+    session_servers = SessionServers(
+        lambda: agent.settings.tools, agent.redactor.learn, lambda: agent.mcp
+    )
+    editors = EditorHub(session_servers)
     compactions = CompactionService(
         database=database,
         agent=agent,

@@ -14,6 +14,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
+from agent.text.visible import escape_line
 from gateway.core.records import SessionServer
 
 if TYPE_CHECKING:
@@ -24,12 +25,16 @@ _MOST_SERVERS = 50
 
 
 class SessionServers:
-    """The servers of this process's turns, by lane. `learn` is told what must not be shown."""
+    """The servers of this process's turns, by lane. `learn` is told what must not be shown;
+    `configured` are the servers that all turns have."""
 
     def __init__(
-        self, tool_settings: Callable[[], ToolSettings], learn: Callable[[Iterable[str]], None]
+        self,
+        tool_settings: Callable[[], ToolSettings],
+        learn: Callable[[Iterable[str]], None],
+        configured: "Callable[[], McpServers | None]",
     ) -> None:
-        self._tool_settings, self._learn = tool_settings, learn
+        self._tool_settings, self._learn, self._configured = tool_settings, learn, configured
         self._servers: dict[str, McpServers] = {}
 
     def of(self, lane: str) -> "JoinSource | None":
@@ -45,12 +50,17 @@ class SessionServers:
     async def attach(
         self, lane: str, servers: Sequence[SessionServer]
     ) -> AsyncIterator[AsyncIterator[Sequence[str]]]:
-        """Have these servers until the block ends; later ones take the place of earlier ones.
-        Raises `KoreError` for what can be no server."""
+        """Have these servers until the block ends; later ones take the place of earlier ones. One
+        with the name of a configured server is not started. Raises `KoreError` for what can be no
+        server."""
         from agent.mcp.servers import McpServers
 
-        settings = tuple(map(_settings_of, servers))
-        if len(settings) > _MOST_SERVERS:
+        configured = self._configured()
+        names = () if configured is None else configured.names
+        all_settings = tuple(map(_settings_of, servers))
+        settings = tuple(one for one in all_settings if one.name not in names)
+        clashes = [_clash(one.name) for one in all_settings if one.name in names]
+        if len(all_settings) > _MOST_SERVERS:
             text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
             raise KoreError(text)
         for one in servers:
@@ -60,7 +70,7 @@ class SessionServers:
         mcp_settings = McpSettings(settings, folder, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())
         try:
-            yield _failures_of(running)
+            yield _failures_of(running, clashes)
         finally:
             if self._servers.get(lane) is running:
                 del self._servers[lane]
@@ -72,8 +82,18 @@ def _make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="kore-mcp-")).resolve()
 
 
-async def _failures_of(servers: "McpServers") -> AsyncIterator[Sequence[str]]:
-    yield await servers.load()
+def _clash(name: str) -> str:
+    return t(
+        "Kore has an MCP server {name} of its own, which is used in place of the editor's; to use "
+        "both, give the editor's another name.",
+        name=escape_line(name)[:80],
+    )
+
+
+async def _failures_of(
+    servers: "McpServers", clashes: Sequence[str]
+) -> AsyncIterator[Sequence[str]]:
+    yield (*clashes, *await servers.load())
     # What fails later is told by the turn that needs it.
     await asyncio.Event().wait()
 

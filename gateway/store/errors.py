@@ -44,6 +44,13 @@ class StoreBusy(StoreError):
     """The disk or the database is full, locked or failing: the same may be done later."""
 
 
+class StoreClosed(StoreError):
+    """The process lets go of the database: it stops, or another one takes over."""
+
+    def __init__(self) -> None:
+        super().__init__(catalogue_text("the database is closed"))
+
+
 class StoreCorrupt(StoreError):
     """The file is damaged; only restoring a backup helps."""
 

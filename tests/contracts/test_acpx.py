@@ -4,10 +4,12 @@ import asyncio
 import json
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fakes import mcp_server
 from tests.fakes.acp_lines import LineCheck
 from tests.fakes.editor import KEY, Desk
 from tests.fakes.model import ModelServer
@@ -63,3 +65,18 @@ async def test_a_model_is_chosen(acpx: str, tmp_path: Path) -> None:
         text = await run(acpx, desk, "--model", "big", "exec", "hi")
         assert "[done] end_turn" in text
         assert model.requests[-1].body["model"] == "large"
+
+
+async def test_a_server_that_acpx_names_is_used(acpx: str, tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model:
+        desk = Desk(tmp_path, model)
+        server = {"command": sys.executable, "args": [mcp_server.__file__]}
+        servers = tmp_path / "servers.json"
+        servers.write_text(json.dumps({"mcpServers": [{"name": "stand", **server, "env": []}]}))
+        echo = Call("mcp__stand__echo", {"text": "over here"})
+        model.script(ReplyScript(tool_calls=(echo,)), "Said.")
+        options = ("--mcp-config", str(servers), "--approve-all")
+        text = await run(acpx, desk, *options, "exec", "say it")
+        assert "[done] end_turn" in text
+        results = [one for one in model.requests[-1].body["messages"] if one["role"] == "tool"]
+        assert "over here" in results[-1]["content"]

@@ -1,7 +1,12 @@
 """Lines of the Agent Client Protocol, checked by the models of its schema, strictly: nothing that
-the schema does not name, nothing of another type."""
+the schema does not name, nothing of another type. Where the npm package `@agentclientprotocol/sdk`
+is installed beside a command on PATH, the JSON Schema that it publishes checks each line as well.
+"""
 
 import json
+import os
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +41,11 @@ _REQUESTS: dict[str, Any] = {
 _ELICITATIONS: dict[Any, Any] = {
     "form": schema.CreateFormSessionElicitationRequest,
     "url": schema.CreateUrlSessionElicitationRequest,
+}
+# What the library splits by mode is one definition.
+_PUBLISHED_NAMES = {
+    "CreateFormSessionElicitationRequest": "CreateElicitationRequest",
+    "CreateUrlSessionElicitationRequest": "CreateElicitationRequest",
 }
 _NOTIFICATIONS = {"session/update", "elicitation/complete", "$/cancel_request"}
 
@@ -101,3 +111,34 @@ def _check_value(model: Any, value: Any) -> None:
     again = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if again != value:
         raise ValueError(f"{model.__name__} reads {again}")
+    if published_schema() is not None:
+        check_published(_PUBLISHED_NAMES.get(model.__name__, model.__name__), value)
+
+
+def check_published(name: str, value: Any) -> None:
+    """Raises `ValueError` for what is not as the published schema defines it."""
+    if (fault := next(_validator_of(name).iter_errors(value), None)) is not None:
+        raise ValueError(f"{name} of the published schema: {fault.message}")
+
+
+@cache
+def published_schema() -> Path | None:
+    """The file of version 1 of the protocol, if it is installed."""
+    for folder in map(Path, os.environ.get("PATH", "").split(os.pathsep)):
+        package = folder.parent / "@agentclientprotocol" / "sdk" / "schema"
+        for file in (package / "v1" / "schema.json", package / "schema.json"):
+            if folder.name == ".bin" and file.is_file():
+                return file
+    return None
+
+
+@cache
+def _validator_of(name: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    file = published_schema()
+    assert file is not None
+    definitions = json.loads(file.read_text())["$defs"]
+    if name not in definitions:
+        raise ValueError(f"the published schema has no {name}")
+    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})

@@ -1,5 +1,5 @@
 """An MCP server of 2026-07-28, by the SDK, whose tool `grow` adds another tool: over stdio, or over
-HTTP at the port that its argument names."""
+HTTP at the port that its first argument names; the second may be the transport `sse`."""
 
 import sys
 
@@ -23,6 +23,10 @@ async def grow(ctx: Context) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        server.run("streamable-http", port=int(sys.argv[1]))
+        port = int(sys.argv[1])
+        if sys.argv[2:] == ["sse"]:
+            server.run("sse", port=port)
+        else:
+            server.run("streamable-http", port=port)
     else:
         server.run()

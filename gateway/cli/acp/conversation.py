@@ -26,14 +26,17 @@ from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
+from gateway.cli.acp.sent_text import SentText
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage
 from gateway.core.records import Delivered
 from gateway.core.task_scope import task_scope
+from gateway.store.errors import StoreClosed
 
 _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
@@ -106,11 +109,14 @@ class EditorConversation:
 
     async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
         """Be in a session, or in a new one, in this mode if one is given. Raises `KoreError`."""
-        self.session = await self._line.service.bind_session(self._builder.lane, session)
+        lane = self._builder.lane
+        self.session = await self._line.call(
+            lane, lambda service: service.bind_session(lane, session)
+        )
         if mode is not None:
             await self.choose_mode(mode)
         choices = await self.choices()
-        self._servers.begin(self._line.service, self._builder.lane)
+        self._servers.begin(self._line.service, lane)
         return choices
 
     async def end(self) -> None:
@@ -121,22 +127,41 @@ class EditorConversation:
             await self._servers.end()
 
     async def choices(self) -> SessionChoices:
-        """What is chosen for the session now."""
-        service, lane = self._line.service, self._builder.lane
-        self._choices = await read_choices(service, lane, self._default_mode)
+        """What is chosen for the session now. Raises `KoreError`."""
+        self._choices = await self._line.call(self._builder.lane, self._read_choices)
         return self._choices
 
     async def choose_model(self, model: str) -> None:
         """From the next prompt on. Raises `KoreError` for one that cannot be used."""
-        await self._line.service.choose_model(await self._bound_session(), model)
+
+        async def choose(service: Service) -> None:
+            await service.choose_model(await self._bound_session(service), model)
+
+        await self._line.call(self._builder.lane, choose)
 
     async def choose_mode(self, mode: PermissionMode) -> None:
-        """From the next prompt on."""
-        await self._line.service.choose_mode(await self._bound_session(), mode)
+        """From the next prompt on. Raises `KoreError`."""
+
+        async def choose(service: Service) -> None:
+            await service.choose_mode(await self._bound_session(service), mode)
+
+        await self._line.call(self._builder.lane, choose)
+
+    async def messages(self) -> Sequence[Message]:
+        """What was said in the session. Raises `KoreError`."""
+        return await self._line.call(
+            self._builder.lane, lambda service: service.load_messages(self.session)
+        )
 
     async def announce_choices(self) -> SessionChoices:
-        """Tell the editor what has changed since it was told last, as commands change it."""
-        before, now = self._choices, await self.choices()
+        """Tell the editor what has changed since it was told last, as commands change it. Raises
+        `KoreError`."""
+        choices = await self._line.call(self._builder.lane, self._read_choices)
+        await self._announce(choices)
+        return choices
+
+    async def _announce(self, now: SessionChoices) -> None:
+        before, self._choices = self._choices, now
         if before is not None and before.mode != now.mode:
             await self._tell(
                 CurrentModeUpdate(session_update="current_mode_update", current_mode_id=now.mode)
@@ -147,7 +172,6 @@ class EditorConversation:
                     session_update="config_option_update", config_options=now.config_options()
                 )
             )
-        return now
 
     async def prompt(self, parts: PromptParts) -> StopReason:
         """Send the words of a person, pass on what happens, and say how it ended. When the owner of
@@ -155,38 +179,43 @@ class EditorConversation:
         async with self._turn:
             self._is_cancelled = False
             message = self._message(parts)
-            reason = await self._answer_to(message)
-            with suppress(ConnectionLost):
+            sent = SentText()
+            reason = await self._line.call(
+                self._builder.lane, lambda service: self._answer_to(service, message, sent)
+            )
+            with suppress(ConnectionLost, StoreClosed):
                 # The answer is complete. What changed meanwhile is announced with the next one.
-                await self.announce_choices()
+                await self._announce(await self._read_choices(self._line.service))
             return reason
 
-    async def _answer_to(self, message: InboundMessage) -> StopReason:
-        while True:
-            service, lane = await self._line.current(), self._builder.lane
-            self._servers.begin(service, lane)
-            await self._servers.wait()
-            for failure in self._servers.take_failures():
-                words = acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n")
-                await self._tell(words)
-            try:
-                async with self._files.served(service, self.session, lane):
-                    return await self._follow(message)
-            except ConnectionLost as lost:
-                await self._line.renew(lost, self._builder.lane, service)
+    async def _read_choices(self, service: Service) -> SessionChoices:
+        return await read_choices(service, self._builder.lane, self._default_mode)
 
-    async def _bound_session(self) -> str:
+    async def _answer_to(
+        self, service: Service, message: InboundMessage, sent: SentText
+    ) -> StopReason:
+        lane = self._builder.lane
+        self._servers.begin(service, lane)
+        await self._servers.wait()
+        for failure in self._servers.take_failures():
+            await self._tell(acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n"))
+        sent.begin_again()
+        async with self._files.served(service, self.session, lane):
+            return await self._follow(service, message, sent)
+
+    async def _bound_session(self, service: Service) -> str:
         """A command such as `/new` leaves the one that the editor named."""
-        return await self._line.service.bound_session(self._builder.lane) or self.session
+        return await service.bound_session(self._builder.lane) or self.session
 
     async def cancel(self) -> None:
         """Stop the turn. What it has come to stays."""
         self._is_cancelled = True
-        await self._line.service.stop_turn(self._builder.lane)
+        lane = self._builder.lane
+        await self._line.call(lane, lambda service: service.stop_turn(lane))
 
     async def replay(self, messages: Sequence[Message]) -> None:
         """Tell the editor what was said before."""
-        updates = TurnUpdates(self._folder, self._uses)
+        updates = TurnUpdates(self._folder, self._uses, SentText())
         for message in messages:
             for part in message.content:
                 if isinstance(part, Thinking) and part.text:
@@ -210,34 +239,36 @@ class EditorConversation:
         options = replace(built.options, project=project)
         return replace(built, options=options, media=parts.media)
 
-    async def _follow(self, message: InboundMessage) -> StopReason:
-        updates, result = TurnUpdates(self._folder, self._uses), None
+    async def _follow(
+        self, service: Service, message: InboundMessage, sent: SentText
+    ) -> StopReason:
+        updates, result = TurnUpdates(self._folder, self._uses, sent), None
         lane = self._builder.lane
-        watching = self._line.service.watch(lane, None, self._delivered)
+        watching = service.watch(lane, None, self._delivered)
         async with watching as watched, task_scope() as start:
-            questions = OpenQuestions(lambda approval: start(self._ask(approval, updates)))
-            start(self._follow_questions(questions))
-            await self._line.service.submit(message)
+            questions = OpenQuestions(lambda approval: start(self._ask(service, approval, updates)))
+            start(self._follow_questions(service, questions))
+            await service.submit(message)
             async for event in watched:
                 if self._is_cancelled and isinstance(event, events.IterationStart):
                     # It came before there was a turn to stop.
-                    await self._line.service.stop_turn(lane)
+                    await service.stop_turn(lane)
                 match event:
                     case events.ApprovalAsked() | events.ApprovalAnswered():
                         questions.take(event)
                     case events.Done():
                         result = event.result
                     case Delivered():
-                        if await self._deliver(event, message, result, updates):
+                        if await self._deliver(event, message, result, updates, sent):
                             return self._stop_reason(result)
                     case _:
                         await self._tell(*updates.of(event))
         raise ConnectionLost(t(_LOST))
 
-    async def _follow_questions(self, questions: "OpenQuestions") -> None:
+    async def _follow_questions(self, service: Service, questions: OpenQuestions) -> None:
         """A turn of an editor that has died may hold up this one, with a question that only its own
         chat knows."""
-        service, session = self._line.service, await self._bound_session()
+        session = await self._bound_session(service)
         last = (await service.preview_session(session, 0, 0)).info.messages
         async with service.follow_session(session, last, _QUESTIONS) as followed:
             async for event in followed:
@@ -245,26 +276,41 @@ class EditorConversation:
                     questions.take(event)
 
     async def _deliver(
-        self, event: Delivered, message: InboundMessage, result: Result | None, updates: TurnUpdates
+        self,
+        event: Delivered,
+        message: InboundMessage,
+        result: Result | None,
+        updates: TurnUpdates,
+        sent: SentText,
     ) -> bool:
         """Whether the answer is complete. Its words were passed on as they came, but for those of
-        Kore itself."""
+        Kore itself, and those that came while the owner of the data was lost."""
         if event.maybe_duplicate and 0 < event.seq <= self._delivered:
             return False
         self._delivered = max(event.seq, self._delivered)
         is_ours = event.event_id == message.event_id
         is_failed = result is not None and result.stopped is not None
-        if not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):
+        is_complete = is_ours and event.last
+        words = ""
+        is_answer = is_ours and event.kind != "notice"
+        if is_answer and not updates.streamed and not is_failed:
+            words = sent.take(event.text)
+        elif not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):
             words = f"\n\n{event.text}" if updates.streamed else event.text
+        if is_complete:
+            words += sent.end_reply()
+        if words:
             await self._tell(acp.update_agent_message_text(escape_invisible(words)))
-        return is_ours and event.last and not (event.kind == "notice" and not event.last)
+        return is_complete
 
     def _stop_reason(self, result: Result | None) -> StopReason:
         if self._is_cancelled:
             return "cancelled"
         return _STOPS.get(result.stopped or "", "end_turn") if result is not None else "end_turn"
 
-    async def _ask(self, approval: events.ApprovalAsked, updates: TurnUpdates) -> None:
+    async def _ask(
+        self, service: Service, approval: events.ApprovalAsked, updates: TurnUpdates
+    ) -> None:
         """Put an approval to the person at the editor; who gives no answer denies."""
         call = updates.question(approval)
         try:
@@ -273,9 +319,7 @@ class EditorConversation:
         except ConnectionError:
             # The editor has gone, and said nothing: the question stays open for the next one.
             return
-        await self._line.service.answer_approval(
-            approval.nonce, reply.answer, principal(), reply.words
-        )
+        await service.answer_approval(approval.nonce, reply.answer, principal(), reply.words)
 
     async def _tell(self, *updates: Update | Any) -> None:
         for update in updates:

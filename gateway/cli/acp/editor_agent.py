@@ -65,6 +65,7 @@ class EditorAgent:
     ) -> None:
         self._start = start
         self._line = line
+        self._lane = idle_lane()
         self._settings = settings
         self._options = options
         self._origin = origin_of(settings)
@@ -113,7 +114,7 @@ class EditorAgent:
         self, cwd: str, session_id: str, mcp_servers: list[Any] | None = None, **_: Any
     ) -> LoadSessionResponse:
         conversation, choices = await _or_error(self._open(cwd, session_id, mcp_servers))
-        messages = await _or_error(self._line.service.load_messages(conversation.session))
+        messages = await _or_error(conversation.messages())
         await conversation.replay(messages)
         return LoadSessionResponse(
             modes=choices.mode_state(), config_options=choices.config_options()
@@ -123,7 +124,9 @@ class EditorAgent:
         """Of a folder those that worked there. A session that no terminal or editor began is in no
         folder: it is listed under the one that this process was started in."""
         folder = None if cwd is None else str(await asyncio.to_thread(_folder_of, cwd))
-        listing = self._line.service.list_sessions(_MOST_SESSIONS, folder)
+        listing = self._line.call(
+            self._lane, lambda service: service.list_sessions(_MOST_SESSIONS, folder)
+        )
         return ListSessionsResponse(
             sessions=[
                 SessionInfo(
@@ -211,6 +214,11 @@ class EditorAgent:
         return conversation, choices
 
 
+def idle_lane() -> str:
+    """A lane that nobody writes in."""
+    return MessageBuilder(f"editor-{os.urandom(6).hex()}", MessageOptions()).lane
+
+
 def _folder_of(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
@@ -238,9 +246,7 @@ async def serve(line: ServiceConnection, settings: "Settings", options: MessageO
 async def _follow_owner(line: ServiceConnection) -> None:
     """An editor may be idle for hours, and must not keep a gateway from the data."""
     try:
-        await line.follow_owner(
-            MessageBuilder(f"editor-{os.urandom(6).hex()}", MessageOptions()).lane
-        )
+        await line.follow_owner(idle_lane())
     except KoreError as exc:
         # The next prompt meets the same, and says so to the person.
         log.warning("the owner of the data was lost: %s", exc)

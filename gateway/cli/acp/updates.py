@@ -22,6 +22,7 @@ from acp.schema import (
 
 from agent import events
 from agent.text.visible import escape_invisible
+from gateway.cli.acp.sent_text import SentText
 from gateway.cli.console.output.text import call_line
 from gateway.core.records import WatchEvent
 
@@ -47,13 +48,14 @@ _OUTPUT_EVERY_S = 0.5
 
 
 class TurnUpdates:
-    """Of one prompt in `folder`; `streamed` says whether any words of the model were passed on.
+    """Of one prompt in `folder`; `streamed` says whether any words of the model have come, which
+    `sent` keeps from being sent twice.
 
     `uses` counts the calls of the conversation by id: some vendors use ids again in the next reply,
     and an editor must not take those for one call.
     """
 
-    def __init__(self, folder: Path, uses: Counter[str]) -> None:
+    def __init__(self, folder: Path, uses: Counter[str], sent: SentText) -> None:
         self._folder = folder
         self._uses = uses
         self._open: dict[str, str] = {}
@@ -63,13 +65,14 @@ class TurnUpdates:
         self._pieces: dict[str, tuple[str, str]] = {}
         self._outputs: dict[str, str] = {}
         self._told_at: dict[str, float] = {}
+        self._sent = sent
         self.streamed = False
 
     def of(self, event: WatchEvent) -> Iterator[Update]:
         match event:
             case events.TextDelta(text=text):
                 self.streamed = True
-                yield acp.update_agent_message_text(text)
+                yield from self._words(self._sent.take(text))
             case events.ThinkingDelta(text=text):
                 yield acp.update_agent_thought_text(text)
             case events.ToolCallDelta(id=call_id, name=name, partial_json=piece):
@@ -77,17 +80,23 @@ class TurnUpdates:
                 before = self._pieces.get(id_, ("", ""))
                 self._pieces[id_] = (name or before[0], before[1] + piece)
             case events.ToolStart():
+                yield from self._words(self._sent.end_reply())
                 yield from self._started(event)
             case events.ToolOutput(id=call_id, text=text):
                 yield from self._output(self._id_of(call_id), text)
             case events.ToolResulted():
                 yield self._resulted(event)
             case events.Retry(reason=reason):
+                self._sent.begin_again()
                 yield acp.update_agent_thought_text(f"\n{escape_invisible(reason)}\n")
             case events.Notice(text=text):
                 yield acp.update_agent_thought_text(f"\n{escape_invisible(text)}\n")
             case _:
                 pass
+
+    def _words(self, text: str) -> Iterator[Update]:
+        if text:
+            yield acp.update_agent_message_text(text)
 
     def question(self, approval: events.ApprovalAsked) -> ToolCallStart:
         """The call that a person is asked about; it starts under the same id when they allow it."""

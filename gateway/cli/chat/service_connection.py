@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -12,10 +12,12 @@ from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.runtime.paths import DataDir
+from gateway.store.errors import StoreClosed
 
 if TYPE_CHECKING:
     from gateway.config import Settings
 
+T = TypeVar("T")
 # How long a gateway that asked for the data has to take the lock before it is taken back.
 _TAKEN_S = 3.0
 # How long a new owner may take to start: it may check and upgrade the database first.
@@ -43,6 +45,20 @@ class ServiceConnection:
         """Whom to speak to, once nobody looks for a successor any more."""
         async with self._renewing:
             return self.service
+
+    async def call(self, lane: str, work: Callable[[Service], Awaitable[T]]) -> T:
+        """What `work` returns. It begins anew with the successor when the owner of the data changes
+        meanwhile. Raises `KoreError`."""
+        while True:
+            service = await self.current()
+            try:
+                return await work(service)
+            except StoreClosed:
+                # This process has let go of the data. Wait for the successor.
+                if await self.current() is service:
+                    raise
+            except ConnectionLost as lost:
+                await self.renew(lost, lane, service)
 
     async def renew(self, lost: ConnectionLost, lane: str, service: Service) -> None:
         """Speak to the successor of a `service`, or be it, unless another caller did so meanwhile.

@@ -23,7 +23,13 @@ import psycopg
 
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
-from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, StoreTakenOver
+from gateway.store.errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreTakenOver,
+)
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership
 from gateway.store.postgres.commit_mark import CommitMark
@@ -215,7 +221,7 @@ class PostgresStore:
 
     def _hand_in(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         if self._closed:
-            raise StoreError("the database is closed")
+            raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()
         try:
             self._jobs.put_nowait(_PendingWork(work, future))

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
-from gateway.store.errors import RESTORE, StoreBusy, StoreCorrupt, StoreError
+from gateway.store.errors import RESTORE, StoreBusy, StoreClosed, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import check_key, mark_sealed
@@ -133,7 +133,7 @@ class SqliteStore:
 
     def _hand_in(self, work: Callable[[Any], T], *, alone: bool = False) -> "asyncio.Future[T]":
         if self._closed:
-            raise StoreError("the database is closed")
+            raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()
         try:
             self._jobs.put_nowait(_Work(work, future, alone))

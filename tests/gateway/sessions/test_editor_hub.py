@@ -10,7 +10,7 @@ from gateway.core.records import EditorRequest
 from gateway.sessions.editor_hub import EditorHub, EditorSilent
 from gateway.sessions.session_servers import SessionServers
 
-NO_SERVERS = SessionServers(ToolSettings, lambda values: None)
+NO_SERVERS = SessionServers(ToolSettings, lambda values: None, lambda: None)
 LANE = "cli:local:editor-1"
 FILE = Path("/project/a.py")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio
+from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from tests.fakes import mcp_listener, mcp_server
 from tests.fakes.editor import KEY, Desk, words
@@ -47,11 +47,12 @@ def offered(desk: Desk) -> set[str]:
 
 
 @asynccontextmanager
-async def http_server() -> AsyncIterator[str]:
+async def http_server(*transport: str) -> AsyncIterator[str]:
     """The address of a real MCP server over HTTP, from the moment that it answers."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", mcp_listener.__file__, str(port)), stderr=asyncio.subprocess.DEVNULL
+        *(sys.executable, "-P", mcp_listener.__file__, str(port), *transport),
+        stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(60):
@@ -63,7 +64,7 @@ async def http_server() -> AsyncIterator[str]:
                 else:
                     writer.close()
                     break
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/{'sse' if transport else 'mcp'}"
     finally:
         process.kill()
         await process.wait()
@@ -131,6 +132,20 @@ async def test_a_server_over_http_is_there_again_after_a_load(desk: Desk) -> Non
         assert "MCP server" not in editor.text()
 
 
+async def test_the_transports_that_are_announced_work(desk: Desk) -> None:
+    async with http_server("sse") as url, desk.open() as (editor, connection, _):
+        announced = await connection.initialize(protocol_version=1)
+        offer = announced.agent_capabilities.mcp_capabilities
+        assert (offer.http, offer.sse, offer.acp) == (True, True, False)
+        server = SseMcpServer(type="sse", name="old", url=url, headers=[])
+        opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[server])
+        desk.model.script(calls("mcp__old__grow"), "Grown.")
+        await desk.ask(connection, opened.session_id, words("grow"))
+        assert "grown" in results(desk)[-1]
+        assert len(editor.questions) == 1
+        assert editor.text() == "Grown."
+
+
 async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(desk: Desk) -> None:
     desk.set_config(
         mcp_servers={"mine": {"command": sys.executable, "args": [mcp_server.__file__]}}
@@ -147,6 +162,8 @@ async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(desk: Desk
         assert text.count("gone") == 1
         assert "The MCP server odd cannot be used" in text
         assert "mcp__mine__echo" in offered(desk)
+        assert text.count("Kore has an MCP server mine of its own") == 1
+        assert not servers_alive()
         # Said once.
         desk.model.script("Again.")
         await desk.ask(connection, opened.session_id, words("hi again"))

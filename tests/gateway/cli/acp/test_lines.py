@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.acp_lines import LineCheck
+from tests.fakes.acp_lines import LineCheck, check_published, published_schema
 
 
 def update(**parts: Any) -> dict[str, Any]:
@@ -39,3 +39,13 @@ def test_a_right_line_has_no_fault() -> None:
 )
 def test_a_wrong_line_is_a_fault(wrong: dict[str, Any]) -> None:
     assert len(faults(wrong, update())) == 1
+
+
+def test_the_published_schema_has_its_say() -> None:
+    if published_schema() is None:
+        pytest.skip("the npm package @agentclientprotocol/sdk is not installed")
+    params = update()["params"]
+    check_published("SessionNotification", params)
+    del params["update"]["content"]
+    with pytest.raises(ValueError, match="published schema"):
+        check_published("SessionNotification", params)

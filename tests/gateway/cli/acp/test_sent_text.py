@@ -1,0 +1,55 @@
+"""Words of a reply that begins anew."""
+
+import pytest
+
+from gateway.cli.acp.sent_text import SentText
+
+
+def take_all(sent: SentText, *pieces: str) -> str:
+    return "".join(map(sent.take, pieces))
+
+
+def begin_anew(*pieces: str) -> SentText:
+    """A reply that begins anew after these words."""
+    sent = SentText()
+    assert take_all(sent, *pieces) == "".join(pieces)
+    sent.begin_again()
+    return sent
+
+
+@pytest.mark.parametrize(
+    "pieces", [("One two three",), ("One", " ", "two th", "ree"), (*"One two three",)]
+)
+def test_only_what_is_missing_is_sent(pieces: tuple[str, ...]) -> None:
+    sent = begin_anew("One ", "tw")
+    assert take_all(sent, *pieces) == "o three"
+    assert sent.end_reply() == ""
+
+
+@pytest.mark.parametrize("words", ["One two", "One two\n", "\n\nOne two"])
+def test_the_same_words_are_not_sent_again(words: str) -> None:
+    sent = begin_anew("\n\nOne", " two\n")
+    assert take_all(sent, *words).strip() + sent.end_reply() == ""
+
+
+def test_other_words_come_below_the_first() -> None:
+    sent = begin_anew("One two")
+    assert take_all(sent, "One", " tree", "s") == "\n\nOne trees"
+    assert sent.end_reply() == ""
+
+
+def test_fewer_words_come_at_the_end() -> None:
+    sent = begin_anew("One two three")
+    assert take_all(sent, "One", " two") == ""
+    assert sent.end_reply() == "\n\nOne two"
+    # What follows is another reply.
+    assert take_all(sent, "One", " two") == "One two"
+
+
+def test_a_second_loss_while_words_repeat_loses_none() -> None:
+    sent = begin_anew("One two")
+    assert take_all(sent, "One") == ""
+    sent.begin_again()
+    assert take_all(sent, "One two", " three") == " three"
+    sent.begin_again()
+    assert take_all(sent, "One two three", " four") == " four"
