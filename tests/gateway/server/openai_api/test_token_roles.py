@@ -16,6 +16,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import assistant
 from gateway.control.calls import call_names
 from gateway.server.tokens import TokenFile
+from gateway.sessions import token_room
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import Asking, change
 from tests.gateway.parts import accept_messages, chat_message, tool_call
@@ -238,6 +239,44 @@ async def test_commands_are_not_for_it(server: Served) -> None:
         for text in ("/auto", " /new", "\n/owner", "/sessions"):
             with pytest.raises(openai.PermissionDeniedError):
                 await client.chat.completions.create(model="kore", messages=says(text))
+
+
+async def test_a_flood_of_one_token_leaves_room_for_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request of a flood is a conversation of its own, and its client does not wait."""
+    monkeypatch.setattr(token_room, "MOST_UNFINISHED", 2)
+    provider = Gated(is_open=lambda text: text == "owner")
+    async with served(tmp_path, provider) as server, speaking(server) as client:
+
+        def flood(n: int) -> asyncio.Task[tuple[str, str]]:
+            key = {"Idempotency-Key": str(n)}
+            return asyncio.ensure_future(say(client, f"flood {n}", extra_headers=key))
+
+        waiting = [flood(n) for n in range(2)]
+        for n in range(2):
+            await provider.wait_for_text(f"flood {n}")
+        sessions = len(await server.parts.service.list_sessions())
+        for user in ("", "ann"):
+            with pytest.raises(openai.RateLimitError):
+                await say(client, "one more", user=user)
+            with pytest.raises(openai.RateLimitError):
+                await client.responses.create(model="kore", input="one more", user=user)
+        assert len(await server.parts.service.list_sessions()) == sessions
+        again = flood(0)
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.address}/v1", api_key=server.secrets["chat"], max_retries=0
+        ) as owner:
+            assert (await say(owner, "owner"))[0] == "re: owner"
+        provider.let_go()
+        assert await again == await waiting[0]
+        assert (await say(client, "later"))[0] == "re: later"
+
+
+async def test_what_is_stored_of_its_keys_is_its_own(server: Served) -> None:
+    async with speaking(server) as client:
+        await say(client, "hi", extra_headers={"Idempotency-Key": "k"})
+    assert await server.parts.stored("api_answer", "principal") == [("api:kiosk",)]
 
 
 async def test_a_revoked_token_says_nothing_more(tmp_path: Path) -> None:
