@@ -11,6 +11,7 @@ from gateway.server.call_routes import add_call_routes
 from gateway.server.guard import Guard
 from gateway.server.login import Login
 from gateway.server.openai_api.routes import add_openai_routes
+from gateway.server.revocation import RevocationWatch
 from gateway.server.tokens import TokenFile
 from gateway.server.web.pages import add_web_routes
 from gateway.server.websocket import Connections
@@ -31,8 +32,10 @@ def build_application(
     app = web.Application(client_max_size=REQUEST_LIMIT_BYTES, middlewares=[guard.middleware()])
     app.router.add_get("/v1/hello", _hello)
     add_call_routes(app, service)
-    add_openai_routes(app, service)
-    Connections(service, tokens).add_to(app)
+    revocations = RevocationWatch(tokens)
+    revocations.add_to(app)
+    add_openai_routes(app, service, revocations)
+    Connections(service, revocations).add_to(app)
     Login(tokens, guard).add_to(app)
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import aiohttp
@@ -15,6 +17,7 @@ from agent.errors import KoreError
 from agent.providers.scripted import ScriptedProvider
 from agent.types import assistant
 from gateway.control.calls import call_names
+from gateway.server import revocation
 from gateway.server.tokens import TokenFile
 from gateway.sessions import token_room
 from tests.fakes.gated import Gated
@@ -279,18 +282,45 @@ async def test_what_is_stored_of_its_keys_is_its_own(server: Served) -> None:
     assert await server.parts.stored("api_answer", "principal") == [("api:kiosk",)]
 
 
-async def test_a_revoked_token_says_nothing_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_revoked_token_says_and_hears_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
+) -> None:
+    monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
     provider = Gated()
     async with served(tmp_path, provider) as server, speaking(server, role="build") as client:
-        saying = asyncio.ensure_future(say(client, "long"))
-        await provider.wait_for_text("long")
-        server.tokens.revoke("kiosk")
-        access = server.parts.app.access
-        assert not access.is_allowed(chat_message("x", channel="api", account="local"))
+        headers = {"Authorization": f"Bearer {client.api_key}", "Idempotency-Key": "k"}
+        body = {"model": "kore", "messages": says("long"), "stream": is_stream}
+        async with aiohttp.ClientSession(server.address, headers=headers) as session:
+            saying = asyncio.ensure_future(session.post("/v1/chat/completions", json=body))
+            await provider.wait_for_text("long")
+            server.tokens.revoke("kiosk")
+            access = server.parts.app.access
+            assert not access.is_allowed(chat_message("x", channel="api", account="local"))
+            with pytest.raises(aiohttp.ClientError):
+                await (await saying).read()
         provider.let_go()
-        await saying
         with pytest.raises(openai.AuthenticationError):
             await say(client, "again")
+
+
+def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
+    """A browser that logs in gets a token of its own at the same moment."""
+    path = tmp_path / "tokens.json"
+    TokenFile(path).add("kiosk", ("chat",), "guest")
+    together = Barrier(9)
+
+    def change(work: Callable[[TokenFile], object]) -> None:
+        tokens = TokenFile(path)
+        together.wait()
+        work(tokens)
+
+    def add(n: int) -> Callable[[TokenFile], object]:
+        return lambda tokens: tokens.add(f"browser-{n}", ("chat",))
+
+    with ThreadPoolExecutor(9) as pool:
+        list(pool.map(change, [lambda tokens: tokens.revoke("kiosk"), *map(add, range(8))]))
+    assert {token.name for token in TokenFile(path).list()} == {f"browser-{n}" for n in range(8)}
 
 
 def test_a_role_goes_with_no_other_scope(tmp_path: Path) -> None:
