@@ -58,7 +58,7 @@ def add_openai_routes(app: web.Application, service: Service, revocations: Revoc
 
 
 def _with_api_errors(handler: Handler) -> Handler:
-    """An error is told as OpenAI does."""
+    """Errors in OpenAI's form."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         set_language(request)
