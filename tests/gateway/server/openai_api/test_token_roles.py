@@ -242,6 +242,11 @@ async def test_commands_are_not_for_it(server: Served) -> None:
         for text in ("/auto", " /new", "\n/owner", "/sessions"):
             with pytest.raises(openai.PermissionDeniedError):
                 await client.chat.completions.create(model="kore", messages=says(text))
+            with pytest.raises(openai.PermissionDeniedError):
+                await client.responses.create(model="kore", input=text)
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(model="kore", messages=says(" "))
+    assert await server.parts.service.list_sessions() == []
 
 
 async def test_a_flood_of_one_token_leaves_room_for_the_owner(
