@@ -20,10 +20,12 @@ from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
 from gateway.core import keyboard
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch, Undecoded
+from gateway.core.errors import QueueFull
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
+from gateway.sessions.token_room import check_messages
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.access import approvals, members
 from gateway.store.repositories.conversations import sessions
@@ -50,7 +52,8 @@ class IngestBlocked:
     def refusal(self) -> KoreError:
         """For a source that keeps no message until there is room."""
         why = t("message not accepted: {why}", why=t(self.text, n=self.n))
-        return KoreError(why, hint=t("It was not stored. Send it again later."))
+        kind = QueueFull if self.text == CROWDED else KoreError
+        return kind(why, hint=t("It was not stored. Send it again later."))
 
 
 log = logging.getLogger(__name__)
@@ -256,6 +259,7 @@ class Ingestor:
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]
         new = inbox.unknown(tx, entries)
+        check_messages(tx, (entry.message for entry in new))
         refusals: list[ApprovalPrompt] = []
         new = [self._as_refusal(tx, entry, refusals, arrival.now) for entry in new]
         result = IngestResult(inbox.accept(tx, arrival, entries, new=new))

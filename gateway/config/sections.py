@@ -291,8 +291,8 @@ class HttpSection(Section):
 
 class ServerSection(Section):
     """Without `listen` a gateway opens no server. `hosts` are further names that it is reached by;
-    `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser. Beyond
-    `max_connections` new ones are refused."""
+    `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser. No more
+    than `max_connections` are open at a time."""
 
     listen: Word | None = None
     tls_cert: FilePath | None = None

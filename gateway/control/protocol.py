@@ -28,7 +28,7 @@ from agent.serialization import (
     message_from_json,
     message_to_json,
 )
-from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.errors import ConnectionLost, HandedOver, QueueFull
 from gateway.core.records import (
     Delivered,
     HistoryReset,
@@ -86,7 +86,7 @@ def error_to_json(error: KoreError) -> dict[str, Any]:
 def error_from_json(data: Mapping[str, Any]) -> KoreError:
     """The error that the other side raised, as its own class where callers catch that class."""
     classes: dict[str | None, type[KoreError]] = {
-        cls.code: cls for cls in (ConfigError, ConnectionLost, HandedOver)
+        cls.code: cls for cls in (ConfigError, ConnectionLost, HandedOver, QueueFull)
     }
     cls = classes.get(data.get("code"), KoreError)
     error = cls(str(data.get("message", "")), hint=data.get("hint"))

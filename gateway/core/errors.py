@@ -17,6 +17,12 @@ class HandedOver(ConnectionLost):
     code = "handed-over"
 
 
+class QueueFull(KoreError):
+    """Too many messages wait already; this one was not stored."""
+
+    code = "queue-full"
+
+
 class TurnSuspended(Exception):
     """The process goes down: the turn rests at its last journaled step and goes on later."""
 

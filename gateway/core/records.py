@@ -115,12 +115,13 @@ class ModelCall:
 class ApiRequest:
     """A request with an `Idempotency-Key` over the OpenAI-compatible API: `token` says whose it is,
     `key` and `digest` are digests of the header and of what is asked. `id` is the one that its
-    answer gets if it is new."""
+    answer gets if it is new. `principal` is the person that the token is; '' for the owner."""
 
     token: str
     key: str
     digest: str
     id: str
+    principal: str = ""
 
 
 @frozen

@@ -7,10 +7,17 @@ from gateway.core.messages import Route
 API = "api"
 ACCOUNT = "local"
 
+# The messages of one token that wait or are worked on: the rest of the room is for everybody else.
+MOST_UNFINISHED = 16
+
 
 def token_route(token: str, conversation: str) -> Route:
     """One of the token's conversations: its private chat, and a thread in it."""
     return Route(API, ACCOUNT, token, conversation)
+
+
+def token_principal(token: str) -> str:
+    return f"{API}:{token}"
 
 
 def token_of_lane(lane: str) -> str | None:

@@ -1,7 +1,7 @@
 """Accepts connections of clients, up to a number, and gives each little time for TLS.
 
 asyncio's own servers know no limit: connections that say nothing would use up the files that this
-process may open.
+process may open. Those over which no token came make room for new ones.
 """
 
 import asyncio
@@ -9,7 +9,11 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+
+from aiohttp import web
+
+from gateway.server.connection_ranks import ConnectionRanks
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +30,20 @@ _REFUSAL = (
 
 
 class ConnectionAcceptor:
-    """`make_protocol` answers a connection; `count_open` says how many are answered now."""
+    """`server` answers the connections."""
 
     def __init__(
         self,
-        make_protocol: Callable[[], asyncio.Protocol],
-        count_open: Callable[[], int],
+        server: web.Server,
+        ranks: ConnectionRanks,
         limit: int,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._make_protocol = make_protocol
-        self._count_open = count_open
+        self._server = server
+        self._ranks = ranks
         self._limit = limit
         self._tls = tls
-        self._handshakes = 0
+        self._handshakes: dict[asyncio.Task[None], None] = {}
         self._warned_at = float("-inf")
 
     async def accept(self, listeners: Collection[socket.socket]) -> None:
@@ -59,16 +63,33 @@ class ConnectionAcceptor:
                     log.warning("no connection can be accepted: %s", exc.strerror)
                     await asyncio.sleep(_PAUSE_S)
                 continue
-            if self._handshakes + self._count_open() >= self._limit:
+            if self._count() >= self._limit and not self._make_room():
                 self._refuse(connection)
                 continue
-            self._handshakes += 1
-            group.create_task(self._open(connection))
+            task = group.create_task(self._open(connection))
+            self._handshakes[task] = None
+            task.add_done_callback(self._handshakes.pop)
+            # It begins before it may have to make room itself: then it closes what it opened.
+            await asyncio.sleep(0)
+
+    def _count(self) -> int:
+        return len(self._handshakes) + len(self._server.connections)
+
+    def _make_room(self) -> bool:
+        """Close the connection that matters least; False where all are the owner's."""
+        connection = self._ranks.least(one.transport for one in self._server.connections)
+        if connection is not None:
+            connection.abort()
+            return True
+        handshake = next((one for one in self._handshakes if not one.cancelling()), None)
+        if handshake is not None:
+            handshake.cancel()
+        return handshake is not None
 
     async def _open(self, connection: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make_protocol,
+                self._server,
                 connection,
                 ssl=self._tls,
                 ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
@@ -76,8 +97,6 @@ class ConnectionAcceptor:
         except (OSError, ssl.SSLError) as exc:
             log.debug("a connection was not opened: %s", type(exc).__name__)
             connection.close()
-        finally:
-            self._handshakes -= 1
 
     def _refuse(self, connection: socket.socket) -> None:
         now = asyncio.get_running_loop().time()

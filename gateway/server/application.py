@@ -8,9 +8,11 @@ from agent.version import VERSION
 from gateway.control.protocol import PROTOCOL, REQUEST_LIMIT_BYTES
 from gateway.control.service import Service
 from gateway.server.call_routes import add_call_routes
+from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.guard import Guard
 from gateway.server.login import Login
 from gateway.server.openai_api.routes import add_openai_routes
+from gateway.server.revocation import RevocationWatch
 from gateway.server.tokens import TokenFile
 from gateway.server.web.pages import add_web_routes
 from gateway.server.websocket import Connections
@@ -24,15 +26,18 @@ _HEADERS = {
 
 
 def build_application(
-    service: Service, tokens: TokenFile, hosts: Collection[str] | None
+    service: Service, tokens: TokenFile, hosts: Collection[str] | None, ranks: ConnectionRanks
 ) -> web.Application:
-    """`hosts` are the names that the server is reached by, None on a Unix socket."""
-    guard = Guard(tokens, hosts)
+    """`hosts` are the names that the server is reached by, None on a Unix socket. `ranks` is told
+    whose connections there are."""
+    guard = Guard(tokens, hosts, ranks)
     app = web.Application(client_max_size=REQUEST_LIMIT_BYTES, middlewares=[guard.middleware()])
     app.router.add_get("/v1/hello", _hello)
     add_call_routes(app, service)
-    add_openai_routes(app, service)
-    Connections(service, tokens).add_to(app)
+    revocations = RevocationWatch(tokens)
+    revocations.add_to(app)
+    add_openai_routes(app, service, revocations)
+    Connections(service, revocations).add_to(app)
     Login(tokens, guard).add_to(app)
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)

@@ -13,7 +13,7 @@ from agent.serialization import dumps
 from gateway.control.calls import Call, find_call
 from gateway.control.service import Service
 from gateway.core.caller import set_caller
-from gateway.core.errors import ConnectionLost
+from gateway.core.errors import ConnectionLost, QueueFull
 from gateway.server.call_scopes import as_owner, check_call
 from gateway.server.guard import access_of, refusal
 from gateway.server.tokens import AccessToken
@@ -87,6 +87,8 @@ def status_of(error: KoreError) -> int:
             return 404
         case ConnectionLost():
             return 503
+        case QueueFull():
+            return 429
         case ConfigError():
             return 500
     return 400

@@ -16,6 +16,7 @@ from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
 from agent.records import frozen
 from gateway.control.protocol import error_to_json, is_own_user
+from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.tokens import AccessToken, TokenFile
 
 # A browser has a token in two halves: cookies go to every port of a host, so that another server on
@@ -83,8 +84,11 @@ class Guard:
     """`hosts` are the names that this server is reached by; on a Unix socket (None) whoever can
     open it may, and no browser comes."""
 
-    def __init__(self, tokens: TokenFile, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self, tokens: TokenFile, hosts: Collection[str] | None, ranks: ConnectionRanks
+    ) -> None:
         self._tokens = tokens
+        self._ranks = ranks
         self._hosts = hosts
         self._calls = CallLimiter(CALLS)
         self._failures = CallLimiter(FAILURES)
@@ -96,6 +100,7 @@ class Guard:
                 self._check_origin(request)
                 if needs_token(request.path):
                     request[ACCESS] = access = self._access(request)
+                    self._ranks.note(request.transport, access)
                     _check_role(access, request.path)
             except _Refused as refused:
                 return refusal(refused.status, refused.error)

@@ -26,6 +26,7 @@ from gateway.control.unix_listener import UnixListener
 from gateway.core.task_scope import task_scope
 from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
+from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.guard import LOOPBACK
 from gateway.server.tokens import TokenFile
 
@@ -108,7 +109,7 @@ class TlsFiles:
 @frozen
 class ServerOptions:
     """`hosts` are further names that the server is reached by. `insecure`: an address that others
-    reach may do without TLS. Of more than `max_connections` at a time, new ones are refused."""
+    reach may do without TLS. No more than `max_connections` are open at a time."""
 
     address: ListenAddress = ListenAddress()
     tls: TlsFiles | None = None
@@ -146,7 +147,8 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
     options.check()
     address = options.address
     hosts = {*LOOPBACK, address.host.casefold(), *(host.casefold() for host in options.hosts)}
-    app = build_application(service, tokens, None if address.path else hosts)
+    ranks = ConnectionRanks()
+    app = build_application(service, tokens, None if address.path else hosts, ranks)
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -161,7 +163,7 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
             listener = UnixListener(address.path)
             listener.socket.listen(_BACKLOG)
             try:
-                async with _accepting(runner, [listener.socket], options):
+                async with _accepting(runner, [listener.socket], options, ranks):
                     yield f"unix:{address.path}"
             finally:
                 listener.remove()
@@ -173,7 +175,7 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
         host = f"[{address.host}]" if ":" in address.host else address.host
         if not address.is_loopback and context is None:
             log.warning("the server at %s:%d is reachable by others without TLS", host, port)
-        async with _accepting(runner, sockets, options, context):
+        async with _accepting(runner, sockets, options, ranks, context):
             yield f"{scheme}://{host}:{port}"
     finally:
         await runner.cleanup()
@@ -184,14 +186,13 @@ async def _accepting(
     runner: web.AppRunner,
     sockets: Sequence[socket.socket],
     options: ServerOptions,
+    ranks: ConnectionRanks,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
     """Let the application answer what comes to these sockets, and close them at the end."""
     server = runner.server
     assert server is not None
-    acceptor = ConnectionAcceptor(
-        server, lambda: len(server.connections), options.max_connections, tls
-    )
+    acceptor = ConnectionAcceptor(server, ranks, options.max_connections, tls)
     try:
         async with task_scope() as start:
             start(acceptor.accept(sockets))

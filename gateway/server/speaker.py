@@ -14,7 +14,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import CONSOLE, InboundMessage, Media, Route, Sender
 from gateway.core.records import SessionInfo
-from gateway.core.token_routes import API, token_route
+from gateway.core.token_routes import token_principal, token_route
 from gateway.server.tokens import AccessToken
 
 
@@ -58,7 +58,9 @@ class Speaker:
             if self.has_role:
                 raise missing from exc
             raise UnknownSession(str(exc)) from exc
-        if self.has_role and (info.principal != f"{API}:{self.token.name}" or info.id != session):
+        if self.has_role and (
+            info.principal != token_principal(self.token.name) or info.id != session
+        ):
             raise missing
         return info
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.config.atomic_write import write_atomic
+from gateway.config.atomic_write import file_lock, write_atomic
 
 Scope = Literal["read", "chat", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -64,18 +64,13 @@ class TokenFile:
 
     def add(self, name: str, scopes: Iterable[Scope], role: str | None = None) -> str:
         """The new token's secret, which is told this once. Raises `KoreError`."""
-        tokens, scopes = self._load(), frozenset(scopes)
+        scopes = frozenset(scopes)
         if not _NAME.fullmatch(name):
             raise KoreError(
                 t(
                     "found the name {name!r}, expected letters, digits, dots, dashes, at most 64",
                     name=name,
                 )
-            )
-        if any(token.name == name for token in tokens.values()):
-            raise KoreError(
-                t("there is a token {name} already", name=name),
-                hint=t("`kore token revoke {name}` removes it", name=name),
             )
         if role is not None and scopes != {"chat"}:
             raise KoreError(
@@ -84,19 +79,29 @@ class TokenFile:
             )
         if not scopes:
             raise KoreError(t("a token needs a scope: {scopes}", scopes=", ".join(SCOPES)))
-        if len(tokens) >= _MOST:
-            raise KoreError(t("there are {count} tokens, the most there can be", count=_MOST))
         secret = _PREFIX + secrets.token_urlsafe(32)
-        self._save({**tokens, _digest(secret): AccessToken(name, scopes, time.time(), role)})
+        with file_lock(self._path):
+            tokens = self._load()
+            if any(token.name == name for token in tokens.values()):
+                raise KoreError(
+                    t("there is a token {name} already", name=name),
+                    hint=t("`kore token revoke {name}` removes it", name=name),
+                )
+            if len(tokens) >= _MOST:
+                raise KoreError(t("there are {count} tokens, the most there can be", count=_MOST))
+            self._save({**tokens, _digest(secret): AccessToken(name, scopes, time.time(), role)})
         return secret
 
     def revoke(self, name: str) -> None:
         """Raises `KoreError` when there is none of this name."""
-        tokens = self._load()
-        others = {digest: token for digest, token in tokens.items() if token.name != name}
-        if len(others) == len(tokens):
-            raise KoreError(t("no token {name}", name=name), hint=t("`kore token list` shows them"))
-        self._save(others)
+        with file_lock(self._path):
+            tokens = self._load()
+            others = {digest: token for digest, token in tokens.items() if token.name != name}
+            if len(others) == len(tokens):
+                raise KoreError(
+                    t("no token {name}", name=name), hint=t("`kore token list` shows them")
+                )
+            self._save(others)
 
     def find(self, secret: str) -> AccessToken | None:
         """Whose it is."""
@@ -139,7 +144,6 @@ class TokenFile:
             }
             for digest, token in tokens.items()
         }
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._path, json.dumps({"tokens": data}, indent=1) + "\n")
 
 

@@ -27,30 +27,28 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
 from gateway.server.guard import CALLS, SUBPROTOCOL, CallLimiter, access_of
-from gateway.server.tokens import AccessToken, TokenFile
+from gateway.server.revocation import RevocationWatch
+from gateway.server.tokens import AccessToken
 
 log = logging.getLogger(__name__)
 
 WINDOW = 256
 MOST_CALLS = 64
 _HEARTBEAT_S = 30.0
-# How soon a revoked token ends what it has opened.
-_LOOK_S = 5.0
 
 
 class Connections:
     """The open connections, which end with the server."""
 
-    def __init__(self, service: Service, tokens: TokenFile, most: int = 1_000) -> None:
+    def __init__(self, service: Service, revocations: RevocationWatch, most: int = 1_000) -> None:
         self._service = service
-        self._tokens = tokens
+        self._revocations = revocations
         self._most = most
-        self._open: dict[web.WebSocketResponse, AccessToken] = {}
+        self._open: set[web.WebSocketResponse] = set()
 
     def add_to(self, app: web.Application) -> None:
         app.router.add_get("/v1/connect", self._connect)
         app.on_shutdown.append(self._close_all)
-        app.cleanup_ctx.append(self._watch_tokens)
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
         if len(self._open) >= self._most:
@@ -63,30 +61,18 @@ class Connections:
             protocols=(SUBPROTOCOL,),
         )
         await socket.prepare(request)
-        self._open[socket] = access_of(request)
+        self._open.add(socket)
+        close = partial(socket.close, code=WSCloseCode.POLICY_VIOLATION, message=b"token revoked")
         try:
-            await _Connection(socket, self._service, access_of(request)).run()
+            with self._revocations.watched(access_of(request), close):
+                await _Connection(socket, self._service, access_of(request)).run()
         finally:
-            del self._open[socket]
+            self._open.discard(socket)
         return socket
 
     async def _close_all(self, _: web.Application) -> None:
         for socket in tuple(self._open):
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"Kore stops")
-
-    async def _watch_tokens(self, _: web.Application) -> Any:
-        task = asyncio.create_task(self._end_revoked(), name="revoked tokens")
-        yield
-        task.cancel()
-        await asyncio.wait({task})
-
-    async def _end_revoked(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            counting = set(self._tokens.list()) if self._open else set()
-            for socket, token in tuple(self._open.items()):
-                if token.created_at and token not in counting:
-                    await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"token revoked")
 
 
 class _Stream:

@@ -8,8 +8,9 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import ConsoleLease
-from gateway.core.token_routes import API, token_of_lane
+from gateway.core.token_routes import token_of_lane, token_principal
 from gateway.sessions import lookup
+from gateway.sessions.token_room import check_room
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import foreign_channel
 from gateway.store.repositories.conversations import session_admin, sessions
@@ -19,9 +20,12 @@ LOCAL, MAIN = "local", "main"
 
 
 def bind(tx: Transaction, lane: str, session: str | None) -> str:
+    token = token_of_lane(lane)
+    principal = f"{CONSOLE}:{os.getuid()}" if token is None else token_principal(token)
+    if token is not None and sessions.bound_session(tx, lane) is None:
+        # Refused here, a message leaves nothing behind.
+        check_room(tx, principal)
     if session is None:
-        token = token_of_lane(lane)
-        principal = f"{CONSOLE}:{os.getuid()}" if token is None else f"{API}:{token}"
         session_id = sessions.create_session(tx, principal, time.time())
     else:
         session_id = lookup.find(tx, session)

@@ -16,7 +16,8 @@ class ApiAnswerService:
         self._answers = database
 
     async def begin_api_answer(self, request: ApiRequest) -> ApiAnswer | None:
-        return await self._answers.transact(api_answers.begin, request, _owner(), time.time())
+        principal = request.principal or _owner()
+        return await self._answers.transact(api_answers.begin, request, principal, time.time())
 
     async def keep_api_answer(self, answer: ApiAnswer) -> bool:
         return await self._answers.transact(api_answers.keep, answer, _owner(), time.time())
@@ -26,5 +27,5 @@ class ApiAnswerService:
 
 
 def _owner() -> str:
-    """Every token speaks for the owner of this machine."""
+    """Bare models are for tokens that speak for the owner of this machine."""
     return f"{CONSOLE}:{os.getuid()}"

@@ -65,6 +65,7 @@ class ChatCompletions:
                 t("Kore's agent has tools of its own; tools can be given to a model by its name"),
                 param="tools",
             )
+        check_words(request, conversation)
         place = await self._sessions.find(request, conversation, text_field(body, "user"))
         turn = await agent_turn(self._service, request, target, conversation, place)
         answer, token = ChatAnswer(target.name, _new_id(), time.time()), access_of(request).name
@@ -116,13 +117,10 @@ async def agent_turn(
     conversation: ClientConversation,
     place: MessagePlace,
 ) -> AgentAnswer:
-    """Raises `KoreError` for what this token may not say."""
+    """Raises `KoreError` where nothing is said."""
     speaker = Speaker(service, access_of(request))
     text = conversation.words(is_new=place.is_new)
-    if not speaker.token.allows("admin"):
-        check_message(speaker.token, {"text": text})
-    if not text.strip() and not conversation.pictures():
-        raise ApiError(400, t("the message is empty"), param="messages")
+    _check_not_empty(text, conversation)
     if place.is_new and (title := conversation.title()):
         # Else it would be called by Kore's own words about the system message.
         await service.rename_session(place.session, title)
@@ -144,6 +142,20 @@ def nobody_there() -> web.Response:
 
 def _new_id() -> str:
     return f"chatcmpl-{os.urandom(12).hex()}"
+
+
+def check_words(request: web.Request, conversation: ClientConversation) -> None:
+    """Before a session is made for them. Raises `KoreError` for what this token may not say."""
+    text = conversation.words(is_new=False)
+    if not access_of(request).allows("admin"):
+        check_message(access_of(request), {"text": text})
+    if not (conversation.system or conversation.earlier):
+        _check_not_empty(text, conversation)
+
+
+def _check_not_empty(text: str, conversation: ClientConversation) -> None:
+    if not text.strip() and not conversation.pictures():
+        raise ApiError(400, t("the message is empty"), param="messages")
 
 
 def check_may_speak(request: web.Request) -> None:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
-from gateway.core.errors import ConnectionLost
+from gateway.core.errors import ConnectionLost, QueueFull
 from gateway.server.speaker import UnknownSession
 
 
@@ -40,6 +40,8 @@ def api_error_of(error: KoreError) -> ApiError:
             status = 403
         case ConnectionLost():
             status = 503
+        case QueueFull():
+            status = 429
         case ConfigError():
             status = 400
         case _:

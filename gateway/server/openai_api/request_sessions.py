@@ -19,6 +19,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.control.service import Service
 from gateway.core.records import ApiAnswer, ApiRequest
+from gateway.core.token_routes import token_principal
 from gateway.server.guard import access_of
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, bad_field
@@ -162,8 +163,11 @@ async def begin_answer(
     was used with another one."""
     content = request.path.encode() + b"\0" + await request.read()
     digest = hashlib.sha256(content).hexdigest()
-    token = access_of(request).identity
-    answer = await service.begin_api_answer(ApiRequest(token, key, digest, answer_id))
+    token = access_of(request)
+    principal = "" if token.role is None else token_principal(token.name)
+    answer = await service.begin_api_answer(
+        ApiRequest(token.identity, key, digest, answer_id, principal)
+    )
     if answer is None:
         raise ApiError(
             422,

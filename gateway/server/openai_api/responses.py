@@ -19,6 +19,7 @@ from gateway.server.openai_api.agent_response import write_turn
 from gateway.server.openai_api.chat_completions import (
     agent_turn,
     check_may_speak,
+    check_words,
     nobody_there,
     stop_turn,
 )
@@ -74,6 +75,7 @@ class Responses:
         speaker = Speaker(self._service, access_of(request))
         token = speaker.token.name
         conversation = await read_input(body)
+        check_words(request, conversation)
         session = await self._session_of(speaker, _previous(body))
         user = text_field(body, "user")
         place = await self._sessions.find(request, conversation, user, session)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +20,7 @@ from gateway.server.openai_api.model_names import model_entries
 from gateway.server.openai_api.request_sessions import RequestSessions
 from gateway.server.openai_api.responses import Responses
 from gateway.server.openai_api.stored_answers import StoredAnswers
+from gateway.server.revocation import RevocationWatch
 
 # How long the body of a request may take.
 _BODY_S = 30.0
@@ -27,7 +29,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BodyHandler = Callable[[web.Request, Mapping[str, Any]], Awaitable[web.StreamResponse]]
 
 
-def add_openai_routes(app: web.Application, service: Service) -> None:
+def add_openai_routes(app: web.Application, service: Service, revocations: RevocationWatch) -> None:
     """The application's middleware has looked at Host, Origin and token."""
 
     async def list_models(request: web.Request) -> web.Response:
@@ -47,12 +49,16 @@ def add_openai_routes(app: web.Application, service: Service) -> None:
     answers = StoredAnswers(service)
     chat = ChatCompletions(service, sessions, answers)
     responses = Responses(service, sessions, answers)
-    app.router.add_post("/v1/chat/completions", _with_api_errors(_with_body(chat.answer)))
-    app.router.add_post("/v1/responses", _with_api_errors(_with_body(responses.answer)))
+    app.router.add_post(
+        "/v1/chat/completions", _with_api_errors(_with_body(chat.answer, revocations))
+    )
+    app.router.add_post(
+        "/v1/responses", _with_api_errors(_with_body(responses.answer, revocations))
+    )
 
 
 def _with_api_errors(handler: Handler) -> Handler:
-    """An error is told as OpenAI does."""
+    """Errors in OpenAI's form."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         set_language(request)
@@ -64,7 +70,7 @@ def _with_api_errors(handler: Handler) -> Handler:
     return handle
 
 
-def _with_body(handler: BodyHandler) -> Handler:
+def _with_body(handler: BodyHandler, revocations: RevocationWatch) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.content_type != "application/json":
             raise ApiError(415, t("expected Content-Type: application/json"))
@@ -80,6 +86,13 @@ def _with_body(handler: BodyHandler) -> Handler:
             body = json_object(data)
         except KoreError as exc:
             raise ApiError(400, str(exc)) from exc
-        return await handler(request, body)
+        with revocations.watched(access_of(request), partial(_hang_up, request)):
+            return await handler(request, body)
 
     return handle
+
+
+async def _hang_up(request: web.Request) -> None:
+    """For the handler, the client has left."""
+    if request.transport is not None:
+        request.transport.close()

@@ -169,7 +169,9 @@ async def test_handshakes_that_do_not_go_on_are_ended_and_count_for_the_limit(
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
             for _, writer in silent:
                 writer.write(b"\x16\x03\x01")
-            # Some at once, for want of room, and the others at the end of their time.
+            # The oldest make room, also for who has a token; the others end with their time.
+            async with opened_service(address, token, trust) as another:
+                assert (await another.status())["pid"]
             assert [await _read_to_end(reader) for reader, _ in silent] == [b""] * 20
             for _, writer in silent:
                 writer.close()

@@ -10,6 +10,7 @@ import pytest
 
 from agent.events import ToolResulted
 from agent.types import assistant
+from gateway.server import revocation
 from gateway.server.websocket import MOST_CALLS, WINDOW
 from tests.gateway.parts import console_message, tool_call
 from tests.gateway.server.served import Served, served
@@ -98,6 +99,23 @@ async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
         assert "error" in await answer(socket, MOST_CALLS)
         await socket.send_json({"id": 0, "call": "status"})
         assert "error" in await answer(socket, 0)
+
+
+async def test_a_broken_file_of_tokens_ends_what_is_open(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is revoked after that is closed, too."""
+    monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
+    path = tmp_path / "tokens.json"
+    data = path.read_bytes()
+    for content in (b"{", data):
+        path.write_bytes(data)
+        async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
+            path.write_bytes(content)
+            if content == data:
+                server.tokens.revoke("read")
+            async with asyncio.timeout(30):
+                assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_a_revoked_token_ends_what_it_has_opened(server: Served) -> None:

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -150,36 +150,51 @@ def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_connections_over_the_limit_are_refused_and_the_others_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
+    """Neither those that say nothing nor those that ask for what is open to all."""
     async with (
         served(tmp_path, max_connections=8) as server,
         server.session() as session,
         session.ws_connect("/v1/connect") as client,
     ):
         where = urlsplit(server.address)
-        idle = [await asyncio.open_connection(where.hostname, where.port) for _ in range(50)]
-        refused = [await reader.readline() for reader, _ in idle[7:]]
-        assert refused == [b"HTTP/1.1 503 Service Unavailable\r\n"] * 43
-        await client.ping()
+        hello = f"GET /v1/hello HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode()
+        idle = []
+        for n in range(50):
+            reader, writer = await asyncio.open_connection(where.hostname, where.port)
+            if n % 2:
+                writer.write(hello)
+                await reader.readline()
+            idle.append((reader, writer))
+        assert (await server.call("status"))[0] == 200
         await client.send_json({"id": 1, "call": "status", "arguments": {}})
         assert (await client.receive_json())["id"] == 1
         for _, writer in idle:
             writer.close()
-        while (status := await status_of(server)) == 503:
-            pass
-        assert status == 200
+
+
+async def test_a_role_keeps_the_owner_out_neither(tmp_path: Path) -> None:
+    async with served(tmp_path, max_connections=8) as server, AsyncExitStack() as stack:
+        headers = {"Authorization": f"Bearer {server.tokens.add('kiosk', ['chat'], 'guest')}"}
+        for _ in range(20):
+            session = aiohttp.ClientSession(server.address, headers=headers)
+            await stack.enter_async_context(session)
+            async with session.get("/v1/models") as response:
+                assert response.status == 200
+        assert (await server.call("status"))[0] == 200
+
+
+async def test_where_all_connections_are_the_owners_a_new_one_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path, max_connections=8) as server, AsyncExitStack() as stack:
+        session = await stack.enter_async_context(server.session())
+        for _ in range(8):
+            await stack.enter_async_context(session.ws_connect("/v1/connect"))
+        for _ in range(2):
+            assert (await raw_answer(server, b"")).startswith(b"HTTP/1.1 503 ")
         warnings = [one for one in caplog.messages if "server.max_connections" in one]
         assert len(warnings) == 1
-
-
-async def status_of(server: Served) -> int:
-    try:
-        async with server.session() as session, session.get("/v1/hello") as response:
-            return response.status
-    except aiohttp.ClientConnectionError:
-        return 503
 
 
 @pytest.mark.parametrize(

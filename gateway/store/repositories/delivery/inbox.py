@@ -156,6 +156,20 @@ def waiting_count(tx: Transaction) -> int:
     return int(row[0])
 
 
+def unfinished_count(tx: Transaction, principal: str) -> int:
+    """The messages of a person that wait, and the turns that answer some."""
+    # The index of what waits is short, that of what a person has ever said is not.
+    (waiting,) = tx.one(
+        f"SELECT count(*) FROM inbox WHERE {WAITING} AND principal || '' = ?", (principal,)
+    )
+    (running,) = tx.one(
+        f"SELECT count(*) FROM turn WHERE {LIVE} AND EXISTS"
+        " (SELECT 1 FROM inbox WHERE turn_id = turn.id AND principal || '' = ?)",
+        (principal,),
+    )
+    return int(waiting) + int(running)
+
+
 def has_work(tx: Transaction, lane: str) -> bool:
     (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE}) OR"

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import aiohttp
@@ -15,7 +17,9 @@ from agent.errors import KoreError
 from agent.providers.scripted import ScriptedProvider
 from agent.types import assistant
 from gateway.control.calls import call_names
+from gateway.server import revocation
 from gateway.server.tokens import TokenFile
+from gateway.sessions import token_room
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import Asking, change
 from tests.gateway.parts import accept_messages, chat_message, tool_call
@@ -238,20 +242,90 @@ async def test_commands_are_not_for_it(server: Served) -> None:
         for text in ("/auto", " /new", "\n/owner", "/sessions"):
             with pytest.raises(openai.PermissionDeniedError):
                 await client.chat.completions.create(model="kore", messages=says(text))
+            with pytest.raises(openai.PermissionDeniedError):
+                await client.responses.create(model="kore", input=text)
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(model="kore", messages=says(" "))
+    assert await server.parts.service.list_sessions() == []
 
 
-async def test_a_revoked_token_says_nothing_more(tmp_path: Path) -> None:
+async def test_a_flood_of_one_token_leaves_room_for_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request of a flood is a conversation of its own, and its client does not wait."""
+    monkeypatch.setattr(token_room, "MOST_UNFINISHED", 2)
+    provider = Gated(is_open=lambda text: text == "owner")
+    async with served(tmp_path, provider) as server, speaking(server) as client:
+
+        def flood(n: int) -> asyncio.Task[tuple[str, str]]:
+            key = {"Idempotency-Key": str(n)}
+            return asyncio.ensure_future(say(client, f"flood {n}", extra_headers=key))
+
+        waiting = [flood(n) for n in range(2)]
+        for n in range(2):
+            await provider.wait_for_text(f"flood {n}")
+        sessions = len(await server.parts.service.list_sessions())
+        for user in ("", "ann"):
+            with pytest.raises(openai.RateLimitError):
+                await say(client, "one more", user=user)
+            with pytest.raises(openai.RateLimitError):
+                await client.responses.create(model="kore", input="one more", user=user)
+        assert len(await server.parts.service.list_sessions()) == sessions
+        again = flood(0)
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.address}/v1", api_key=server.secrets["chat"], max_retries=0
+        ) as owner:
+            assert (await say(owner, "owner"))[0] == "re: owner"
+        provider.let_go()
+        assert await again == await waiting[0]
+        assert (await say(client, "later"))[0] == "re: later"
+
+
+async def test_what_is_stored_of_its_keys_is_its_own(server: Served) -> None:
+    async with speaking(server) as client:
+        await say(client, "hi", extra_headers={"Idempotency-Key": "k"})
+    assert await server.parts.stored("api_answer", "principal") == [("api:kiosk",)]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_revoked_token_says_and_hears_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
+) -> None:
+    monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
     provider = Gated()
     async with served(tmp_path, provider) as server, speaking(server, role="build") as client:
-        saying = asyncio.ensure_future(say(client, "long"))
-        await provider.wait_for_text("long")
-        server.tokens.revoke("kiosk")
-        access = server.parts.app.access
-        assert not access.is_allowed(chat_message("x", channel="api", account="local"))
+        headers = {"Authorization": f"Bearer {client.api_key}", "Idempotency-Key": "k"}
+        body = {"model": "kore", "messages": says("long"), "stream": is_stream}
+        async with aiohttp.ClientSession(server.address, headers=headers) as session:
+            saying = asyncio.ensure_future(session.post("/v1/chat/completions", json=body))
+            await provider.wait_for_text("long")
+            server.tokens.revoke("kiosk")
+            access = server.parts.app.access
+            assert not access.is_allowed(chat_message("x", channel="api", account="local"))
+            with pytest.raises(aiohttp.ClientError):
+                await (await saying).read()
         provider.let_go()
-        await saying
         with pytest.raises(openai.AuthenticationError):
             await say(client, "again")
+
+
+def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
+    """A browser that logs in gets a token of its own at the same moment."""
+    path = tmp_path / "tokens.json"
+    TokenFile(path).add("kiosk", ("chat",), "guest")
+    together = Barrier(9)
+
+    def change(work: Callable[[TokenFile], object]) -> None:
+        tokens = TokenFile(path)
+        together.wait()
+        work(tokens)
+
+    def add(n: int) -> Callable[[TokenFile], object]:
+        return lambda tokens: tokens.add(f"browser-{n}", ("chat",))
+
+    with ThreadPoolExecutor(9) as pool:
+        list(pool.map(change, [lambda tokens: tokens.revoke("kiosk"), *map(add, range(8))]))
+    assert {token.name for token in TokenFile(path).list()} == {f"browser-{n}" for n in range(8)}
 
 
 def test_a_role_goes_with_no_other_scope(tmp_path: Path) -> None:

@@ -347,6 +347,7 @@ export interface ApiRequest {
   key: string
   digest: string
   id: string
+  principal?: string
 }
 
 export interface ApprovalAnsweredEvent {
