@@ -256,6 +256,7 @@ class StreamingPreview:
 
     async def _update(self, number: int, page: OutboundPart) -> None:
         self._pages.pop(number, None)
+        await self._database.until_held()
         reply = self._outgoing
         if number < len(self._ids):
             await self._channel.preview(reply.route, page, self._ids[number])

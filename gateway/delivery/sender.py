@@ -272,6 +272,7 @@ class OutboxSender:
         route = due.message.route
         if not is_taken:
             await self._take(channel, due)
+        await self._database.until_held()
         with use_locale(self._languages.of_route(route)):
             return await send_message(channel, due.message)
 

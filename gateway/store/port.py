@@ -102,6 +102,12 @@ class Store(Protocol):
         """
         ...
 
+    async def until_held(self) -> None:
+        """Returns as soon as no other process can own the data, for what leaves Kore without a
+        transaction. A process that was stopped for longer than its lease waits here until it has
+        heard that the data are still its own. At once for a file."""
+        ...
+
     async def until_replaced(self) -> None:
         """Returns once another process owns the data: nothing is stored here any more. Never for a
         file, which has one owner."""

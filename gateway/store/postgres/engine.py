@@ -50,6 +50,8 @@ WriteCopy = Callable[[Transaction, Path], None]
 _WAITING = 20_000
 _RERUNS = 50
 _RERUN_S = 0.002
+# How often one whose lease has run out looks whether it was renewed.
+_LOOK_S = 0.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 
 
@@ -191,6 +193,11 @@ class PostgresStore:
             return size_bytes
 
         return await self.transact(copy)
+
+    async def until_held(self) -> None:
+        # A clock runs it out, and a thread renews it.
+        while not self._lease.is_held():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
 
     async def until_replaced(self) -> None:
         await self._replaced.wait()

@@ -33,6 +33,7 @@ BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT epoch FROM owner"
 _NOW = "extract(epoch FROM clock_timestamp())"
 # Of a lease: so often an owner says that it lives.
 _BEATS = 5
+_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 _TRIES, _PAUSE_S = 20, 0.02
 _SERIALIZATION_FAILURE = "40001"
 _HOLDERS = (
@@ -132,11 +133,17 @@ class LeaseKeeper:
         self._connection: psycopg.Connection[Row] | None = owner.connection
         self._connect = connect
         self._epoch = owner.epoch
-        self._pause_s = lease_s / _BEATS
+        self._lease_s, self._pause_s = lease_s, lease_s / _BEATS
+        self._held_until = _clock() + lease_s
         self._when_replaced = when_replaced
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="database-lease", daemon=True)
         self._thread.start()
+
+    def is_held(self) -> bool:
+        """Whether no other can have replaced this owner: it has said that it lives within the
+        length of a lease. The clock goes on while a process or its machine is stopped."""
+        return _clock() < self._held_until
 
     def close(self) -> None:
         """The lock is free once this returns."""
@@ -150,9 +157,11 @@ class LeaseKeeper:
                     self._connection = self._connect()
                     # Perhaps it is ours still, held by a connection that the server believes alive.
                     lock(self._connection)
+                said_at = _clock()
                 if not self._beat(self._connection):
                     self._when_replaced()
                     break
+                self._held_until = said_at + self._lease_s
             except psycopg.Error as exc:
                 if self._connection is not None and is_lost(exc, self._connection):
                     self._connection.close()
@@ -170,6 +179,10 @@ class LeaseKeeper:
                 f"UPDATE owner SET seen_at = {_NOW} WHERE epoch = %s", (self._epoch,)
             )
             return changed.rowcount == 1
+
+
+def _clock() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
