@@ -63,6 +63,9 @@ def record_change(args: argparse.Namespace, what: str, name: str) -> None:
 
     facts = {"who": "command line", "operation": args.action, "name": name}
     path = data_dir_of(args).audit_pending
+    if not path.parent.exists():
+        # A file elsewhere was changed, and no Kore of this home has a log yet.
+        return
     try:
         leave_note(path, AuditNote(time.time(), what, "changed by the owner", facts))
     except OSError as exc:

@@ -194,7 +194,7 @@ def serve(args: argparse.Namespace) -> int:
     """Run the gateway here."""
     from gateway.cli.verbs import gateway
 
-    args.quiet = args.full_access = False
+    args.quiet = args.full_access = args.standby = False
     return gateway.run(args)
 
 

@@ -1,5 +1,7 @@
 """A connection to PostgreSQL whose rows look as those of SQLite do."""
 
+import os
+import socket
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,7 +15,6 @@ from gateway.store.port import Row
 _CONNECT_S = 10
 # A server that does not answer is noticed after about this time.
 _OPTIONS: dict[str, Any] = {
-    "application_name": "kore",
     "connect_timeout": _CONNECT_S,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -29,9 +30,20 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+def own_name() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
+
+def application_name(owner: str) -> str:
+    """What the server calls the connections of such a process: at most 63 printable characters."""
+    return f"kore {owner}".encode("ascii", "replace").decode()[:63]
+
+
 def connect(address: str) -> "psycopg.Connection[Row]":
     """Outside a transaction until one says BEGIN. Raises `psycopg.Error`."""
-    connection = psycopg.connect(address, autocommit=True, **_OPTIONS)
+    connection = psycopg.connect(
+        address, autocommit=True, application_name=application_name(own_name()), **_OPTIONS
+    )
     for kind in (int, bool):
         connection.adapters.register_dumper(kind, _WholeNumber)
     connection.adapters.register_loader("bool", _Flag)

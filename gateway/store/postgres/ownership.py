@@ -11,8 +11,6 @@ is the server's.
 """
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +21,7 @@ import psycopg
 
 from gateway.store.errors import StoreError, StoreInUse, StoreTakenOver
 from gateway.store.port import Row
+from gateway.store.postgres.connection import application_name, own_name
 from gateway.store.postgres.errors import code_of, is_lost
 
 log = logging.getLogger(__name__)
@@ -36,15 +35,14 @@ _BEATS = 5
 _HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 _TRIES, _PAUSE_S = 20, 0.02
 _SERIALIZATION_FAILURE = "40001"
-_HOLDERS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
-    f" AND classid = 0 AND objid = {_LOCK} AND pid <> pg_backend_pid()"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+_SILENT = f"seen_at < {_NOW} - %s::double precision"
+# Each has the name of its process.
+_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    " AND datname = current_database() AND application_name = %s"
 )
-
-
-def own_name() -> str:
-    return f"{socket.gethostname()}, process {os.getpid()}"
+# What still locks the row is gone by the next try.
+_LOCK_TIMEOUT = "SET lock_timeout = '2s'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +61,14 @@ def lock_data(
     # The server notices the end of a connection soon, not at once.
     if _lock_soon(connection):
         return
-    if lease_s is None or not _replace_silent(connection, lease_s):
+    if lease_s is None or not _is_silent(connection, lease_s):
         raise _in_use(connection, place)
-    try:
-        connection.execute(_HOLDERS)
-    except psycopg.errors.InsufficientPrivilege:
-        # It is of another user of the server. That it cannot store anything is settled.
-        return
-    if not _lock_soon(connection):
+    # A process that was stopped in the middle of a transaction has locked what that has changed.
+    _end_connections_of_owner(connection)
+    if not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
+    # Without the right to end them it keeps its lock, and can store nothing.
+    _lock_soon(connection)
 
 
 def _lock_soon(connection: "psycopg.Connection[Row]") -> bool:
@@ -185,16 +182,34 @@ def _clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
+def _is_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
+    try:
+        row = connection.execute(f"SELECT {_SILENT} FROM owner", (lease_s,)).fetchone()
+    except psycopg.errors.UndefinedColumn:
+        # Of a Kore that knew no lease.
+        return False
+    return bool(row and row[0])
+
+
+def _end_connections_of_owner(connection: "psycopg.Connection[Row]") -> None:
+    row = connection.execute("SELECT name FROM owner").fetchone()
+    assert row is not None, "the table `owner` has its one row from the first migration on"
+    # They may be of another user of the server, whose connections are not ours to end.
+    with suppress(psycopg.errors.InsufficientPrivilege):
+        connection.execute(_CONNECTIONS, (application_name(str(row[0])),))
+
+
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
     """Count on where the owner has said nothing for so long; of two that try it one succeeds."""
     try:
+        connection.execute(_LOCK_TIMEOUT)
         row = connection.execute(
             "UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = "
-            f"{_NOW} WHERE seen_at < {_NOW} - %s::double precision RETURNING epoch",
+            f"{_NOW} WHERE {_SILENT} RETURNING epoch",
             (own_name(), lease_s),
         ).fetchone()
-    except psycopg.errors.UndefinedColumn:
-        # Of a Kore that knew no lease.
+        connection.execute("RESET lock_timeout")
+    except psycopg.errors.LockNotAvailable:
         return False
     except psycopg.Error as exc:
         if code_of(exc) == _SERIALIZATION_FAILURE:

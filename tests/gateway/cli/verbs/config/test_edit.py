@@ -159,7 +159,7 @@ def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
     editor = {"EDITOR": "sed -i s/5/6/"}
     assert kore("config", "edit", home=file.parent, environ=editor).returncode == 0
     assert file.read_text() == KEPT.replace("5", "6")
-    assert os.listdir(file.parent) == ["config.json"]
+    assert sorted(os.listdir(file.parent)) == ["audit-pending.jsonl", "config.json"]
 
 
 def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Path) -> None:
