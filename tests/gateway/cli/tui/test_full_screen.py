@@ -5,12 +5,14 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
+from gateway.cli.console.approvals import key_choice
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.side_panel import SidePanel
@@ -107,18 +109,47 @@ async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:
         running(tmp_path, steps) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
     ):
+        typed_before = events.Key("y", "y")
         await screens.write("write it")
-        panel = screens.tab.query_one(ApprovalPanel)
-        await screens.until(lambda: panel.approval is not None)
-        await screens.pilot.press("y", "e", "s", "t")
-        await screens.until(lambda: screens.tab.input.text == "yest")
-        assert panel.approval is not None
+        panel = await open_question(screens)
+        # A busy program takes it up only now.
+        screens.full_screen.post_message(typed_before)
+        await screens.until(lambda: screens.tab.input.text == "y")
         await open_question(screens)
         await screens.pilot.press("f")
         await screens.until(lambda: panel.query_one(Input).display)
         await screens.pilot.press(*"no apples", "enter")
         await screens.see("denied: no apples", "as you like")
-        assert screens.tab.input.text == "yest"
+        assert screens.tab.input.text == "y"
+        assert not (parts.workspace / "new.txt").exists()
+
+
+async def test_a_word_is_no_answer_however_late_it_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [call("exec", command="touch new.txt"), "as you like"]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        panel = await open_question(screens)
+        # The program is busy after the first letter, for all the time in which none may follow.
+        monkeypatch.setattr(key_choice, "ALONE_S", 0)
+        driver = screens.full_screen._driver
+        assert driver is not None
+
+        def read_rest() -> None:
+            for letter in "esterday":
+                driver.send_message(events.Key(letter, letter))
+
+        screens.full_screen.post_message(events.Key("y", "y"))
+        screens.full_screen.call_later(panel.call_later, read_rest)
+        await screens.until(lambda: screens.tab.input.text == "yesterday")
+        await open_question(screens)
+        assert panel.approval is not None
+        await screens.pilot.press("n")
+        await screens.see("denied", "as you like")
         assert not (parts.workspace / "new.txt").exists()
 
 
