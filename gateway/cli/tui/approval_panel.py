@@ -23,6 +23,12 @@ from gateway.core.approval import ApprovalReply
 
 _KEYS = {"enter": "\r", "escape": "\x1b", "ctrl+c": "\x03"}
 
+# Of the tab's rows at most; the rest is the feed, and below it are the line and the status.
+_SHARE = 0.6
+_ROWS_BELOW = 4
+# Of the panel: its border, the keys and the line for words.
+_ROWS_AROUND = 5
+
 
 class ApprovalPanel(Vertical, can_focus=True):
     """`show_first` of the open questions; `ReplyGiven` says what the person decided, `Typed` what
@@ -77,6 +83,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.query_one("#question", Static).update(renderables.question(first))
         self._choice.choices = choices_for(first)
         self._take_words(False)
+
+    def fit(self, rows: int) -> None:
+        """Into a tab of so many rows: the question scrolls, its keys are always seen."""
+        most = min(round(rows * _SHARE), rows - _ROWS_BELOW)
+        self.query_one(VerticalScroll).styles.max_height = max(1, most - _ROWS_AROUND)
 
     def arm(self) -> None:
         """Keys that were typed so far were meant for something else; the pause begins when the

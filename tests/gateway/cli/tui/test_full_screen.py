@@ -14,6 +14,7 @@ from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
 from gateway.cli.console.approvals import key_choice
 from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.side_panel import SidePanel
 from gateway.cli.tui.tab_conversation import TabStart
@@ -153,6 +154,12 @@ async def test_a_word_is_no_answer_however_late_it_is_taken_up(
         assert not (parts.workspace / "new.txt").exists()
 
 
+def footer(screens: Screens) -> str:
+    """What it shows now."""
+    keys = screens.full_screen.query_one(KeyFooter).children
+    return " ".join(str(key.render()) for key in keys)
+
+
 async def test_escape_stops_the_turn(tmp_path: Path) -> None:
     async with (
         running(tmp_path, [call("exec", command="ls"), "never"]) as parts,
@@ -160,11 +167,13 @@ async def test_escape_stops_the_turn(tmp_path: Path) -> None:
     ):
         await screens.write("look")
         await open_question(screens)
-        session = screens.tab.conversation.session
-        assert session is not None
-        await parts.service.stop_session(session)
+        await screens.until(lambda: "esc No" in footer(screens))
+        screens.tab.input.focus()
+        await screens.until(lambda: "esc Stop" in footer(screens))
+        await screens.pilot.press("escape")
         await screens.see("Stopped")
         assert "never" not in screens.feed_text
+        await screens.until(lambda: "esc" not in footer(screens))
 
 
 async def test_a_session_is_chosen_from_all_and_its_history_is_there(tmp_path: Path) -> None:
