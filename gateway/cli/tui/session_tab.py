@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from prompt_toolkit.completion import Completion
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.message import Message
@@ -103,6 +104,11 @@ class SessionTab(TabPane):
     def on_mount(self) -> None:
         self.run_worker(self._follow(), name="events of a session")
         self.run_worker(self.refresh_status(), name="status of a session")
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        # A pane would bring itself to front: again, where the focus is reported after the person
+        # has gone on to another tab.
+        event.prevent_default()
 
     def on_resize(self) -> None:
         self.query_one(ApprovalPanel).fit(self.size.height)

@@ -32,10 +32,15 @@ def call(name: str, **arguments: object) -> Message:
 
 async def open_question(screens: Screens) -> ApprovalPanel:
     """The panel, once a question stands in it and keys count."""
-    panel = screens.tab.query_one(ApprovalPanel)
-    await screens.until(lambda: panel.approval is not None)
-    await screens.until(lambda: panel.is_armed)
-    return panel
+    await screens.until(lambda: screens.tab.query_one(ApprovalPanel).is_armed)
+    return screens.tab.query_one(ApprovalPanel)
+
+
+async def open_tab(screens: Screens) -> None:
+    """A new one, once it is in front."""
+    before = screens.tab
+    await screens.pilot.press("ctrl+n")
+    await screens.until(lambda: screens.tab is not before and screens.tab.input.has_focus)
 
 
 async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> None:
@@ -57,14 +62,20 @@ async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Pa
     ):
         await screens.write("one")
         await screens.see("first answer", "tokens in")
-        await screens.pilot.press("ctrl+n")
+        await open_tab(screens)
         await screens.write("two")
         await screens.see("second answer", "tokens in")
         assert "first answer" not in screens.feed_text
         await screens.until(lambda: screens.titles == ["one", "two"])
         other = await parts.service.list_sessions()
+        second = screens.tab
         await screens.pilot.press("f5")
         await screens.until(lambda: "first answer" in screens.feed_text)
+        # A focus that is reported late brings nothing back to front.
+        second.post_message(events.DescendantFocus(second.input))
+        await screens.pilot.press("x")
+        await screens.until(lambda: screens.tab.input.text == "x")
+        assert screens.tab is not second
         assert {info.name for info in other} == {"one", "two"}
 
 
@@ -78,7 +89,7 @@ async def test_what_happens_behind_another_tab_is_marked(tmp_path: Path) -> None
         await screens.see("tokens in")
         behind = screens.tab.conversation.session
         assert behind is not None
-        await screens.pilot.press("ctrl+n")
+        await open_tab(screens)
         await parts.service.send_message(behind, "again")
         await screens.until(lambda: screens.titles[0].startswith("? "))
         await screens.pilot.press("f6")
