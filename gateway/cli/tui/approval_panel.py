@@ -1,5 +1,7 @@
 """The question of a session: exactly what would happen, and the keys that answer it."""
 
+from collections.abc import Callable
+
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -21,6 +23,12 @@ from gateway.core.approval import ApprovalReply
 
 _KEYS = {"enter": "\r", "escape": "\x1b", "ctrl+c": "\x03"}
 
+# Of the tab's rows at most; the rest is the feed, and below it are the line and the status.
+_SHARE = 0.6
+_ROWS_BELOW = 4
+# Of the panel: its border, the keys and the line for words.
+_ROWS_AROUND = 5
+
 
 class ApprovalPanel(Vertical, can_focus=True):
     """`show_first` of the open questions; `ReplyGiven` says what the person decided, `Typed` what
@@ -40,7 +48,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._approval: ApprovalAsked | None = None
-        self._choice = KeyChoice(self._decide)
+        self._choice = KeyChoice(self._decide, self._after_keys)
         self._open_count = 0
         self.display = False
 
@@ -76,11 +84,17 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choice.choices = choices_for(first)
         self._take_words(False)
 
+    def fit(self, rows: int) -> None:
+        """Into a tab of so many rows: the question scrolls, its keys are always seen."""
+        most = min(round(rows * _SHARE), rows - _ROWS_BELOW)
+        self.query_one(VerticalScroll).styles.max_height = max(1, most - _ROWS_AROUND)
+
     def arm(self) -> None:
-        """Keys that were typed so far were meant for something else."""
-        self._choice.arm()
+        """Keys that were typed so far were meant for something else; the pause begins when the
+        question is on the screen."""
+        self._choice.hold()
         self._show_choices()
-        self.set_timer(PAUSE_S + 0.01, self._show_choices)
+        self.call_after_refresh(self._begin_pause)
 
     async def on_key(self, event: events.Key) -> None:
         words = self.query_one("#words", Input)
@@ -97,7 +111,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         key = _KEYS.get(event.key) or event.character or ""
         if not key:
             return
-        if self._choice.press(key):
+        if self._choice.press(key, event.time):
             event.stop()
         elif event.is_printable and event.character:
             # A letter that had waited alone was the first of a word.
@@ -136,6 +150,18 @@ class ApprovalPanel(Vertical, can_focus=True):
             if self.display and self.screen.focused is words:
                 self.focus()
             self.arm()
+
+    def _after_keys(self, call: Callable[[], None], rounds: int = 2) -> None:
+        """A busy program takes keys up late. They pass the queue of the app, then this one; one
+        that has been read and is in neither yet comes before the second round."""
+        if rounds:
+            self.app.call_later(self.call_later, self._after_keys, call, rounds - 1)
+        else:
+            call()
+
+    def _begin_pause(self) -> None:
+        self._choice.arm()
+        self.set_timer(PAUSE_S + 0.01, self._show_choices)
 
     def _show_choices(self) -> None:
         if self._approval is None:

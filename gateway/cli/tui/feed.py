@@ -107,7 +107,23 @@ class Feed(ScrollView, can_focus=True):
 
     def plain_text(self) -> str:
         """All of it, as a pager shows it."""
+        self.typeset_all()
         return "\n".join(strip.text.rstrip() for row in self._rows for strip in self._typeset(row))
+
+    def typeset_all(self) -> None:
+        """Put the real height of everything in the place of estimates; the same line stays on
+        top."""
+        if all(row.strips is not None for row in self._rows):
+            return
+        top = round(self.scroll_y)
+        first = self._row_at(top)
+        offset = top - self._starts[first]
+        for row in self._rows:
+            self._typeset(row)
+        self._place()
+        if not self.is_at_end:
+            self._set_top(self._starts[first] + offset)
+        self._lay_out()
 
     def render_line(self, y: int) -> Strip:
         x, top = self.scroll_offset
@@ -122,6 +138,8 @@ class Feed(ScrollView, can_focus=True):
         return strip.apply_style(self.rich_style).apply_offsets(x, line)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        if selection.start is None and selection.end is None:
+            return self.plain_text(), "\n"
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else self._starts[-1]
         lines: list[str] = []
@@ -129,7 +147,8 @@ class Feed(ScrollView, can_focus=True):
             if self._starts[n + 1] <= first or self._starts[n] > last:
                 lines += [""] * row.height
             else:
-                texts = [strip.text.rstrip() for strip in self._typeset(row)]
+                strips = row.strips if row.strips is not None else self._lines_of(row.entry)
+                texts = [strip.text.rstrip() for strip in strips]
                 lines += (texts + [""] * row.height)[: row.height]
         return selection.extract("\n".join(lines)), "\n"
 
@@ -178,8 +197,11 @@ class Feed(ScrollView, can_focus=True):
             row.strips, row.height = None, self._estimate(row.entry)
         if not self.is_at_end:
             self._place()
-            self.set_reactive(Feed.scroll_y, float(self._starts[first]))
-            self.set_reactive(Feed.scroll_target_y, float(self._starts[first]))
+            self._set_top(self._starts[first])
+
+    def _set_top(self, line: int) -> None:
+        self.set_reactive(Feed.scroll_y, float(line))
+        self.set_reactive(Feed.scroll_target_y, float(line))
 
     def _typeset_end(self) -> None:
         missing = self.size.height

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.command import CommandPalette
 from textual.containers import Horizontal
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Footer, TabbedContent
+from textual.widgets import Tab, TabbedContent
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -18,6 +18,7 @@ from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, ago, help_tab
 from gateway.cli.console.input.session_picker import PickerItem
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.console.output.text import complaint
+from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.session_tab import SessionTab
 from gateway.cli.tui.side_panel import SidePanel, whole_call
@@ -31,7 +32,13 @@ _OF_TABS = frozenset(
     {
         *("new_tab", "open_session", "close_tab", "step", "go_to"),
         *("search", "toggle_panel", "last_call", "pager", "scroll", "to_start", "to_end"),
+        "command_palette",
     }
+)
+# The footer leaves out those at the end first; the palette has them all.
+_FOOTER_ACTIONS = (
+    *("new_tab", "open_session", "step(1)", "search", "toggle_panel", "last_call"),
+    *("close_tab", "pager"),
 )
 NewStatus = Callable[[], StatusLine]
 
@@ -61,11 +68,13 @@ class FullScreen(App[None]):
         self._sessions = sessions
         self._folder = folder
         self._count = 0
+        self._title_columns = 0
         for keys, action, words in (
             ("ctrl+n", "new_tab", t("New")),
             ("ctrl+o", "open_session", t("Open")),
             ("ctrl+w", "close_tab", t("Close")),
-            ("ctrl+pagedown,f6", "step(1)", t("Next")),
+            ("f6", "step(1)", t("Next")),
+            ("ctrl+pagedown", "step(1)", ""),
             ("f5,ctrl+pageup", "step(-1)", ""),
             ("ctrl+f", "search", t("Search")),
             ("f2", "toggle_panel", t("Panel")),
@@ -90,12 +99,14 @@ class FullScreen(App[None]):
             panel = SidePanel(self._folder)
             panel.display = False
             yield panel
-        yield Footer(show_command_palette=True)
+        yield KeyFooter(_FOOTER_ACTIONS, self._escape_words)
 
     async def on_mount(self) -> None:
         for session in self._sessions or (None,):
             await self._add_tab(session)
         self.set_interval(_LOOK_S, self._refresh_panel)
+        self.screen_change_signal.subscribe(self, lambda _: self.default_screen.refresh_bindings())
+        self.default_screen.screen_layout_refresh_signal.subscribe(self, self._underline)
 
     @property
     def _tabs(self) -> TabbedContent:
@@ -126,8 +137,7 @@ class FullScreen(App[None]):
         return super().check_action(action, parameters)
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, ModalScreen):
-            self.push_screen(CommandPalette(placeholder=t("Find a command …")))
+        self.push_screen(CommandPalette(placeholder=t("Find a command …")))
 
     async def action_new_tab(self) -> None:
         await self._add_tab(None)
@@ -216,6 +226,7 @@ class FullScreen(App[None]):
             label.label = title
         if tab is self.tab:
             self._refresh_panel()
+            self.query_one(KeyFooter).check_words()
 
     async def on_session_tab_ordered(self, event: SessionTab.Ordered) -> None:
         match event.command:
@@ -284,6 +295,21 @@ class FullScreen(App[None]):
         if self.tab is not None:
             self.tab.input.insert(text)
             self.tab.input.focus()
+
+    def _underline(self, _screen: Screen[Any]) -> None:
+        """The line below a title is drawn by its old width where the layout comes late."""
+        if (tab := self.tab) is None or tab.id is None:
+            return
+        label = self._tabs.get_tab(tab.id)
+        if label.size.width != self._title_columns:
+            self._title_columns = label.size.width
+            label.post_message(Tab.Relabelled(label))
+
+    def _escape_words(self) -> str:
+        if isinstance(self.screen, ModalScreen):
+            return t("Close")
+        tab = self.tab
+        return tab.escape_words if tab is not None and tab.is_mounted else ""
 
     async def _stop(self, tab: SessionTab) -> None:
         try:

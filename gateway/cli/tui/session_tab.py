@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from prompt_toolkit.completion import Completion
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.message import Message
@@ -41,6 +42,8 @@ _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle"
 _TITLE_CHARS = 24
 # The feed is painted so often at most while words stream in.
 _FRAME_S = 1 / 20
+# The group of the commands that the person runs.
+_BY_HAND = "by hand"
 NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
 
 
@@ -102,6 +105,14 @@ class SessionTab(TabPane):
         self.run_worker(self._follow(), name="events of a session")
         self.run_worker(self.refresh_status(), name="status of a session")
 
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        # A pane would bring itself to front: again, where the focus is reported after the person
+        # has gone on to another tab.
+        event.prevent_default()
+
+    def on_resize(self) -> None:
+        self.query_one(ApprovalPanel).fit(self.size.height)
+
     @property
     def state(self) -> State:
         content = self.conversation.content
@@ -119,6 +130,18 @@ class SessionTab(TabPane):
         if len(name) > _TITLE_CHARS:
             name = name[: _TITLE_CHARS - 1] + "…"
         return Text(f"{_MARKS[self.state]}{name}")
+
+    @property
+    def escape_words(self) -> str:
+        """What Escape does now; empty where it does nothing."""
+        panel = self.query_one(ApprovalPanel)
+        if panel.has_focus:
+            return t("No")
+        is_open = self.query_one("#search").display or self.query_one("#offered").display
+        if panel.has_focus_within or is_open:
+            return t("Close")
+        is_busy = self.state in ("asks", "runs") or self._runs_command
+        return t("Stop") if is_busy else ""
 
     @property
     def feed(self) -> Feed:
@@ -163,7 +186,7 @@ class SessionTab(TabPane):
         begin, shell_line = self._start.begin_command, by_hand(text)
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
-            self.run_worker(self._run(begin(shell_line, self._show_output)), group="by hand")
+            self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)
         elif command in NOT_SENT or text in ("/quit", "exit", "quit"):
             self.post_message(self.Ordered(self, command, rest.strip()))
         elif (suggestion := misspelt(text)) is not None:
@@ -183,6 +206,7 @@ class SessionTab(TabPane):
         offered = self.query_one("#offered", Static)
         offered.display = bool(event.choices)
         offered.update(_offer(event.choices, event.at))
+        self.post_message(self.Changed(self))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "search":
@@ -240,7 +264,12 @@ class SessionTab(TabPane):
 
     def stop_command(self) -> bool:
         """Kill what the person runs by hand; False when nothing runs."""
-        return bool(self.workers.cancel_group(self, "by hand"))
+        return bool(self.workers.cancel_group(self, _BY_HAND))
+
+    @property
+    def _runs_command(self) -> bool:
+        own = (each for each in self.workers if each.node is self)
+        return any(each.group == _BY_HAND and not each.is_finished for each in own)
 
     async def _reply(self, event: ApprovalPanel.ReplyGiven) -> None:
         try:

@@ -1,6 +1,7 @@
 """Which answer the keys at a question come to: a key alone says yes, a word says nothing."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,10 +22,16 @@ class KeyChoice:
 
     A refusal counts at once, also by Escape, Ctrl-C and Enter. Anything else counts when no other
     key comes within `ALONE_S`, or when Enter follows it. `choices` are those of the question.
+    A screen that queues keys gives `after_keys`, which runs a call behind those already read.
     """
 
-    def __init__(self, decide: Callable[[ApprovalChoice], None]) -> None:
+    def __init__(
+        self,
+        decide: Callable[[ApprovalChoice], None],
+        after_keys: Callable[[Callable[[], None]], object] = lambda call: call(),
+    ) -> None:
         self._decide = decide
+        self._after_keys = after_keys
         self.choices: Sequence[ApprovalChoice] = ()
         self._armed_at = 0.0
         self._pending: ApprovalChoice | None = None
@@ -36,25 +43,33 @@ class KeyChoice:
         self.take_back()
         self._armed_at = time.monotonic() + PAUSE_S
 
-    def is_armed(self) -> bool:
-        """Whether the pause is over: a key counts now."""
-        return time.monotonic() >= self._armed_at
+    def hold(self) -> None:
+        """No key counts until `arm` and its pause: the question is not on the screen yet."""
+        self.take_back()
+        self._armed_at = math.inf
 
-    def press(self, key: str) -> bool:
-        """Take a key; False when it is no answer and belongs to what is being written."""
+    def is_armed(self, at: float | None = None) -> bool:
+        """Whether the pause is over: a key read at this time (by default now) counts."""
+        return (time.monotonic() if at is None else at) >= self._armed_at
+
+    def press(self, key: str, at: float | None = None) -> bool:
+        """Take a key; False when it is no answer and belongs to what is being written. `at` is the
+        `time.monotonic` at which it was read, where that may be long ago."""
         if self._pending_key and key in _ENTER:
             self._agree()
             return True
         if self._pending_key and key in (_CTRL_C, "\x1b"):
             self.take_back()
         choice = self._choice_of(key)
-        if choice is None or self._pending_key or not self.is_armed():
+        if choice is None or self._pending_key or not self.is_armed(at):
             return False
         if choice.answer == "deny" and not choice.takes_words:
             self._decide(choice)
         else:
             self._pending, self._pending_key = choice, key
-            self._timer = asyncio.get_running_loop().call_later(ALONE_S, self._agree)
+            self._timer = asyncio.get_running_loop().call_later(
+                ALONE_S, self._after_keys, self._agree
+            )
         return True
 
     def take_back(self) -> str:

@@ -75,5 +75,7 @@ async def full_screen_of(
         sessions,
         folder,
     )
+    # What moves by itself differs from picture to picture.
+    full_screen.animation_level = "none"
     async with full_screen.run_test(size=size) as pilot:
         yield Screens(full_screen, pilot)

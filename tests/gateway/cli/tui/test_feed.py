@@ -104,6 +104,20 @@ async def test_one_stays_where_one_reads_while_words_stream_in() -> None:
         assert "more 49" in visible(feed)
 
 
+async def test_each_line_is_in_its_place_after_all_of_it_was_read_at_once() -> None:
+    content = FeedContent()
+    for n in range(1, 41):
+        content.take(stored_message("assistant", f"```\ncode {n}\n```\n\nend {n}", n))
+    async with feed_of(content) as (feed, pilot):
+        whole = [line.strip() for line in feed.plain_text().split("\n")]
+        await pilot.pause()
+        assert visible(feed) == whole[-ROWS:]
+        feed.scroll_home(animate=False)
+        await pilot.pause()
+        assert visible(feed) == whole[:ROWS]
+        assert feed.virtual_size.height == len(whole)
+
+
 async def test_a_window_of_another_width_keeps_the_entry_on_top() -> None:
     content = long_talk(400)
     async with feed_of(content) as (feed, pilot):

@@ -5,13 +5,16 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.command import CommandPalette
 from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
+from gateway.cli.console.approvals import key_choice
 from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.side_panel import SidePanel
 from gateway.cli.tui.tab_conversation import TabStart
@@ -29,10 +32,15 @@ def call(name: str, **arguments: object) -> Message:
 
 async def open_question(screens: Screens) -> ApprovalPanel:
     """The panel, once a question stands in it and keys count."""
-    panel = screens.tab.query_one(ApprovalPanel)
-    await screens.until(lambda: panel.approval is not None)
-    await screens.until(lambda: panel.is_armed)
-    return panel
+    await screens.until(lambda: screens.tab.query_one(ApprovalPanel).is_armed)
+    return screens.tab.query_one(ApprovalPanel)
+
+
+async def open_tab(screens: Screens) -> None:
+    """A new one, once it is in front."""
+    before = screens.tab
+    await screens.pilot.press("ctrl+n")
+    await screens.until(lambda: screens.tab is not before and screens.tab.input.has_focus)
 
 
 async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> None:
@@ -54,14 +62,20 @@ async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Pa
     ):
         await screens.write("one")
         await screens.see("first answer", "tokens in")
-        await screens.pilot.press("ctrl+n")
+        await open_tab(screens)
         await screens.write("two")
         await screens.see("second answer", "tokens in")
         assert "first answer" not in screens.feed_text
         await screens.until(lambda: screens.titles == ["one", "two"])
         other = await parts.service.list_sessions()
+        second = screens.tab
         await screens.pilot.press("f5")
         await screens.until(lambda: "first answer" in screens.feed_text)
+        # A focus that is reported late brings nothing back to front.
+        second.post_message(events.DescendantFocus(second.input))
+        await screens.pilot.press("x")
+        await screens.until(lambda: screens.tab.input.text == "x")
+        assert screens.tab is not second
         assert {info.name for info in other} == {"one", "two"}
 
 
@@ -75,7 +89,7 @@ async def test_what_happens_behind_another_tab_is_marked(tmp_path: Path) -> None
         await screens.see("tokens in")
         behind = screens.tab.conversation.session
         assert behind is not None
-        await screens.pilot.press("ctrl+n")
+        await open_tab(screens)
         await parts.service.send_message(behind, "again")
         await screens.until(lambda: screens.titles[0].startswith("? "))
         await screens.pilot.press("f6")
@@ -107,19 +121,54 @@ async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:
         running(tmp_path, steps) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
     ):
+        typed_before = events.Key("y", "y")
         await screens.write("write it")
-        panel = screens.tab.query_one(ApprovalPanel)
-        await screens.until(lambda: panel.approval is not None)
-        await screens.pilot.press("y", "e", "s", "t")
-        await screens.until(lambda: screens.tab.input.text == "yest")
-        assert panel.approval is not None
+        panel = await open_question(screens)
+        # A busy program takes it up only now.
+        screens.full_screen.post_message(typed_before)
+        await screens.until(lambda: screens.tab.input.text == "y")
         await open_question(screens)
         await screens.pilot.press("f")
         await screens.until(lambda: panel.query_one(Input).display)
         await screens.pilot.press(*"no apples", "enter")
         await screens.see("denied: no apples", "as you like")
-        assert screens.tab.input.text == "yest"
+        assert screens.tab.input.text == "y"
         assert not (parts.workspace / "new.txt").exists()
+
+
+async def test_a_word_is_no_answer_however_late_it_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [call("exec", command="touch new.txt"), "as you like"]
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        panel = await open_question(screens)
+        # The program is busy after the first letter, for all the time in which none may follow.
+        monkeypatch.setattr(key_choice, "ALONE_S", 0)
+        driver = screens.full_screen._driver
+        assert driver is not None
+
+        def read_rest() -> None:
+            for letter in "esterday":
+                driver.send_message(events.Key(letter, letter))
+
+        screens.full_screen.post_message(events.Key("y", "y"))
+        screens.full_screen.call_later(panel.call_later, read_rest)
+        await screens.until(lambda: screens.tab.input.text == "yesterday")
+        await open_question(screens)
+        assert panel.approval is not None
+        await screens.pilot.press("n")
+        await screens.see("denied", "as you like")
+        assert not (parts.workspace / "new.txt").exists()
+
+
+def footer(screens: Screens) -> str:
+    """What it shows now."""
+    keys = screens.full_screen.query_one(KeyFooter).children
+    return " ".join(str(key.render()) for key in keys)
 
 
 async def test_escape_stops_the_turn(tmp_path: Path) -> None:
@@ -129,11 +178,13 @@ async def test_escape_stops_the_turn(tmp_path: Path) -> None:
     ):
         await screens.write("look")
         await open_question(screens)
-        session = screens.tab.conversation.session
-        assert session is not None
-        await parts.service.stop_session(session)
+        await screens.until(lambda: "esc No" in footer(screens))
+        screens.tab.input.focus()
+        await screens.until(lambda: "esc Stop" in footer(screens))
+        await screens.pilot.press("escape")
         await screens.see("Stopped")
         assert "never" not in screens.feed_text
+        await screens.until(lambda: "esc" not in footer(screens))
 
 
 async def test_a_session_is_chosen_from_all_and_its_history_is_there(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
@@ -108,3 +109,45 @@ async def test_a_window_that_changes_while_words_stream_in_shows_all_of_them(
     whole = text.replace(" ", "")
     shown = await window.see(lambda shown: whole in "".join(shown.split()))
     assert shown.count("› 第一句话") == 1
+
+
+async def test_sizes_leave_no_old_lines_and_a_click_brings_a_tab_to_front(window: Tmux) -> None:
+    await window("send-keys", "第一句话", "Enter")
+    await window.see(lambda shown: "echo: 第一句话" in shown and "tokens in" in shown)
+    await window("send-keys", "一半 half")
+    for columns, rows in ((80, 24), (200, 50), (60, 15)):
+        await window("resize-window", "-x", str(columns), "-y", str(rows))
+
+        def is_whole(shown: str, columns: int = columns, rows: int = rows) -> bool:
+            """One line to write in, as wide as the window, and one last line below it."""
+            lines = shown.rstrip("\n").split("\n")
+            edges = [line for line in lines if line.startswith("╭")]
+            typed = [line for line in lines if line.startswith("│ 一半 half")]
+            if [(cell_len(line), line[-1]) for line in typed] != [(columns, "│")]:
+                return False
+            boxes = edges == ["╭" + "─" * (columns - 2) + "╮"]
+            return boxes and len(lines) == rows and lines[-1].endswith("^p Commands")
+
+        shown = await window.see(is_whole)
+        assert shown.count("› 第一句话") == shown.count("^n New") == 1, shown
+    await window("send-keys", "C-n")
+    await window.see(lambda shown: "echo:" not in shown and " New" in shown.split("\n")[0])
+    # Press and release at the first title, as terminals report a mouse.
+    for end in "Mm":
+        await window("send-keys", "-l", f"\x1b[<0;3;1{end}")
+    await window.see(lambda shown: "echo: 第一句话" in shown)
+
+
+async def test_what_is_selected_with_the_mouse_is_copied(window: Tmux) -> None:
+    await window("set-option", "-s", "set-clipboard", "on")
+    await window("send-keys", "苹果 apples", "Enter")
+    shown = await window.see(lambda shown: "echo: 苹果 apples" in shown and "tokens in" in shown)
+    lines = shown.split("\n")
+    row = 1 + next(n for n, line in enumerate(lines) if "echo: 苹果" in line)
+    # From the "e" of "echo" to behind the last letter: Chinese ones are two columns wide.
+    for report in (f"0;2;{row}M", f"32;12;{row}M", f"32;19;{row}M", f"0;19;{row}m"):
+        await window("send-keys", "-l", f"\x1b[<{report}")
+    await window("send-keys", "C-c")
+    async with asyncio.timeout(DEADLINE_S):
+        while await window("show-buffer") != "echo: 苹果 apples":
+            await asyncio.sleep(0.05)
