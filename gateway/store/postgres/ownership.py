@@ -61,10 +61,11 @@ def lock_data(
     # The server notices the end of a connection soon, not at once.
     if _lock_soon(connection):
         return
-    if lease_s is None or not _is_silent(connection, lease_s):
+    silent = None if lease_s is None else _silent_owner(connection, lease_s)
+    if lease_s is None or silent is None:
         raise _in_use(connection, place)
     # A process that was stopped in the middle of a transaction has locked what that has changed.
-    _end_connections_of_owner(connection)
+    _end_connections(connection, silent)
     if not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
     # Without the right to end them it keeps its lock, and can store nothing.
@@ -182,21 +183,21 @@ def _clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
-def _is_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
+def _silent_owner(connection: "psycopg.Connection[Row]", lease_s: float) -> str | None:
+    """The name of the owner, if it has said nothing for so long."""
     try:
-        row = connection.execute(f"SELECT {_SILENT} FROM owner", (lease_s,)).fetchone()
+        query = f"SELECT name FROM owner WHERE {_SILENT}"
+        row = connection.execute(query, (lease_s,)).fetchone()
     except psycopg.errors.UndefinedColumn:
         # Of a Kore that knew no lease.
-        return False
-    return bool(row and row[0])
+        return None
+    return None if row is None else str(row[0])
 
 
-def _end_connections_of_owner(connection: "psycopg.Connection[Row]") -> None:
-    row = connection.execute("SELECT name FROM owner").fetchone()
-    assert row is not None, "the table `owner` has its one row from the first migration on"
+def _end_connections(connection: "psycopg.Connection[Row]", owner: str) -> None:
     # They may be of another user of the server, whose connections are not ours to end.
     with suppress(psycopg.errors.InsufficientPrivilege):
-        connection.execute(_CONNECTIONS, (application_name(str(row[0])),))
+        connection.execute(_CONNECTIONS, (application_name(owner),))
 
 
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:

@@ -296,6 +296,9 @@ async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
         silent(address, 100.0)
 
         connections = [connect(address) for _ in range(8)]
+        for number, connection in enumerate(connections):
+            # As those of other processes are called.
+            connection.execute(f"SET application_name = 'kore {number}'".encode())
 
         def attempt(number: int) -> bool:
             try:
