@@ -41,7 +41,7 @@ class StandbyLoop:
         planned = plan(messages, _CHATS, self._chance)
         # Nobody presses, and commands are another loop's.
         self._jobs = [replace(job, asks=False, runs=False) for job in planned]
-        self._asked = 0
+        self._jobs_begun = 0
         self._account = Account(messages)
         self._workspace = folder / "workspace"
 
@@ -98,9 +98,9 @@ class StandbyLoop:
 
     async def _ask(self, share: float) -> None:
         """Send what belongs to this life."""
-        for job in self._jobs[self._asked : round(len(self._jobs) * share)]:
+        for job in self._jobs[self._jobs_begun : round(len(self._jobs) * share)]:
             await self._api.user_says(job.chat, job.text)
-            self._asked += 1
+            self._jobs_begun += 1
 
     async def _replace(self, first: GatewayProcess, second: GatewayProcess) -> None:
         """End the one at work; returns once the other is, and the first is gone."""
