@@ -136,7 +136,8 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                 await wait_until(
                     lambda: model.was_called.is_set() or not parts.app.compactions._under_way
                 )
-            await parts.bus.submit(chat_message("word " * 8_000))
+            waiting = chat_message("word " * 8_000)
+            await parts.bus.submit(waiting)
             await wait_until(
                 lambda: any(one.has_waiting_turn for one in parts.app.compactions._running.values())
             )
@@ -148,6 +149,8 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                     told.append(event)
                 if told and isinstance(event, events.Done):
                     break
+        # The event comes before the last transaction.
+        await parts.until_answered(waiting)
         summaries = await parts.count("summary")
         assert (summaries, len(model.summary_requests)) == (1, 1)
         assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
