@@ -14,8 +14,10 @@ class RequestLogger(_Adapter):
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
         from aiohttp.http_exceptions import HttpProcessingError
+        from aiohttp.web import RequestPayloadError
 
-        if isinstance(exc_info, HttpProcessingError):
+        # The second is a body that cannot be decoded, read to its end behind an answer.
+        if isinstance(exc_info, HttpProcessingError | RequestPayloadError):
             # Its message repeats what the client sent.
             self.debug("refused a malformed request: %s", type(exc_info).__name__)
         else:

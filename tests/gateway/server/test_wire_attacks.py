@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from aiohttp import web
 
+from gateway.control.request_logger import RequestLogger
 from gateway.server import login
 from gateway.server.guard import KEY_HEADER, cookie_name
 from gateway.server.login import HALF
@@ -302,3 +304,13 @@ async def test_a_cookie_of_another_port_lets_nobody_in(server: Served, place: st
         ):
             assert response.status == 401
     assert (await server.call("status"))[0] == 200
+
+
+def test_a_body_that_cannot_be_decoded_is_no_error_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Newer Pythons read it behind the answer, where aiohttp reports it."""
+    RequestLogger(logging.getLogger("kore-test")).exception(
+        "Unhandled exception", exc_info=web.RequestPayloadError("400")
+    )
+    assert errors_of(caplog) == []
