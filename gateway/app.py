@@ -39,6 +39,7 @@ from gateway.container import (
     build_container,
 )
 from gateway.control.handover import DataOwnership, take_over
+from gateway.control.replacement import end_when_replaced
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
@@ -68,8 +69,6 @@ log = logging.getLogger(__name__)
 STOP_S = 10.0
 # How often one that stands by looks whether it is needed.
 _STANDBY_S = 1.0
-# EX_TEMPFAIL of sysexits.h: start it again.
-_REPLACED = 75
 
 
 @asynccontextmanager
@@ -169,8 +168,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         if has_full_access:
             await audit.record(full_access_entry(settings.agent.workspace))
         control = nullcontext() if has_full_access else _serve_control(app, home)
-        leave = _leave if channels else None
-        async with _run_tasks(app, database, events, leave), control:
+        async with _run_tasks(app, database, events, is_gateway=channels), control:
             if channels:
                 app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))
@@ -233,10 +231,10 @@ async def _open_audit_log(
 
 @asynccontextmanager
 async def _run_tasks(
-    app: Container, database: Store, events: EventHub, leave: Callable[[], None] | None
+    app: Container, database: Store, events: EventHub, *, is_gateway: bool
 ) -> AsyncIterator[None]:
-    """Lanes, senders, pollers, in this order; on the way out the pollers end first. `leave` ends
-    the process at once when another has taken over the data."""
+    """Lanes, senders, pollers, in this order; on the way out the pollers end first. A gateway
+    ends at once when another has taken over the data."""
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(app.bus.run(), name="bus"),
@@ -247,8 +245,8 @@ async def _run_tasks(
             group.create_task(app.reports.run(), name="reports of commands"),
             group.create_task(app.terminals.run(), name="terminals"),
         ]
-        if leave is not None:
-            work.append(group.create_task(_watch_ownership(database, leave), name="ownership"))
+        if is_gateway:
+            work.append(group.create_task(end_when_replaced(database), name="ownership"))
         if app.handover is not None:
             work.append(group.create_task(app.handover.run(), name="handover"))
         receiving = group.create_task(_receive(app), name="reception")
@@ -268,22 +266,6 @@ async def _run_tasks(
                 task.cancel()
             await asyncio.wait(work)
             await database.transact(turns.suspend_all)
-
-
-async def _watch_ownership(database: Store, leave: Callable[[], None]) -> None:
-    await database.until_replaced()
-    leave()
-
-
-def _leave() -> None:
-    """As suddenly as a kill: nothing can be stored any more, and each message that is still polled
-    or sent here is another's by now. Its commands end with it."""
-    log.critical(
-        "another Kore has taken over the database: this one ends at once (what it was working on"
-        " goes on there)"
-    )
-    logging.shutdown()
-    os._exit(_REPLACED)
 
 
 async def _receive(app: Container) -> None:

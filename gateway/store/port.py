@@ -102,6 +102,10 @@ class Store(Protocol):
         """
         ...
 
+    def is_held(self) -> bool:
+        """Whether no other process can own the data by now; of a file always."""
+        ...
+
     async def until_held(self) -> None:
         """Returns as soon as no other process can own the data, for what leaves Kore without a
         transaction. A process that was stopped for longer than its lease waits here until it has

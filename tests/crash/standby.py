@@ -15,6 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.control.replacement import REPLACED
 from tests import postgres_server
 from tests.crash.jobs import OWNER, Account, Ledger, plan, settle
 from tests.fakes.bot_api import BotApi
@@ -29,7 +30,6 @@ _LATEST_S = 0.5
 _CHATS = 12
 _LATENCY_S = 0.02
 STANDS_BY, AT_WORK = "standing by", " is running: "
-REPLACED = 75
 
 
 class StandbyLoop:

@@ -194,9 +194,12 @@ class PostgresStore:
 
         return await self.transact(copy)
 
+    def is_held(self) -> bool:
+        return self._lease.is_held()
+
     async def until_held(self) -> None:
         # A clock runs it out, and a thread renews it.
-        while not self._lease.is_held():  # noqa: ASYNC110
+        while not self.is_held():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
 
     async def until_replaced(self) -> None:

@@ -102,6 +102,9 @@ class SqliteStore:
         job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)
 
+    def is_held(self) -> bool:
+        return True
+
     async def until_held(self) -> None:
         return
 

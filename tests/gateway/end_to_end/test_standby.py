@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.control.replacement import REPLACED
 from tests import postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
@@ -80,8 +81,8 @@ async def test_a_stopped_gateway_is_replaced_and_ends_when_it_wakes(pair: Pair) 
     await second.until(lambda: "echo: two" in second.api.answers(1))
     await second.idle()
     first.signal(signal.SIGCONT)
-    assert await first.exit_code() == 75
-    assert "another Kore has taken over" in first.log_text()
+    assert await first.exit_code() == REPLACED
+    assert "for longer than store.lease_s" in first.log_text()
     await second.api.user_says(1, "three")
     await second.idle()
     assert second.api.answers(1) == ["echo: one", "echo: two", "echo: three"]
