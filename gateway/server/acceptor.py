@@ -62,6 +62,8 @@ class ConnectionAcceptor:
                 if exc.errno in _EXHAUSTED:
                     log.warning("no connection can be accepted: %s", exc.strerror)
                     await asyncio.sleep(_PAUSE_S)
+                # One that fails at once, over and over, leaves room for others.
+                await asyncio.sleep(0)
                 continue
             if self._count() >= self._limit and not self._make_room():
                 self._refuse(connection)

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.serialization import dumps
 from gateway.store.repositories.audit_outbox import AuditNote
 
-# More was not written by us.
+# So much is taken over at once.
 _MOST_BYTES = 1_000_000
 
 
@@ -45,7 +45,7 @@ def forget_notes(path: Path, count: int) -> None:
     """The first ones are on record."""
     fd = _locked(path)
     try:
-        rows = os.pread(fd, _MOST_BYTES, 0).splitlines(keepends=True)
+        rows = os.pread(fd, os.fstat(fd).st_size, 0).splitlines(keepends=True)
         good = [n for n, row in enumerate(rows) if _decode(row) is not None]
         rest = b"".join(rows[good[count - 1] + 1 :]) if count else b"".join(rows)
         os.pwrite(fd, rest, 0)

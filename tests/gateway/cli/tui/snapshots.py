@@ -15,6 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.app import App
 from textual.pilot import Pilot
@@ -29,6 +30,8 @@ _TIMES = re.compile(r"\b\d+(\.\d+)? (ms|s)\b")
 _DEADLINE_S = 8
 _SAME = 12
 _PREFIX = "kore-picture-"
+# A call that took a second, on a machine that is busy.
+_TOOK = re.compile(r" \(\d+\.\d s\)")
 _NAMES = re.compile(rf"{_PREFIX}\w{{8}}")
 
 
@@ -96,6 +99,9 @@ def picture_of(app: App[None]) -> str:
     shown, styles = [], []
     for strip in app.screen._compositor.render_strips():
         text = "".join(segment.text for segment in strip)
+        took = _TOOK.search(text)
+        if took:
+            text = text[: took.start()] + " " * len(took[0]) + text[took.end() :]
         text = _TIMES.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
         shown.append(_NAMES.sub(f"{_PREFIX}xxxxxxxx", text).rstrip())
         cells: list[str] = []
@@ -104,6 +110,9 @@ def picture_of(app: App[None]) -> str:
             name = sha256(look.encode()).hexdigest()[:3]
             looks[name] = look
             cells += [name] * segment.cell_length
+        if took:
+            begin, end = (cell_len(text[:at]) for at in took.span())
+            cells[begin:end] = [cells[end]] * (end - begin)
         styles.append(" ".join(f"{name}x{len(list(run))}" for name, run in groupby(cells)))
     legend = sorted(f"{name} {look}" for name, look in looks.items())
     return "\n".join([*shown, "", *styles, "", *legend, ""])

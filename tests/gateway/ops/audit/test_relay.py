@@ -13,7 +13,7 @@ from agent.types import ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.pending import leave_note, waiting_notes
+from gateway.ops.audit.pending import forget_notes, leave_note, waiting_notes
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.audit.trail import AuditError, entries
 from gateway.runtime.paths import DataDir
@@ -189,3 +189,16 @@ async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path
     assert (second["tool"], second["params"]) == ("kore:plugin", {"name": "tea"})
     assert "very-secret" not in json.dumps([first, second])
     assert waiting_notes(pending) == []
+
+
+def test_more_notes_than_are_taken_over_at_once_stay_for_the_next_time(tmp_path: Path) -> None:
+    pending = tmp_path / "pending"
+    for n in range(30):
+        leave_note(
+            pending, AuditNote(float(n), "plugin", "changed by the owner", {"x": "y" * 50_000})
+        )
+    seen = []
+    while notes := waiting_notes(pending):
+        seen += [note.at for note in notes]
+        forget_notes(pending, len(notes))
+    assert seen == [float(n) for n in range(30)]
