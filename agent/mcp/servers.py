@@ -152,6 +152,7 @@ class McpServers:
             await asyncio.wait(tasks)
         connections = [*self._retired, *(each.connection for each in self._servers.values())]
         await asyncio.gather(*(connection.aclose() for connection in connections))
+        await asyncio.to_thread(self._own_folder.close)
 
     def folder_of(self, name: str) -> Path:
         """Where a server's home and log are."""

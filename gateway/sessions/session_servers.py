@@ -1,12 +1,9 @@
 """MCP servers that belong to one session: an editor names them, and they end with it."""
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.elicitation import decline
@@ -65,9 +62,8 @@ class SessionServers:
             raise KoreError(text)
         for one in servers:
             self._learn((*one.env.values(), *one.headers.values()))
-        folder = await asyncio.to_thread(_make_folder)
         # Each call brings along whom to ask.
-        mcp_settings = McpSettings(settings, folder, elicit=decline)
+        mcp_settings = McpSettings(settings, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())
         try:
             yield _failures_of(running, clashes)
@@ -75,11 +71,6 @@ class SessionServers:
             if self._servers.get(lane) is running:
                 del self._servers[lane]
             await running.aclose()
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-
-def _make_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="kore-mcp-")).resolve()
 
 
 def _clash(name: str) -> str:
