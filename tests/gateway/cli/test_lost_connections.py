@@ -13,6 +13,7 @@ from tests.fakes.cutting_proxy import CuttingProxy
 from tests.fakes.editor import KEY, Desk, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.parts import wait_until
 
 ANSWER = "Forty-two boats went out."
 
@@ -49,9 +50,7 @@ async def lose_the_answer(desk: Desk, ask: Callable[[], Awaitable[str]]) -> str:
         socket.rename(moved)
         async with CuttingProxy(moved, socket) as line:
             answer = asyncio.ensure_future(ask())
-            async with asyncio.timeout(60):
-                while not desk.model.requests:
-                    await asyncio.sleep(0.02)
+            await wait_until(lambda: desk.model.requests, 60)
             line.hold()
             desk.model.let_go()
             service = await ControlClient.connect(moved)

@@ -14,6 +14,7 @@ from tests.fakes import mcp_listener, mcp_server
 from tests.fakes.editor import KEY, Desk, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.parts import wait_until
 from tests.gateway.server.processes import free_port
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -83,9 +84,7 @@ def servers_alive() -> list[str]:
 
 
 async def until_gone() -> None:
-    async with asyncio.timeout(30):
-        while servers_alive():
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: not servers_alive())
 
 
 async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(desk: Desk) -> None:

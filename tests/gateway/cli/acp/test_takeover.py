@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.editor import KEY, Desk, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.parts import wait_until
 
 TEXT = "One two three four five six seven."
 
@@ -57,8 +58,7 @@ async def test_menus_and_lists_work_while_a_gateway_takes_over(desk: Desk) -> No
             async with desk.gateway():
                 calls = 0
                 # Some more, by the new owner.
-                while calls < 6:
-                    await asyncio.sleep(0.01)
+                await wait_until(lambda: calls >= 6, 100)
                 for caller in callers:
                     caller.cancel()
                 await asyncio.wait(callers)
