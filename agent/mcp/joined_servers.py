@@ -1,6 +1,7 @@
 """Servers of one session beside the configured ones, as one source of tools."""
 
 import asyncio
+import operator
 from collections.abc import Collection, Sequence
 from itertools import chain
 
@@ -16,7 +17,7 @@ class JoinedServers:
     def __init__(self, own: McpServers, configured: ToolSource | None) -> None:
         self._own = own
         self._configured = configured if isinstance(configured, McpServers) else None
-        self._parts: tuple[tuple[McpTool, ...], ...] = ()
+        self._parts: tuple[tuple[McpTool, ...], ...] = ((), ())
         self._tools: tuple[McpTool, ...] = ()
 
     def tools(self) -> tuple[Tool, ...]:
@@ -43,14 +44,10 @@ class JoinedServers:
     def _mcp_tools(self) -> tuple[McpTool, ...]:
         first = () if self._configured is None else self._configured.mcp_tools()
         parts = (first, self._own.mcp_tools())
-        if not all(map(_is_same, parts, self._parts)) or len(parts) != len(self._parts):
+        if any(map(operator.is_not, parts, self._parts)):
             names = () if self._configured is None else self._configured.names
             taken = {tool.name for tool in first}
             further = (one for one in parts[1] if one.server.name not in names)
             self._tools = (*first, *(one for one in further if one.name not in taken))
             self._parts = parts
         return self._tools
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other

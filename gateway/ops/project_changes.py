@@ -89,14 +89,7 @@ class ProjectChanges:
 
         async def work() -> str:
             plan = await tool.plan(arguments, call)
-            request = ToolRequest(
-                tool.name,
-                tool.effect,
-                arguments,
-                self._root(call),
-                changes=plan.changes,
-                creates=plan.creates,
-            )
+            request = plan.request(tool, arguments, self._root(call))
             await file_io.in_thread(lambda: self._require_inside(request))
             await file_io.in_thread(lambda: self._judge(request))
             await tool.run(arguments, call)

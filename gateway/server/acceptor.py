@@ -96,7 +96,7 @@ class ConnectionAcceptor:
                 ssl=self._tls,
                 ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
             )
-        except (OSError, ssl.SSLError) as exc:
+        except OSError as exc:
             log.debug("a connection was not opened: %s", type(exc).__name__)
             connection.close()
 

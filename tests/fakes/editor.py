@@ -102,7 +102,7 @@ class Editor:
         return [(one.tool_call_id, one.status) for one in calls]
 
 
-class Desk:
+class EditorSetup:
     """An editor with a project, and Kore as its agent."""
 
     def __init__(self, folder: Path, model: ModelServer) -> None:

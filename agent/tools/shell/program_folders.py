@@ -7,8 +7,6 @@ from pathlib import Path
 
 # What stands at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
-
-
 _MOST_LINE_BYTES = 1_000
 
 

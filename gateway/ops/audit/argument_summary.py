@@ -10,19 +10,8 @@ _CUT_CHARS = 200
 # Arguments of which a summary shows the beginning; of any other text only the length.
 _TELLING = frozenset(
     {"path", "file_path", "filename", "folder", "workdir", "cwd", "command", "url", "host"}
-    | {
-        "query",
-        "pattern",
-        "glob",
-        "to",
-        "name",
-        "operation",
-        "action",
-        "chat",
-        "who",
-        "role",
-        "mode",
-    }
+    | {"query", "pattern", "glob", "to", "name", "operation", "action", "chat", "who", "role"}
+    | {"mode"}
 )
 
 

@@ -65,6 +65,13 @@ def _decode(row: bytes) -> AuditNote | None:
     try:
         fields = json.loads(row)
         params = {str(name): str(value) for name, value in fields["params"].items()}
-        return AuditNote(float(fields["at"]), str(fields["what"]), str(fields["reason"]), params)
+        return AuditNote(
+            float(fields["at"]),
+            str(fields["what"]),
+            str(fields["reason"]),
+            params,
+            bool(fields["allowed"]),
+            str(fields["session"]),
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -10,19 +10,20 @@ import pytest
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from tests.fakes.cutting_proxy import CuttingProxy
-from tests.fakes.editor import KEY, Desk, words
+from tests.fakes.editor import KEY, EditorSetup, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.parts import wait_until
 
 ANSWER = "Forty-two boats went out."
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        desk = Desk(tmp_path, model)
-        desk.set_config(http={"port": 0})
-        yield desk
+        editor_setup = EditorSetup(tmp_path, model)
+        editor_setup.set_config(http={"port": 0})
+        yield editor_setup
 
 
 async def until_handed_out(service: Service) -> None:
@@ -40,52 +41,53 @@ async def until_handed_out(service: Service) -> None:
             await asyncio.sleep(0.02)
 
 
-async def lose_the_answer(desk: Desk, ask: Callable[[], Awaitable[str]]) -> str:
+async def lose_the_answer(editor_setup: EditorSetup, ask: Callable[[], Awaitable[str]]) -> str:
     """What `ask` returns when its gateway is killed with the answer on the way, and started
     again."""
-    socket, moved = desk.home / "kore.sock", desk.home / "moved.sock"
-    desk.model.script(ReplyScript(text=ANSWER, waits_at=0))
-    async with desk.gateway() as kill:
+    socket, moved = editor_setup.home / "kore.sock", editor_setup.home / "moved.sock"
+    editor_setup.model.script(ReplyScript(text=ANSWER, waits_at=0))
+    async with editor_setup.gateway() as kill:
         socket.rename(moved)
         async with CuttingProxy(moved, socket) as line:
             answer = asyncio.ensure_future(ask())
-            async with asyncio.timeout(60):
-                while not desk.model.requests:
-                    await asyncio.sleep(0.02)
+            await wait_until(lambda: editor_setup.model.requests, 60)
             line.hold()
-            desk.model.let_go()
+            editor_setup.model.let_go()
             service = await ControlClient.connect(moved)
             assert service is not None
             await until_handed_out(service)
             await kill()
             line.close()
-            async with desk.gateway():
+            async with editor_setup.gateway():
                 line.cut()
                 return await asyncio.wait_for(answer, 60)
 
 
-async def test_a_single_turn_has_the_answer(desk: Desk) -> None:
+async def test_a_single_turn_has_the_answer(editor_setup: EditorSetup) -> None:
     async def ask() -> str:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "agent", "-m", "how many?"),
-            env=desk.environ(),
-            cwd=desk.project,
+            env=editor_setup.environ(),
+            cwd=editor_setup.project,
             stdout=asyncio.subprocess.PIPE,
         )
         out, _ = await process.communicate()
         assert process.returncode == 0
         return out.decode()
 
-    assert await lose_the_answer(desk, ask) == f"{ANSWER}\n"
-    assert len(desk.model.requests) == 1
+    assert await lose_the_answer(editor_setup, ask) == f"{ANSWER}\n"
+    assert len(editor_setup.model.requests) == 1
 
 
-async def test_an_editor_has_the_answer(desk: Desk) -> None:
+async def test_an_editor_has_the_answer(editor_setup: EditorSetup) -> None:
     async def ask() -> str:
-        async with desk.open() as (editor, connection, _):
-            opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
-            assert await desk.ask(connection, opened.session_id, words("how many?")) == "end_turn"
+        async with editor_setup.open() as (editor, connection, _):
+            opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+            assert (
+                await editor_setup.ask(connection, opened.session_id, words("how many?"))
+                == "end_turn"
+            )
             return editor.text()
 
-    assert await lose_the_answer(desk, ask) == ANSWER
-    assert len(desk.model.requests) == 1
+    assert await lose_the_answer(editor_setup, ask) == ANSWER
+    assert len(editor_setup.model.requests) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.security.taint.file_marks import is_marked, mark_tainted
-from tests.fakes.editor import KEY, Desk, words
+from tests.fakes.editor import KEY, EditorSetup, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
@@ -27,47 +27,51 @@ def write(text: str, path: str = "a.py") -> ReplyScript:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        yield Desk(tmp_path, model)
+        yield EditorSetup(tmp_path, model)
 
 
-async def session_of(desk: Desk, connection: Any, folder: Path | None = None) -> str:
-    opened = await connection.new_session(cwd=str(folder or desk.project), mcp_servers=[])
+async def session_of(editor_setup: EditorSetup, connection: Any, folder: Path | None = None) -> str:
+    opened = await connection.new_session(cwd=str(folder or editor_setup.project), mcp_servers=[])
     return str(opened.session_id)
 
 
-def last_result(desk: Desk) -> str:
+def last_result(editor_setup: EditorSetup) -> str:
     """The result that the model was sent last."""
-    results = [one for one in desk.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    results = [
+        one for one in editor_setup.model.requests[-1].body["messages"] if one["role"] == "tool"
+    ]
     return str(results[-1]["content"])
 
 
-async def test_the_model_reads_what_the_editor_shows(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+async def test_the_model_reads_what_the_editor_shows(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "a.py"
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         editor.buffers[str(file)] = "total = 7\n"
-        desk.model.script(READ, "Seven.")
-        await desk.ask(connection, session, words("what is total?"))
-        assert "total = 7" in last_result(desk)
-        assert "not saved" in last_result(desk)
+        editor_setup.model.script(READ, "Seven.")
+        await editor_setup.ask(connection, session, words("what is total?"))
+        assert "total = 7" in last_result(editor_setup)
+        assert "not saved" in last_result(editor_setup)
         assert file.read_text() == "total = 1\n"
         # What the editor has saved is no news.
         del editor.buffers[str(file)]
-        desk.model.script(READ, "One.")
-        await desk.ask(connection, session, words("and now?"))
-        assert "total = 1" in last_result(desk)
-        assert "not saved" not in last_result(desk)
+        editor_setup.model.script(READ, "One.")
+        await editor_setup.ask(connection, session, words("and now?"))
+        assert "total = 1" in last_result(editor_setup)
+        assert "not saved" not in last_result(editor_setup)
 
 
-async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
+    editor_setup: EditorSetup,
+) -> None:
+    file = editor_setup.project / "a.py"
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         editor.buffers[str(file)] = "total = 7\nmore = 1\n"
-        desk.model.script(edit("total = 7", "total = 8"), "Done.")
-        await desk.ask(connection, session, words("change it"))
+        editor_setup.model.script(edit("total = 7", "total = 8"), "Done.")
+        await editor_setup.ask(connection, session, words("change it"))
         (question, _options) = editor.questions[-1]
         assert "-total = 7" in str(question.content)
         assert "+total = 8" in str(question.content)
@@ -75,165 +79,173 @@ async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(desk: Desk) 
         assert editor.file_requests[-1] == ("write", str(file))
         assert str(file) not in editor.buffers
         # The file is what the model wrote: it may go on without reading it again.
-        desk.model.script(write("total = 9\n"), "Done.")
-        await desk.ask(connection, session, words("replace it"))
+        editor_setup.model.script(write("total = 9\n"), "Done.")
+        await editor_setup.ask(connection, session, words("replace it"))
         assert file.read_text() == "total = 9\n"
-        await desk.ask(connection, session, words("/undo"))
+        await editor_setup.ask(connection, session, words("/undo"))
         assert file.read_text() == "total = 8\nmore = 1\n"
-        await desk.ask(connection, session, words("/undo"))
+        await editor_setup.ask(connection, session, words("/undo"))
         assert file.read_text() == "total = 7\nmore = 1\n"
 
 
-async def test_text_that_the_model_has_not_seen_is_not_replaced(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
-        desk.model.script(READ, write("total = 2\n"), "I read it again.")
+async def test_text_that_the_model_has_not_seen_is_not_replaced(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "a.py"
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
+        editor_setup.model.script(READ, write("total = 2\n"), "I read it again.")
         editor.on_update = lambda update: editor.buffers.update(
             {str(file): "total = 7\n"} if getattr(update, "status", "") == "completed" else {}
         )
-        await desk.ask(connection, session, words("replace it"))
-        assert "has changed since you read" in last_result(desk)
+        await editor_setup.ask(connection, session, words("replace it"))
+        assert "has changed since you read" in last_result(editor_setup)
         assert not editor.questions
         assert file.read_text() == "total = 1\n"
-        desk.model.script(READ, write("total = 2\n"), "Done.")
-        await desk.ask(connection, session, words("replace it"))
+        editor_setup.model.script(READ, write("total = 2\n"), "Done.")
+        await editor_setup.ask(connection, session, words("replace it"))
         assert file.read_text() == "total = 2\n"
 
 
-async def test_a_denied_change_leaves_disk_and_editor_as_they_were(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+async def test_a_denied_change_leaves_disk_and_editor_as_they_were(
+    editor_setup: EditorSetup,
+) -> None:
+    file = editor_setup.project / "a.py"
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         editor.answer = "deny"
         editor.buffers[str(file)] = "total = 7\n"
-        desk.model.script(edit("7", "8"), "As you like.")
-        await desk.ask(connection, session, words("change it"))
+        editor_setup.model.script(edit("7", "8"), "As you like.")
+        await editor_setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 1\n"
         assert editor.buffers[str(file)] == "total = 7\n"
         assert ("write", str(file)) not in editor.file_requests
 
 
-async def test_a_new_file_and_line_ends_of_the_disk(desk: Desk) -> None:
-    file = desk.project / "dos.txt"
+async def test_a_new_file_and_line_ends_of_the_disk(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "dos.txt"
     file.write_bytes(b"one\r\ntwo\r\n")
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         await connection.set_session_mode(session_id=session, mode_id="auto")
         editor.buffers[str(file)] = "one\ntwo\nthree\n"
-        desk.model.script(edit("three", "3", "dos.txt"), write("new\n", "b/new.txt"), "Done.")
-        await desk.ask(connection, session, words("change both"))
+        editor_setup.model.script(
+            edit("three", "3", "dos.txt"), write("new\n", "b/new.txt"), "Done."
+        )
+        await editor_setup.ask(connection, session, words("change both"))
         assert file.read_bytes() == b"one\r\ntwo\r\n3\r\n"
-        assert (desk.project / "b" / "new.txt").read_text() == "new\n"
-        assert ("write", str(desk.project / "b" / "new.txt")) in editor.file_requests
+        assert (editor_setup.project / "b" / "new.txt").read_text() == "new\n"
+        assert ("write", str(editor_setup.project / "b" / "new.txt")) in editor.file_requests
 
 
-async def test_a_patch_and_an_appended_line_keep_unsaved_text(desk: Desk) -> None:
-    file = desk.project / "a.py"
+async def test_a_patch_and_an_appended_line_keep_unsaved_text(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "a.py"
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-total = 7\n+total = 8\n*** End Patch\n"
     append = Call("append_file", {"path": "a.py", "content": "end = 1\n"})
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         await connection.set_session_mode(session_id=session, mode_id="auto")
         editor.buffers[str(file)] = "total = 7\nmore = 1\n"
-        desk.model.script(
+        editor_setup.model.script(
             ReplyScript(tool_calls=(Call("apply_patch", {"input": patch}),)),
             ReplyScript(tool_calls=(append,)),
             "Done.",
         )
-        await desk.ask(connection, session, words("change it"))
+        await editor_setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 8\nmore = 1\nend = 1\n"
         assert editor.file_requests.count(("write", str(file))) == 2
 
 
-async def test_an_editor_that_formats_is_told_of(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+async def test_an_editor_that_formats_is_told_of(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "a.py"
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         editor.on_save = lambda text: text.replace("= ", "=  ")
-        desk.model.script(edit("1", "2"), "Done.")
-        await desk.ask(connection, session, words("change it"))
-        assert "saved it differently" in last_result(desk)
+        editor_setup.model.script(edit("1", "2"), "Done.")
+        await editor_setup.ask(connection, session, words("change it"))
+        assert "saved it differently" in last_result(editor_setup)
         assert file.read_text() == "total =  2\n"
 
 
-async def test_what_tools_may_not_open_never_reaches_the_editor(desk: Desk, tmp_path: Path) -> None:
-    (desk.project / ".env").write_text("SECRET=1\n")
+async def test_what_tools_may_not_open_never_reaches_the_editor(
+    editor_setup: EditorSetup, tmp_path: Path
+) -> None:
+    (editor_setup.project / ".env").write_text("SECRET=1\n")
     outside = tmp_path / "outside.txt"
     outside.write_text("outside\n")
-    (desk.project / "link.txt").symlink_to(outside)
+    (editor_setup.project / "link.txt").symlink_to(outside)
     reads = [
         ReplyScript(tool_calls=(Call("read_file", {"path": path}),))
         for path in (".env", str(outside), "link.txt", "../outside.txt")
     ]
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
-        desk.model.script(*reads, "No.")
-        await desk.ask(connection, session, words("read them"))
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
+        editor_setup.model.script(*reads, "No.")
+        await editor_setup.ask(connection, session, words("read them"))
         assert editor.file_requests == []
 
 
 async def test_a_folder_behind_a_link_is_called_as_the_editor_calls_it(
-    desk: Desk, tmp_path: Path
+    editor_setup: EditorSetup, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
-    link.symlink_to(desk.project)
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection, link)
+    link.symlink_to(editor_setup.project)
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection, link)
         editor.buffers[str(link / "a.py")] = "total = 7\n"
-        desk.model.script(READ, "Seven.")
-        await desk.ask(connection, session, words("what is total?"))
-        assert "total = 7" in last_result(desk)
+        editor_setup.model.script(READ, "Seven.")
+        await editor_setup.ask(connection, session, words("what is total?"))
+        assert "total = 7" in last_result(editor_setup)
 
 
-async def test_a_mark_of_strangers_words_outlasts_the_editors_save(desk: Desk) -> None:
-    file = desk.project / "a.py"
-    mark_tainted(file, desk.project)
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
+async def test_a_mark_of_strangers_words_outlasts_the_editors_save(
+    editor_setup: EditorSetup,
+) -> None:
+    file = editor_setup.project / "a.py"
+    mark_tainted(file, editor_setup.project)
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
         editor.buffers[str(file)] = "total = 7\n"
-        desk.model.script(READ, edit("7", "8"), "Eight.")
-        await desk.ask(connection, session, words("change it"))
+        editor_setup.model.script(READ, edit("7", "8"), "Eight.")
+        await editor_setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 8\n"
         assert is_marked(file)
 
 
 @pytest.mark.parametrize("text", ["nul \0", "x" * 1_000_001])
-async def test_a_text_of_no_use_is_the_disks_affair(desk: Desk, text: str) -> None:
-    async with desk.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(desk, connection)
-        editor.buffers[str(desk.project / "a.py")] = text
-        desk.model.script(READ, "One.")
-        await desk.ask(connection, session, words("what is total?"))
-        assert "total = 1" in last_result(desk)
-        assert "did not answer" in last_result(desk)
+async def test_a_text_of_no_use_is_the_disks_affair(editor_setup: EditorSetup, text: str) -> None:
+    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
+        editor.buffers[str(editor_setup.project / "a.py")] = text
+        editor_setup.model.script(READ, "One.")
+        await editor_setup.ask(connection, session, words("what is total?"))
+        assert "total = 1" in last_result(editor_setup)
+        assert "did not answer" in last_result(editor_setup)
 
 
-async def test_an_editor_without_the_offer_is_asked_for_no_file(desk: Desk) -> None:
-    async with desk.open() as (editor, connection, _):
-        session = await session_of(desk, connection)
-        desk.model.script(READ, edit("1", "2"), "Two.")
-        await desk.ask(connection, session, words("change it"))
+async def test_an_editor_without_the_offer_is_asked_for_no_file(editor_setup: EditorSetup) -> None:
+    async with editor_setup.open() as (editor, connection, _):
+        session = await session_of(editor_setup, connection)
+        editor_setup.model.script(READ, edit("1", "2"), "Two.")
+        await editor_setup.ask(connection, session, words("change it"))
         assert editor.file_requests == []
-        assert (desk.project / "a.py").read_text() == "total = 2\n"
+        assert (editor_setup.project / "a.py").read_text() == "total = 2\n"
 
 
-async def test_a_gateway_in_another_process_asks_the_editor_too(desk: Desk) -> None:
-    file = desk.project / "a.py"
+async def test_a_gateway_in_another_process_asks_the_editor_too(editor_setup: EditorSetup) -> None:
+    file = editor_setup.project / "a.py"
     gateway = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "gateway"),
-        env=desk.environ(),
+        env=editor_setup.environ(),
         stderr=asyncio.subprocess.PIPE,
     )
     assert gateway.stderr is not None
     try:
         while b"is running: model" not in (line := await gateway.stderr.readline()):
             assert line, "the gateway did not start"
-        async with desk.open(capabilities=OFFER) as (editor, connection, _):
-            session = await session_of(desk, connection)
+        async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
+            session = await session_of(editor_setup, connection)
             editor.buffers[str(file)] = "total = 7\n"
-            desk.model.script(READ, edit("7", "8"), "Eight.")
-            await desk.ask(connection, session, words("change it"))
+            editor_setup.model.script(READ, edit("7", "8"), "Eight.")
+            await editor_setup.ask(connection, session, words("change it"))
             assert file.read_text() == "total = 8\n"
             assert editor.file_requests[-1] == ("write", str(file))
     finally:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.editor import KEY, Desk, Editor, acp, words
+from tests.fakes.editor import KEY, Editor, EditorSetup, acp, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        desk = Desk(tmp_path, model)
-        desk.add_model("big", "openai/large")
-        yield desk
+        editor_setup = EditorSetup(tmp_path, model)
+        editor_setup.add_model("big", "openai/large")
+        yield editor_setup
 
 
 def values_of(options: list[Any]) -> dict[str, str]:
@@ -28,9 +28,9 @@ def announcements(editor: Editor) -> list[str]:
     return [one.session_update for one in editor.updates if one.session_update in kinds]
 
 
-async def test_a_model_is_chosen_and_kept_with_the_session(desk: Desk) -> None:
-    async with desk.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+async def test_a_model_is_chosen_and_kept_with_the_session(editor_setup: EditorSetup) -> None:
+    async with editor_setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
         session = opened.session_id
         (model, _mode) = opened.config_options
         assert values_of(opened.config_options) == {"model": "default", "mode": "ask"}
@@ -39,53 +39,57 @@ async def test_a_model_is_chosen_and_kept_with_the_session(desk: Desk) -> None:
             config_id="model", session_id=session, value="big"
         )
         assert values_of(answer.config_options)["model"] == "big"
-        await desk.ask(connection, session, words("hi"))
-        assert desk.model.requests[-1].body["model"] == "large"
+        await editor_setup.ask(connection, session, words("hi"))
+        assert editor_setup.model.requests[-1].body["model"] == "large"
         # A command changes the same choice, and the editor hears of it once.
         editor.updates.clear()
-        await desk.ask(connection, session, words("/model quick"))
-        await desk.ask(connection, session, words("hi"))
+        await editor_setup.ask(connection, session, words("/model quick"))
+        await editor_setup.ask(connection, session, words("hi"))
         assert announcements(editor) == ["config_option_update"]
         (update,) = (
             one for one in editor.updates if one.session_update == announcements(editor)[0]
         )
         assert values_of(update.config_options)["model"] == "quick"
-    async with desk.open() as (_, connection, _process):
+    async with editor_setup.open() as (_, connection, _process):
         loaded = await connection.load_session(
-            cwd=str(desk.project), session_id=session, mcp_servers=[]
+            cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
         )
         assert values_of(loaded.config_options) == {"model": "quick", "mode": "ask"}
 
 
-async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(desk: Desk) -> None:
+async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(
+    editor_setup: EditorSetup,
+) -> None:
     run = ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),))
-    async with desk.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+    async with editor_setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
         session = opened.session_id
         assert opened.modes.current_mode_id == "ask"
         await connection.set_session_mode(session_id=session, mode_id="accept-edits")
         assert announcements(editor) == ["current_mode_update", "config_option_update"]
         await connection.set_config_option(config_id="mode", session_id=session, value="plan")
-        desk.model.script(run, "I may not.")
-        await desk.ask(connection, session, words("make it"))
-        assert not (desk.project / "made").exists()
-        await desk.ask(connection, session, words("/mode auto"))
-        desk.model.script(run, "Made.")
-        await desk.ask(connection, session, words("make it"))
-        assert (desk.project / "made").exists()
+        editor_setup.model.script(run, "I may not.")
+        await editor_setup.ask(connection, session, words("make it"))
+        assert not (editor_setup.project / "made").exists()
+        await editor_setup.ask(connection, session, words("/mode auto"))
+        editor_setup.model.script(run, "Made.")
+        await editor_setup.ask(connection, session, words("make it"))
+        assert (editor_setup.project / "made").exists()
         assert not editor.questions
         assert announcements(editor)[-2:] == ["current_mode_update", "config_option_update"]
 
 
-async def test_the_mode_of_the_command_line_is_where_a_session_begins(desk: Desk) -> None:
-    async with desk.open("--permission-mode", "plan") as (_, connection, _process):
-        opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+async def test_the_mode_of_the_command_line_is_where_a_session_begins(
+    editor_setup: EditorSetup,
+) -> None:
+    async with editor_setup.open("--permission-mode", "plan") as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
         assert opened.modes.current_mode_id == "plan"
 
 
-async def test_a_choice_that_there_is_not_is_one_sentence(desk: Desk) -> None:
-    async with desk.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(desk.project), mcp_servers=[])
+async def test_a_choice_that_there_is_not_is_one_sentence(editor_setup: EditorSetup) -> None:
+    async with editor_setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
         for option, value, sentence in (
             ("model", "nothing", "nothing"),
             ("mode", "yolo", "expected a mode out of plan, ask"),

@@ -6,46 +6,53 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.editor import KEY, Desk, words
+from tests.fakes.editor import KEY, EditorSetup, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.parts import wait_until
 
 TEXT = "One two three four five six seven."
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        yield Desk(tmp_path, model)
+        yield EditorSetup(tmp_path, model)
 
 
-async def test_only_what_is_missing_is_sent_after_a_gateway_was_killed(desk: Desk) -> None:
-    async with desk.gateway() as kill, desk.open() as (editor, connection, _):
-        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+async def test_only_what_is_missing_is_sent_after_a_gateway_was_killed(
+    editor_setup: EditorSetup,
+) -> None:
+    async with editor_setup.gateway() as kill, editor_setup.open() as (editor, connection, _):
+        session = (
+            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+        ).session_id
         streamed = asyncio.Event()
         editor.on_update = lambda update: streamed.set() if editor.text() else None
-        desk.model.script(ReplyScript(text=TEXT, pieces=6, waits_at=3), TEXT)
-        prompt = asyncio.create_task(desk.ask(connection, session, words("count")))
+        editor_setup.model.script(ReplyScript(text=TEXT, pieces=6, waits_at=3), TEXT)
+        prompt = asyncio.create_task(editor_setup.ask(connection, session, words("count")))
         async with asyncio.timeout(100):
             await streamed.wait()
             assert TEXT.startswith(editor.text())
             assert editor.text() != TEXT
             await kill()
             assert await prompt == "end_turn"
-        assert len(desk.model.requests) == 2
+        assert len(editor_setup.model.requests) == 2
         assert editor.text() == TEXT
 
 
-async def test_menus_and_lists_work_while_a_gateway_takes_over(desk: Desk) -> None:
-    desk.add_model("big", "openai/large")
-    async with desk.open() as (_, connection, _process):
-        session = (await connection.new_session(cwd=str(desk.project), mcp_servers=[])).session_id
+async def test_menus_and_lists_work_while_a_gateway_takes_over(editor_setup: EditorSetup) -> None:
+    editor_setup.add_model("big", "openai/large")
+    async with editor_setup.open() as (_, connection, _process):
+        session = (
+            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+        ).session_id
         calls = 0
 
         async def list_and_choose() -> None:
             nonlocal calls
             while True:
-                await connection.list_sessions(cwd=str(desk.project))
+                await connection.list_sessions(cwd=str(editor_setup.project))
                 for option, value in (("model", "big"), ("mode", "plan")):
                     await connection.set_config_option(
                         config_id=option, session_id=session, value=value
@@ -54,11 +61,10 @@ async def test_menus_and_lists_work_while_a_gateway_takes_over(desk: Desk) -> No
 
         async with asyncio.timeout(100), asyncio.TaskGroup() as group:
             callers = [group.create_task(list_and_choose()) for _ in range(3)]
-            async with desk.gateway():
+            async with editor_setup.gateway():
                 calls = 0
                 # Some more, by the new owner.
-                while calls < 6:
-                    await asyncio.sleep(0.01)
+                await wait_until(lambda: calls >= 6, 100)
                 for caller in callers:
                     caller.cancel()
                 await asyncio.wait(callers)

@@ -177,7 +177,8 @@ async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path
     # Others may write there as well as in the configuration: what is no note is left out.
     with pending.open("ab") as file:
         file.write(b'null\n{"at": "x"}\n\xff\n[]\n')
-    leave_note(pending, AuditNote(2.0, "plugin", "changed by the owner", {"name": "tea"}))
+    refused = AuditNote(2.0, "plugin", "the change failed", {"name": "tea"}, False, "s1")
+    leave_note(pending, refused)
     database, log = RehearsingStore.open(tmp_path / "kore.db"), AuditLog(tmp_path / "audit")
     relay = AuditRelay(database, log, pending)
     await asyncio.gather(relay.flush(), relay.flush())
@@ -187,6 +188,7 @@ async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path
     who = {"who": "command line", "operation": "set", "name": key}
     assert (first["tool"], first["params"]) == ("kore:setting", who)
     assert (second["tool"], second["params"]) == ("kore:plugin", {"name": "tea"})
+    assert (second["allowed"], second["session_id"]) == (False, "s1")
     assert "very-secret" not in json.dumps([first, second])
     assert waiting_notes(pending) == []
 
