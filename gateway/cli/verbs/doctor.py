@@ -23,7 +23,7 @@ from gateway.store.sqlite.file_check import check_file
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
-_MARGIN = 18
+_MARGIN = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def _render(check: Check, columns: int) -> str:
     mark = _MARKS[check.state]
     if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         mark = f"{_COLOURS[check.state]}{mark}\x1b[0m"
-    return f"{mark}  {check.name:<12}{body[_MARGIN:]}"
+    return f"{mark}  {check.name:<{_MARGIN - 6}}{body[_MARGIN:]}"
 
 
 def _repair(args: argparse.Namespace) -> None:

@@ -24,6 +24,8 @@ def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
     if shutil.which("bwrap") is None:
         del found["sandbox"]
     assert set(found.values()) == {"ok"}, done.stdout
+    lines = kore("doctor", home=home).stdout.splitlines()
+    assert all(line[23] == " " and line[24] != " " for line in lines), lines
 
 
 def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None
         await terminal.see("clock")
     found = terminal.text.split("FAIL")[1].split("\nok")[0].splitlines()
     assert len(found) > 2
-    assert all(line.startswith(" " * 18) and line[18] != " " for line in found[1:])
+    assert all(line.startswith(" " * 24) and line[24] != " " for line in found[1:])
     assert max(map(len, found[1:])) <= 80
 
 
