@@ -24,16 +24,16 @@ def acpx() -> str:
     return command
 
 
-async def run(acpx: str, editor_setup: EditorSetup, *arguments: str) -> str:
+async def run(acpx: str, setup: EditorSetup, *arguments: str) -> str:
     """What acpx prints of one prompt. Each line of Kore's is checked by the schema."""
-    log, script = editor_setup.home / "lines", editor_setup.home / "agent.sh"
-    requests = editor_setup.home / "asked"
-    agent = shlex.join(editor_setup.command())
+    log, script = setup.home / "lines", setup.home / "agent.sh"
+    requests = setup.home / "asked"
+    agent = shlex.join(setup.command())
     script.write_text(f"tee {shlex.quote(str(requests))} | {agent} | tee {shlex.quote(str(log))}\n")
     client = await asyncio.create_subprocess_exec(
         *(acpx, "--agent", f"sh {script}", *arguments),
-        cwd=editor_setup.project,
-        env=editor_setup.environ(),
+        cwd=setup.project,
+        env=setup.environ(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -49,10 +49,10 @@ async def run(acpx: str, editor_setup: EditorSetup, *arguments: str) -> str:
 
 async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
+        setup = EditorSetup(tmp_path, model)
         read = Call("read_file", {"path": "a.py"})
         model.script(ReplyScript(tool_calls=(read,)), "The total is one.")
-        text = await run(acpx, editor_setup, "exec", "what is the total?")
+        text = await run(acpx, setup, "exec", "what is the total?")
     assert "The total is one." in text
     assert "read_file a.py" in text
     assert "[done] end_turn" in text
@@ -60,23 +60,23 @@ async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> No
 
 async def test_a_model_is_chosen(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
-        editor_setup.add_model("big", "openai/large")
-        text = await run(acpx, editor_setup, "--model", "big", "exec", "hi")
+        setup = EditorSetup(tmp_path, model)
+        setup.add_model("big", "openai/large")
+        text = await run(acpx, setup, "--model", "big", "exec", "hi")
         assert "[done] end_turn" in text
         assert model.requests[-1].body["model"] == "large"
 
 
 async def test_a_server_that_acpx_names_is_used(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
+        setup = EditorSetup(tmp_path, model)
         server = {"command": sys.executable, "args": [mcp_server.__file__]}
         servers = tmp_path / "servers.json"
         servers.write_text(json.dumps({"mcpServers": [{"name": "stand", **server, "env": []}]}))
         echo = Call("mcp__stand__echo", {"text": "over here"})
         model.script(ReplyScript(tool_calls=(echo,)), "Said.")
         options = ("--mcp-config", str(servers), "--approve-all")
-        text = await run(acpx, editor_setup, *options, "exec", "say it")
+        text = await run(acpx, setup, *options, "exec", "say it")
         assert "[done] end_turn" in text
         results = [one for one in model.requests[-1].body["messages"] if one["role"] == "tool"]
         assert "over here" in results[-1]["content"]

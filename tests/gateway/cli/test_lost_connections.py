@@ -19,11 +19,11 @@ ANSWER = "Forty-two boats went out."
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
-        editor_setup.set_config(http={"port": 0})
-        yield editor_setup
+        setup = EditorSetup(tmp_path, model)
+        setup.set_config(http={"port": 0})
+        yield setup
 
 
 async def until_handed_out(service: Service) -> None:
@@ -41,53 +41,50 @@ async def until_handed_out(service: Service) -> None:
             await asyncio.sleep(0.02)
 
 
-async def lose_the_answer(editor_setup: EditorSetup, ask: Callable[[], Awaitable[str]]) -> str:
+async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Awaitable[str]]) -> str:
     """What `ask` returns when its gateway is killed with the answer on the way, and started
     again."""
-    socket, moved = editor_setup.home / "kore.sock", editor_setup.home / "moved.sock"
-    editor_setup.model.script(ReplyScript(text=ANSWER, waits_at=0))
-    async with editor_setup.gateway() as kill:
+    socket, moved = setup.home / "kore.sock", setup.home / "moved.sock"
+    setup.model.script(ReplyScript(text=ANSWER, waits_at=0))
+    async with setup.gateway() as kill:
         socket.rename(moved)
         async with CuttingProxy(moved, socket) as line:
             answer = asyncio.ensure_future(ask())
-            await wait_until(lambda: editor_setup.model.requests, 60)
+            await wait_until(lambda: setup.model.requests, 60)
             line.hold()
-            editor_setup.model.let_go()
+            setup.model.let_go()
             service = await ControlClient.connect(moved)
             assert service is not None
             await until_handed_out(service)
             await kill()
             line.close()
-            async with editor_setup.gateway():
+            async with setup.gateway():
                 line.cut()
                 return await asyncio.wait_for(answer, 60)
 
 
-async def test_a_single_turn_has_the_answer(editor_setup: EditorSetup) -> None:
+async def test_a_single_turn_has_the_answer(setup: EditorSetup) -> None:
     async def ask() -> str:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "agent", "-m", "how many?"),
-            env=editor_setup.environ(),
-            cwd=editor_setup.project,
+            env=setup.environ(),
+            cwd=setup.project,
             stdout=asyncio.subprocess.PIPE,
         )
         out, _ = await process.communicate()
         assert process.returncode == 0
         return out.decode()
 
-    assert await lose_the_answer(editor_setup, ask) == f"{ANSWER}\n"
-    assert len(editor_setup.model.requests) == 1
+    assert await lose_the_answer(setup, ask) == f"{ANSWER}\n"
+    assert len(setup.model.requests) == 1
 
 
-async def test_an_editor_has_the_answer(editor_setup: EditorSetup) -> None:
+async def test_an_editor_has_the_answer(setup: EditorSetup) -> None:
     async def ask() -> str:
-        async with editor_setup.open() as (editor, connection, _):
-            opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-            assert (
-                await editor_setup.ask(connection, opened.session_id, words("how many?"))
-                == "end_turn"
-            )
+        async with setup.open() as (editor, connection, _):
+            opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+            assert await setup.ask(connection, opened.session_id, words("how many?")) == "end_turn"
             return editor.text()
 
-    assert await lose_the_answer(editor_setup, ask) == ANSWER
-    assert len(editor_setup.model.requests) == 1
+    assert await lose_the_answer(setup, ask) == ANSWER
+    assert len(setup.model.requests) == 1

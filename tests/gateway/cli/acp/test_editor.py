@@ -17,38 +17,34 @@ from tests.fakes.model_script import Call, ReplyScript
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
         yield EditorSetup(tmp_path, model)
 
 
-async def test_a_prompt_is_answered_and_the_folder_is_known(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        editor_setup.model.script("Hello **there**")
-        assert await editor_setup.ask(connection, session, words("hi")) == "end_turn"
+async def test_a_prompt_is_answered_and_the_folder_is_known(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        setup.model.script("Hello **there**")
+        assert await setup.ask(connection, session, words("hi")) == "end_turn"
         assert editor.text() == "Hello **there**"
-        assert "a.py (10 B)" in editor_setup.question()
+        assert "a.py (10 B)" in setup.question()
         # What Kore itself says comes too.
         editor.updates.clear()
-        assert await editor_setup.ask(connection, session, words("/status")) == "end_turn"
+        assert await setup.ask(connection, session, words("/status")) == "end_turn"
         assert "openai/fake" in editor.text()
 
 
-async def test_an_edit_is_asked_about_and_shown_as_a_change(editor_setup: EditorSetup) -> None:
+async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) -> None:
     edit = Call("edit_file", {"path": "a.py", "old_string": "1", "new_string": "2"})
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         for answer, text in (("deny", "total = 1\n"), ("", "total = 1\n"), ("once", "total = 2\n")):
             editor.answer = answer
             editor.updates.clear()
-            editor_setup.model.script(ReplyScript(tool_calls=(edit,)), "So be it.")
-            assert await editor_setup.ask(connection, session, words("change it")) == "end_turn"
-            assert (editor_setup.project / "a.py").read_text() == text
+            setup.model.script(ReplyScript(tool_calls=(edit,)), "So be it.")
+            assert await setup.ask(connection, session, words("change it")) == "end_turn"
+            assert (setup.project / "a.py").read_text() == text
         (asked, options) = editor.questions[-1]
         assert "+total = 2" in str(asked.content)
         assert options == ["once", "session", "always", "deny"]
@@ -64,7 +60,7 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(editor_setup: Editor
         ]
         (change,) = changes
         assert (change.path, change.old_text, change.new_text) == (
-            str(editor_setup.project / "a.py"),
+            str(setup.project / "a.py"),
             "1",
             "2",
         )
@@ -72,16 +68,12 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(editor_setup: Editor
         assert len({question.tool_call_id for question, _ in editor.questions}) == 3
 
 
-async def test_a_plan_is_a_plan(editor_setup: EditorSetup) -> None:
+async def test_a_plan_is_a_plan(setup: EditorSetup) -> None:
     items = [{"content": "one", "status": "completed"}, {"content": "two"}]
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        editor_setup.model.script(
-            ReplyScript(tool_calls=(Call("todo", {"items": items}),)), "Planned."
-        )
-        await editor_setup.ask(connection, session, words("plan it"))
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        setup.model.script(ReplyScript(tool_calls=(Call("todo", {"items": items}),)), "Planned.")
+        await setup.ask(connection, session, words("plan it"))
         (plan,) = (one for one in editor.updates if one.session_update == "plan")
         assert [(one.content, one.status) for one in plan.entries] == [
             ("one", "completed"),
@@ -89,59 +81,51 @@ async def test_a_plan_is_a_plan(editor_setup: EditorSetup) -> None:
         ]
 
 
-async def test_a_turn_is_cancelled_and_the_next_one_runs(editor_setup: EditorSetup) -> None:
+async def test_a_turn_is_cancelled_and_the_next_one_runs(setup: EditorSetup) -> None:
     command = "sleep 600"
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         await connection.set_session_mode(session_id=session, mode_id="auto")
-        editor_setup.model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)))
+        setup.model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)))
         started = asyncio.Event()
         editor.on_update = lambda update: started.set() if editor.calls() else None
-        asked = asyncio.create_task(editor_setup.ask(connection, session, words("wait")))
+        asked = asyncio.create_task(setup.ask(connection, session, words("wait")))
         await asyncio.wait_for(started.wait(), 60)
         await connection.cancel(session_id=session)
         assert await asyncio.wait_for(asked, 60) == "cancelled"
-        editor_setup.model.script("Here I am.")
-        assert await editor_setup.ask(connection, session, words("and now?")) == "end_turn"
+        setup.model.script("Here I am.")
+        assert await setup.ask(connection, session, words("and now?")) == "end_turn"
         assert editor.text().endswith("Here I am.")
 
 
-async def test_files_and_pictures_come_with_a_prompt(editor_setup: EditorSetup) -> None:
-    path = editor_setup.project / "a.py"
+async def test_files_and_pictures_come_with_a_prompt(setup: EditorSetup) -> None:
+    path = setup.project / "a.py"
     embedded = acp.resource_block(acp.embedded_text_resource(path.as_uri(), "unsaved = True\n"))
-    async with editor_setup.open() as (_, connection, _process):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         link = acp.resource_link_block("a.py", path.as_uri())
         picture = acp.image_block(base64.b64encode(PNG).decode(), "image/png")
-        await editor_setup.ask(connection, session, words("look"), link, embedded, picture)
-        body = editor_setup.model.requests[-1].raw.decode()
+        await setup.ask(connection, session, words("look"), link, embedded, picture)
+        body = setup.model.requests[-1].raw.decode()
         assert "unsaved = True" in body
         assert "The person points at the file" in body
         assert base64.b64encode(PNG).decode() in body
         # What a file says is no word of the person's: it is marked in the store as private.
         for wrong in (acp.image_block("no base64!", "image/png"), acp.audio_block("AAAA", "a/b")):
             with pytest.raises(acp.RequestError, match=r"base64|sound"):
-                await editor_setup.ask(connection, session, wrong)
+                await setup.ask(connection, session, wrong)
 
 
-async def test_a_session_is_listed_and_loaded_in_another_process(editor_setup: EditorSetup) -> None:
+async def test_a_session_is_listed_and_loaded_in_another_process(setup: EditorSetup) -> None:
     read = Call("read_file", {"path": "a.py"})
-    async with editor_setup.open() as (_, connection, _process):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        editor_setup.model.script(ReplyScript(tool_calls=(read,)), "It is one.")
-        await editor_setup.ask(connection, session, words("what is total?"))
-    async with editor_setup.open() as (editor, connection, _process):
+    async with setup.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        setup.model.script(ReplyScript(tool_calls=(read,)), "It is one.")
+        await setup.ask(connection, session, words("what is total?"))
+    async with setup.open() as (editor, connection, _process):
         listed = (await connection.list_sessions()).sessions
         assert session in [one.session_id for one in listed]
-        await connection.load_session(
-            cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
-        )
+        await connection.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
         kinds = [one.session_update for one in editor.updates]
         assert kinds == [
             "user_message_chunk",
@@ -149,29 +133,27 @@ async def test_a_session_is_listed_and_loaded_in_another_process(editor_setup: E
             "tool_call_update",
             "agent_message_chunk",
         ]
-        editor_setup.model.script("Still one.")
-        await editor_setup.ask(connection, session, words("and now?"))
-        assert "what is total?" in editor_setup.model.requests[-1].raw.decode()
+        setup.model.script("Still one.")
+        await setup.ask(connection, session, words("and now?"))
+        assert "what is total?" in setup.model.requests[-1].raw.decode()
         await connection.close_session(session_id=session)
         with pytest.raises(acp.RequestError, match="load it first"):
-            await editor_setup.ask(connection, session, words("x"))
+            await setup.ask(connection, session, words("x"))
 
 
-async def test_the_sessions_of_a_folder_are_listed(
-    editor_setup: EditorSetup, tmp_path: Path
-) -> None:
+async def test_the_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path: Path) -> None:
     other, link = tmp_path / "other", tmp_path / "link"
     other.mkdir()
-    link.symlink_to(editor_setup.project)
-    async with editor_setup.open() as (_, connection, _process):
+    link.symlink_to(setup.project)
+    async with setup.open() as (_, connection, _process):
         ids = []
-        for folder in (editor_setup.project, other):
+        for folder in (setup.project, other):
             opened = await connection.new_session(cwd=str(folder), mcp_servers=[])
-            editor_setup.model.script("Hello.")
-            await editor_setup.ask(connection, opened.session_id, words("hi"))
+            setup.model.script("Hello.")
+            await setup.ask(connection, opened.session_id, words("hi"))
             ids.append(opened.session_id)
         for folder, expected in (
-            (editor_setup.project, ids[:1]),
+            (setup.project, ids[:1]),
             (other, ids[1:]),
             (link, ids[:1]),
         ):
@@ -179,116 +161,102 @@ async def test_the_sessions_of_a_folder_are_listed(
             assert [(one.session_id, one.cwd) for one in listed] == [(expected[0], str(folder))]
         everything = (await connection.list_sessions()).sessions
         assert {one.session_id: one.cwd for one in everything} == dict(
-            zip(ids, map(str, (editor_setup.project, other)), strict=True)
+            zip(ids, map(str, (setup.project, other)), strict=True)
         )
 
 
-async def test_a_killed_agent_has_lost_nothing(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (_, connection, process):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        editor_setup.model.script(ReplyScript(text="Never seen.", waits_at=1))
-        asked = asyncio.create_task(editor_setup.ask(connection, session, words("do it")))
+async def test_a_killed_agent_has_lost_nothing(setup: EditorSetup) -> None:
+    async with setup.open() as (_, connection, process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        setup.model.script(ReplyScript(text="Never seen.", waits_at=1))
+        asked = asyncio.create_task(setup.ask(connection, session, words("do it")))
         async with asyncio.timeout(60):
-            while not editor_setup.model.requests:
+            while not setup.model.requests:
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         with pytest.raises(Exception, match=r".*"):
             await asked
-    editor_setup.model.script("Done after all.", "And this.")
-    async with editor_setup.open() as (_, connection, _process):
-        await connection.load_session(
-            cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
-        )
-        assert await editor_setup.ask(connection, session, words("go on")) == "end_turn"
-        assert "do it" in editor_setup.model.requests[-1].raw.decode()
+    setup.model.script("Done after all.", "And this.")
+    async with setup.open() as (_, connection, _process):
+        await connection.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
+        assert await setup.ask(connection, session, words("go on")) == "end_turn"
+        assert "do it" in setup.model.requests[-1].raw.decode()
 
 
 async def test_a_gateway_that_starts_takes_over_and_the_prompt_goes_on(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
     wait = Call("exec", {"command": "while [ ! -e go ]; do sleep 0.1; done; echo gone"})
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         await connection.set_session_mode(session_id=session, mode_id="auto")
-        editor_setup.model.script(ReplyScript(tool_calls=(wait,)), "It has gone.")
+        setup.model.script(ReplyScript(tool_calls=(wait,)), "It has gone.")
         started = asyncio.Event()
         editor.on_update = lambda update: started.set() if editor.calls() else None
-        asked = asyncio.create_task(editor_setup.ask(connection, session, words("wait for it")))
+        asked = asyncio.create_task(setup.ask(connection, session, words("wait for it")))
         await asyncio.wait_for(started.wait(), 60)
         gateway = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "gateway"),
             env={
                 "PATH": os.environ["PATH"],
-                "HOME": str(editor_setup.home),
-                "KORE_HOME": str(editor_setup.home),
+                "HOME": str(setup.home),
+                "KORE_HOME": str(setup.home),
             },
             stderr=asyncio.subprocess.PIPE,
         )
         try:
             assert gateway.stderr is not None
             assert b"asking for the data" in await gateway.stderr.readline()
-            (editor_setup.project / "go").touch()
+            (setup.project / "go").touch()
             assert await asyncio.wait_for(asked, 60) == "end_turn"
             assert editor.text().endswith("It has gone.")
-            editor_setup.model.script("In the gateway.")
-            assert (
-                await editor_setup.ask(connection, session, words("where are you?")) == "end_turn"
-            )
+            setup.model.script("In the gateway.")
+            assert await setup.ask(connection, session, words("where are you?")) == "end_turn"
             assert editor.text().endswith("In the gateway.")
         finally:
             gateway.terminate()
             await gateway.communicate()
 
 
-async def test_an_idle_editor_keeps_no_gateway_from_the_data(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        async with editor_setup.gateway():
-            editor_setup.model.script("In the gateway.")
-            assert (
-                await editor_setup.ask(connection, session, words("where are you?")) == "end_turn"
-            )
+async def test_an_idle_editor_keeps_no_gateway_from_the_data(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        async with setup.gateway():
+            setup.model.script("In the gateway.")
+            assert await setup.ask(connection, session, words("where are you?")) == "end_turn"
             assert editor.text() == "In the gateway."
 
 
-async def test_bad_input_is_one_sentence(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (_, connection, _process):
+async def test_bad_input_is_one_sentence(setup: EditorSetup) -> None:
+    async with setup.open() as (_, connection, _process):
         with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):
             await connection.new_session(cwd="nowhere", mcp_servers=[])
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         with pytest.raises(acp.RequestError, match="expected a mode out of plan, ask"):
             await connection.set_session_mode(session_id=session, mode_id="yolo")
         with pytest.raises(acp.RequestError, match="the prompt is empty"):
-            await editor_setup.ask(connection, session, words("  "))
+            await setup.ask(connection, session, words("  "))
         with pytest.raises(acp.RequestError):
             await connection.load_session(
-                cwd=str(editor_setup.project), session_id="20990101_000000", mcp_servers=[]
+                cwd=str(setup.project), session_id="20990101_000000", mcp_servers=[]
             )
 
 
-async def test_nothing_is_left_when_the_editor_goes(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (_, connection, process):
-        await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+async def test_nothing_is_left_when_the_editor_goes(setup: EditorSetup) -> None:
+    async with setup.open() as (_, connection, process):
+        await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         assert process.returncode is None
     await process.wait()
     assert process.returncode == 0
 
 
 async def test_a_file_in_the_place_of_an_editor_is_refused(
-    editor_setup: EditorSetup, tmp_path: Path
+    setup: EditorSetup, tmp_path: Path
 ) -> None:
     environ = {
         "PATH": os.environ["PATH"],
-        "HOME": str(editor_setup.home),
-        "KORE_HOME": str(editor_setup.home),
+        "HOME": str(setup.home),
+        "KORE_HOME": str(setup.home),
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "acp"),
@@ -302,11 +270,11 @@ async def test_a_file_in_the_place_of_an_editor_is_refused(
     assert "speaks with an editor over pipes" in err.decode()
 
 
-async def test_what_is_no_protocol_ends_nothing(editor_setup: EditorSetup) -> None:
+async def test_what_is_no_protocol_ends_nothing(setup: EditorSetup) -> None:
     environ = {
         "PATH": os.environ["PATH"],
-        "HOME": str(editor_setup.home),
-        "KORE_HOME": str(editor_setup.home),
+        "HOME": str(setup.home),
+        "KORE_HOME": str(setup.home),
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "acp"),

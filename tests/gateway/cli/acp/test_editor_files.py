@@ -27,51 +27,49 @@ def write(text: str, path: str = "a.py") -> ReplyScript:
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
         yield EditorSetup(tmp_path, model)
 
 
-async def session_of(editor_setup: EditorSetup, connection: Any, folder: Path | None = None) -> str:
-    opened = await connection.new_session(cwd=str(folder or editor_setup.project), mcp_servers=[])
+async def session_of(setup: EditorSetup, connection: Any, folder: Path | None = None) -> str:
+    opened = await connection.new_session(cwd=str(folder or setup.project), mcp_servers=[])
     return str(opened.session_id)
 
 
-def last_result(editor_setup: EditorSetup) -> str:
+def last_result(setup: EditorSetup) -> str:
     """The result that the model was sent last."""
-    results = [
-        one for one in editor_setup.model.requests[-1].body["messages"] if one["role"] == "tool"
-    ]
+    results = [one for one in setup.model.requests[-1].body["messages"] if one["role"] == "tool"]
     return str(results[-1]["content"])
 
 
-async def test_the_model_reads_what_the_editor_shows(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "a.py"
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+async def test_the_model_reads_what_the_editor_shows(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         editor.buffers[str(file)] = "total = 7\n"
-        editor_setup.model.script(READ, "Seven.")
-        await editor_setup.ask(connection, session, words("what is total?"))
-        assert "total = 7" in last_result(editor_setup)
-        assert "not saved" in last_result(editor_setup)
+        setup.model.script(READ, "Seven.")
+        await setup.ask(connection, session, words("what is total?"))
+        assert "total = 7" in last_result(setup)
+        assert "not saved" in last_result(setup)
         assert file.read_text() == "total = 1\n"
         # What the editor has saved is no news.
         del editor.buffers[str(file)]
-        editor_setup.model.script(READ, "One.")
-        await editor_setup.ask(connection, session, words("and now?"))
-        assert "total = 1" in last_result(editor_setup)
-        assert "not saved" not in last_result(editor_setup)
+        setup.model.script(READ, "One.")
+        await setup.ask(connection, session, words("and now?"))
+        assert "total = 1" in last_result(setup)
+        assert "not saved" not in last_result(setup)
 
 
 async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    file = editor_setup.project / "a.py"
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         editor.buffers[str(file)] = "total = 7\nmore = 1\n"
-        editor_setup.model.script(edit("total = 7", "total = 8"), "Done.")
-        await editor_setup.ask(connection, session, words("change it"))
+        setup.model.script(edit("total = 7", "total = 8"), "Done.")
+        await setup.ask(connection, session, words("change it"))
         (question, _options) = editor.questions[-1]
         assert "-total = 7" in str(question.content)
         assert "+total = 8" in str(question.content)
@@ -79,173 +77,171 @@ async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
         assert editor.file_requests[-1] == ("write", str(file))
         assert str(file) not in editor.buffers
         # The file is what the model wrote: it may go on without reading it again.
-        editor_setup.model.script(write("total = 9\n"), "Done.")
-        await editor_setup.ask(connection, session, words("replace it"))
+        setup.model.script(write("total = 9\n"), "Done.")
+        await setup.ask(connection, session, words("replace it"))
         assert file.read_text() == "total = 9\n"
-        await editor_setup.ask(connection, session, words("/undo"))
+        await setup.ask(connection, session, words("/undo"))
         assert file.read_text() == "total = 8\nmore = 1\n"
-        await editor_setup.ask(connection, session, words("/undo"))
+        await setup.ask(connection, session, words("/undo"))
         assert file.read_text() == "total = 7\nmore = 1\n"
 
 
-async def test_text_that_the_model_has_not_seen_is_not_replaced(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "a.py"
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
-        editor_setup.model.script(READ, write("total = 2\n"), "I read it again.")
+async def test_text_that_the_model_has_not_seen_is_not_replaced(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        setup.model.script(READ, write("total = 2\n"), "I read it again.")
         editor.on_update = lambda update: editor.buffers.update(
             {str(file): "total = 7\n"} if getattr(update, "status", "") == "completed" else {}
         )
-        await editor_setup.ask(connection, session, words("replace it"))
-        assert "has changed since you read" in last_result(editor_setup)
+        await setup.ask(connection, session, words("replace it"))
+        assert "has changed since you read" in last_result(setup)
         assert not editor.questions
         assert file.read_text() == "total = 1\n"
-        editor_setup.model.script(READ, write("total = 2\n"), "Done.")
-        await editor_setup.ask(connection, session, words("replace it"))
+        setup.model.script(READ, write("total = 2\n"), "Done.")
+        await setup.ask(connection, session, words("replace it"))
         assert file.read_text() == "total = 2\n"
 
 
 async def test_a_denied_change_leaves_disk_and_editor_as_they_were(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    file = editor_setup.project / "a.py"
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         editor.answer = "deny"
         editor.buffers[str(file)] = "total = 7\n"
-        editor_setup.model.script(edit("7", "8"), "As you like.")
-        await editor_setup.ask(connection, session, words("change it"))
+        setup.model.script(edit("7", "8"), "As you like.")
+        await setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 1\n"
         assert editor.buffers[str(file)] == "total = 7\n"
         assert ("write", str(file)) not in editor.file_requests
 
 
-async def test_a_new_file_and_line_ends_of_the_disk(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "dos.txt"
+async def test_a_new_file_and_line_ends_of_the_disk(setup: EditorSetup) -> None:
+    file = setup.project / "dos.txt"
     file.write_bytes(b"one\r\ntwo\r\n")
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         await connection.set_session_mode(session_id=session, mode_id="auto")
         editor.buffers[str(file)] = "one\ntwo\nthree\n"
-        editor_setup.model.script(
-            edit("three", "3", "dos.txt"), write("new\n", "b/new.txt"), "Done."
-        )
-        await editor_setup.ask(connection, session, words("change both"))
+        setup.model.script(edit("three", "3", "dos.txt"), write("new\n", "b/new.txt"), "Done.")
+        await setup.ask(connection, session, words("change both"))
         assert file.read_bytes() == b"one\r\ntwo\r\n3\r\n"
-        assert (editor_setup.project / "b" / "new.txt").read_text() == "new\n"
-        assert ("write", str(editor_setup.project / "b" / "new.txt")) in editor.file_requests
+        assert (setup.project / "b" / "new.txt").read_text() == "new\n"
+        assert ("write", str(setup.project / "b" / "new.txt")) in editor.file_requests
 
 
-async def test_a_patch_and_an_appended_line_keep_unsaved_text(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "a.py"
+async def test_a_patch_and_an_appended_line_keep_unsaved_text(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-total = 7\n+total = 8\n*** End Patch\n"
     append = Call("append_file", {"path": "a.py", "content": "end = 1\n"})
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         await connection.set_session_mode(session_id=session, mode_id="auto")
         editor.buffers[str(file)] = "total = 7\nmore = 1\n"
-        editor_setup.model.script(
+        setup.model.script(
             ReplyScript(tool_calls=(Call("apply_patch", {"input": patch}),)),
             ReplyScript(tool_calls=(append,)),
             "Done.",
         )
-        await editor_setup.ask(connection, session, words("change it"))
+        await setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 8\nmore = 1\nend = 1\n"
         assert editor.file_requests.count(("write", str(file))) == 2
 
 
-async def test_an_editor_that_formats_is_told_of(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "a.py"
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+async def test_an_editor_that_formats_is_told_of(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         editor.on_save = lambda text: text.replace("= ", "=  ")
-        editor_setup.model.script(edit("1", "2"), "Done.")
-        await editor_setup.ask(connection, session, words("change it"))
-        assert "saved it differently" in last_result(editor_setup)
+        setup.model.script(edit("1", "2"), "Done.")
+        await setup.ask(connection, session, words("change it"))
+        assert "saved it differently" in last_result(setup)
         assert file.read_text() == "total =  2\n"
 
 
 async def test_what_tools_may_not_open_never_reaches_the_editor(
-    editor_setup: EditorSetup, tmp_path: Path
+    setup: EditorSetup, tmp_path: Path
 ) -> None:
-    (editor_setup.project / ".env").write_text("SECRET=1\n")
+    (setup.project / ".env").write_text("SECRET=1\n")
     outside = tmp_path / "outside.txt"
     outside.write_text("outside\n")
-    (editor_setup.project / "link.txt").symlink_to(outside)
+    (setup.project / "link.txt").symlink_to(outside)
     reads = [
         ReplyScript(tool_calls=(Call("read_file", {"path": path}),))
         for path in (".env", str(outside), "link.txt", "../outside.txt")
     ]
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
-        editor_setup.model.script(*reads, "No.")
-        await editor_setup.ask(connection, session, words("read them"))
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        setup.model.script(*reads, "No.")
+        await setup.ask(connection, session, words("read them"))
         assert editor.file_requests == []
 
 
 async def test_a_folder_behind_a_link_is_called_as_the_editor_calls_it(
-    editor_setup: EditorSetup, tmp_path: Path
+    setup: EditorSetup, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
-    link.symlink_to(editor_setup.project)
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection, link)
+    link.symlink_to(setup.project)
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection, link)
         editor.buffers[str(link / "a.py")] = "total = 7\n"
-        editor_setup.model.script(READ, "Seven.")
-        await editor_setup.ask(connection, session, words("what is total?"))
-        assert "total = 7" in last_result(editor_setup)
+        setup.model.script(READ, "Seven.")
+        await setup.ask(connection, session, words("what is total?"))
+        assert "total = 7" in last_result(setup)
 
 
 async def test_a_mark_of_strangers_words_outlasts_the_editors_save(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    file = editor_setup.project / "a.py"
-    mark_tainted(file, editor_setup.project)
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
+    file = setup.project / "a.py"
+    mark_tainted(file, setup.project)
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
         editor.buffers[str(file)] = "total = 7\n"
-        editor_setup.model.script(READ, edit("7", "8"), "Eight.")
-        await editor_setup.ask(connection, session, words("change it"))
+        setup.model.script(READ, edit("7", "8"), "Eight.")
+        await setup.ask(connection, session, words("change it"))
         assert file.read_text() == "total = 8\n"
         assert is_marked(file)
 
 
 @pytest.mark.parametrize("text", ["nul \0", "x" * 1_000_001])
-async def test_a_text_of_no_use_is_the_disks_affair(editor_setup: EditorSetup, text: str) -> None:
-    async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
-        editor.buffers[str(editor_setup.project / "a.py")] = text
-        editor_setup.model.script(READ, "One.")
-        await editor_setup.ask(connection, session, words("what is total?"))
-        assert "total = 1" in last_result(editor_setup)
-        assert "did not answer" in last_result(editor_setup)
+async def test_a_text_of_no_use_is_the_disks_affair(setup: EditorSetup, text: str) -> None:
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        editor.buffers[str(setup.project / "a.py")] = text
+        setup.model.script(READ, "One.")
+        await setup.ask(connection, session, words("what is total?"))
+        assert "total = 1" in last_result(setup)
+        assert "did not answer" in last_result(setup)
 
 
-async def test_an_editor_without_the_offer_is_asked_for_no_file(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        session = await session_of(editor_setup, connection)
-        editor_setup.model.script(READ, edit("1", "2"), "Two.")
-        await editor_setup.ask(connection, session, words("change it"))
+async def test_an_editor_without_the_offer_is_asked_for_no_file(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        session = await session_of(setup, connection)
+        setup.model.script(READ, edit("1", "2"), "Two.")
+        await setup.ask(connection, session, words("change it"))
         assert editor.file_requests == []
-        assert (editor_setup.project / "a.py").read_text() == "total = 2\n"
+        assert (setup.project / "a.py").read_text() == "total = 2\n"
 
 
-async def test_a_gateway_in_another_process_asks_the_editor_too(editor_setup: EditorSetup) -> None:
-    file = editor_setup.project / "a.py"
+async def test_a_gateway_in_another_process_asks_the_editor_too(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
     gateway = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "gateway"),
-        env=editor_setup.environ(),
+        env=setup.environ(),
         stderr=asyncio.subprocess.PIPE,
     )
     assert gateway.stderr is not None
     try:
         while b"is running: model" not in (line := await gateway.stderr.readline()):
             assert line, "the gateway did not start"
-        async with editor_setup.open(capabilities=OFFER) as (editor, connection, _):
-            session = await session_of(editor_setup, connection)
+        async with setup.open(capabilities=OFFER) as (editor, connection, _):
+            session = await session_of(setup, connection)
             editor.buffers[str(file)] = "total = 7\n"
-            editor_setup.model.script(READ, edit("7", "8"), "Eight.")
-            await editor_setup.ask(connection, session, words("change it"))
+            setup.model.script(READ, edit("7", "8"), "Eight.")
+            await setup.ask(connection, session, words("change it"))
             assert file.read_text() == "total = 8\n"
             assert editor.file_requests[-1] == ("write", str(file))
     finally:

@@ -22,7 +22,7 @@ SECRET = "swordfish-0123456789"
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
         yield EditorSetup(tmp_path, model)
 
@@ -36,14 +36,14 @@ def calls(tool: str, **arguments: Any) -> ReplyScript:
     return ReplyScript(tool_calls=(Call(tool, arguments),))
 
 
-def results(editor_setup: EditorSetup) -> list[str]:
+def results(setup: EditorSetup) -> list[str]:
     """What the tools of the last turn answered, as the model reads it."""
-    messages = editor_setup.model.requests[-1].body["messages"]
+    messages = setup.model.requests[-1].body["messages"]
     return [str(one["content"]) for one in messages if one["role"] == "tool"]
 
 
-def offered(editor_setup: EditorSetup) -> set[str]:
-    tools = editor_setup.model.requests[-1].body["tools"]
+def offered(setup: EditorSetup) -> set[str]:
+    tools = setup.model.requests[-1].body["tools"]
     return {one["function"]["name"] for one in tools if "mcp__" in one["function"]["name"]}
 
 
@@ -88,104 +88,102 @@ async def until_gone() -> None:
 
 
 async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[stdio()])
-        editor_setup.model.script(calls("mcp__stand__where"), "There.")
-        assert await editor_setup.ask(connection, opened.session_id, words("where?")) == "end_turn"
+    async with setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[stdio()])
+        setup.model.script(calls("mcp__stand__where"), "There.")
+        assert await setup.ask(connection, opened.session_id, words("where?")) == "end_turn"
         # Asked before it ran, and with the variables that the editor gave, which nobody is shown.
         assert [one[0].title for one in editor.questions]
-        assert '"token": "' in results(editor_setup)[-1]
-        assert SECRET not in editor_setup.model.requests[-1].raw.decode()
+        assert '"token": "' in results(setup)[-1]
+        assert SECRET not in setup.model.requests[-1].raw.decode()
         editor.answer = "deny"
-        editor_setup.model.script(calls("mcp__stand__echo", text="hello"), "No then.")
-        await editor_setup.ask(connection, opened.session_id, words("say hello"))
-        assert "hello" not in results(editor_setup)[-1]
+        setup.model.script(calls("mcp__stand__echo", text="hello"), "No then.")
+        await setup.ask(connection, opened.session_id, words("say hello"))
+        assert "hello" not in results(setup)[-1]
         # Another session of the same editor has none.
-        other = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        editor_setup.model.script("Nothing.")
-        await editor_setup.ask(connection, other.session_id, words("and you?"))
-        assert offered(editor_setup) == set()
+        other = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        setup.model.script("Nothing.")
+        await setup.ask(connection, other.session_id, words("and you?"))
+        assert offered(setup) == set()
         assert servers_alive()
         await connection.close_session(session_id=opened.session_id)
         await until_gone()
     assert SECRET not in "".join(
-        file.read_text(errors="replace") for file in editor_setup.home.rglob("*") if file.is_file()
+        file.read_text(errors="replace") for file in setup.home.rglob("*") if file.is_file()
     )
 
 
-async def test_a_server_over_http_is_there_again_after_a_load(editor_setup: EditorSetup) -> None:
-    async with http_server() as url, editor_setup.open() as (editor, connection, _):
+async def test_a_server_over_http_is_there_again_after_a_load(setup: EditorSetup) -> None:
+    async with http_server() as url, setup.open() as (editor, connection, _):
         header = HttpHeader(name="X-Token", value=SECRET)
         server = HttpMcpServer(type="http", name="far", url=url, headers=[header])
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[server])
-        editor_setup.model.script(calls("mcp__far__grow"), "Grown.")
-        await editor_setup.ask(connection, opened.session_id, words("grow"))
-        assert results(editor_setup)[-1].count("grown") == 1
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[server])
+        setup.model.script(calls("mcp__far__grow"), "Grown.")
+        await setup.ask(connection, opened.session_id, words("grow"))
+        assert results(setup)[-1].count("grown") == 1
         for servers, names in (([server], {"grow", "late", "read_resource"}), ([], set())):
             await connection.load_session(
-                cwd=str(editor_setup.project), session_id=opened.session_id, mcp_servers=servers
+                cwd=str(setup.project), session_id=opened.session_id, mcp_servers=servers
             )
-            editor_setup.model.script("Here.")
-            await editor_setup.ask(connection, opened.session_id, words("what is there?"))
-            assert offered(editor_setup) == {f"mcp__far__{name}" for name in names}
+            setup.model.script("Here.")
+            await setup.ask(connection, opened.session_id, words("what is there?"))
+            assert offered(setup) == {f"mcp__far__{name}" for name in names}
         assert "MCP server" not in editor.text()
 
 
-async def test_the_transports_that_are_announced_work(editor_setup: EditorSetup) -> None:
-    async with http_server("sse") as url, editor_setup.open() as (editor, connection, _):
+async def test_the_transports_that_are_announced_work(setup: EditorSetup) -> None:
+    async with http_server("sse") as url, setup.open() as (editor, connection, _):
         announced = await connection.initialize(protocol_version=1)
         offer = announced.agent_capabilities.mcp_capabilities
         assert (offer.http, offer.sse, offer.acp) == (True, True, False)
         server = SseMcpServer(type="sse", name="old", url=url, headers=[])
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[server])
-        editor_setup.model.script(calls("mcp__old__grow"), "Grown.")
-        await editor_setup.ask(connection, opened.session_id, words("grow"))
-        assert "grown" in results(editor_setup)[-1]
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[server])
+        setup.model.script(calls("mcp__old__grow"), "Grown.")
+        await setup.ask(connection, opened.session_id, words("grow"))
+        assert "grown" in results(setup)[-1]
         assert len(editor.questions) == 1
         assert editor.text() == "Grown."
 
 
 async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    editor_setup.set_config(
+    setup.set_config(
         mcp_servers={"mine": {"command": sys.executable, "args": [mcp_server.__file__]}}
     )
     missing = McpServerStdio(name="gone", command="/nowhere/server", args=[], env=[])
     nowhere = HttpMcpServer(type="http", name="odd", url="file:///etc/passwd", headers=[])
-    async with editor_setup.open() as (editor, connection, _):
+    async with setup.open() as (editor, connection, _):
         named = [missing, nowhere, stdio("mine")]
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=named)
-        editor_setup.model.script("All the same.")
-        assert await editor_setup.ask(connection, opened.session_id, words("hi")) == "end_turn"
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=named)
+        setup.model.script("All the same.")
+        assert await setup.ask(connection, opened.session_id, words("hi")) == "end_turn"
         text = editor.text()
         assert text.endswith("All the same.")
         assert text.count("gone") == 1
         assert "The MCP server odd cannot be used" in text
-        assert "mcp__mine__echo" in offered(editor_setup)
+        assert "mcp__mine__echo" in offered(setup)
         assert text.count("Kore has an MCP server mine of its own") == 1
         assert not servers_alive()
         # Said once.
-        editor_setup.model.script("Again.")
-        await editor_setup.ask(connection, opened.session_id, words("hi again"))
+        setup.model.script("Again.")
+        await setup.ask(connection, opened.session_id, words("hi again"))
         assert editor.text().count("cannot be used") == 1
 
 
 async def test_servers_are_started_anew_in_a_gateway_that_takes_over(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.open() as (_, connection, _process):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[stdio()])
-        async with editor_setup.gateway() as kill:
-            editor_setup.model.script(calls("mcp__stand__echo", text="over here"), "Said.")
-            assert (
-                await editor_setup.ask(connection, opened.session_id, words("say it")) == "end_turn"
-            )
-            assert "over here" in results(editor_setup)[-1]
+    async with setup.open() as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[stdio()])
+        async with setup.gateway() as kill:
+            setup.model.script(calls("mcp__stand__echo", text="over here"), "Said.")
+            assert await setup.ask(connection, opened.session_id, words("say it")) == "end_turn"
+            assert "over here" in results(setup)[-1]
             await kill()
             await until_gone()
-        editor_setup.model.script(calls("mcp__stand__echo", text="and here"), "Said.")
-        assert await editor_setup.ask(connection, opened.session_id, words("say it")) == "end_turn"
-        assert "and here" in results(editor_setup)[-1]
+        setup.model.script(calls("mcp__stand__echo", text="and here"), "Said.")
+        assert await setup.ask(connection, opened.session_id, words("say it")) == "end_turn"
+        assert "and here" in results(setup)[-1]

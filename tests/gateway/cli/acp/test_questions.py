@@ -19,12 +19,12 @@ BOTH = {"elicitation": {"form": {}, "url": {}}}
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
+        setup = EditorSetup(tmp_path, model)
         server = {"command": sys.executable, "args": [mcp_server.__file__, "asks"]}
-        editor_setup.set_config(mcp_servers={"stand": server})
-        yield editor_setup
+        setup.set_config(mcp_servers={"stand": server})
+        yield setup
 
 
 def question(schema: dict[str, Any], message: str = "Which one?") -> ReplyScript:
@@ -33,25 +33,21 @@ def question(schema: dict[str, Any], message: str = "Which one?") -> ReplyScript
     return ReplyScript(tool_calls=(Call("mcp__stand__ask", arguments),))
 
 
-async def answer_of(
-    editor_setup: EditorSetup, connection: Any, script: ReplyScript
-) -> dict[str, Any]:
+async def answer_of(setup: EditorSetup, connection: Any, script: ReplyScript) -> dict[str, Any]:
     """What the server was told, as it says to the model."""
-    opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-    editor_setup.model.script(script, "So it is.")
-    assert await editor_setup.ask(connection, opened.session_id, words("ask me")) == "end_turn"
-    results = [
-        one for one in editor_setup.model.requests[-1].body["messages"] if one["role"] == "tool"
-    ]
+    opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+    setup.model.script(script, "So it is.")
+    assert await setup.ask(connection, opened.session_id, words("ask me")) == "end_turn"
+    results = [one for one in setup.model.requests[-1].body["messages"] if one["role"] == "tool"]
     text = str(results[-1]["content"])
     answer: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])
     return answer
 
 
-async def test_a_form_is_shown_by_the_editor(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open(capabilities=FORM) as (editor, connection, _):
+async def test_a_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
+    async with setup.open(capabilities=FORM) as (editor, connection, _):
         editor.elicited = {"action": "accept", "content": {"answer": "blue"}}
-        answer = await answer_of(editor_setup, connection, question({"enum": ["red", "blue"]}))
+        answer = await answer_of(setup, connection, question({"enum": ["red", "blue"]}))
         assert answer == {"action": "accept", "content": {"value": "blue"}}
         ((message, mode),) = editor.elicitations
         assert "The MCP server stand asks:" in message
@@ -59,21 +55,21 @@ async def test_a_form_is_shown_by_the_editor(editor_setup: EditorSetup) -> None:
         assert mode.requested_schema.properties["answer"].enum == ["red", "blue"]
         # A text, and one that is not among the choices.
         editor.elicited = {"action": "accept", "content": {"answer": "Ann"}}
-        answer = await answer_of(editor_setup, connection, question({"type": "string"}))
+        answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer == {"action": "accept", "content": {"value": "Ann"}}
-        answer = await answer_of(editor_setup, connection, question({"enum": ["red", "blue"]}))
+        answer = await answer_of(setup, connection, question({"enum": ["red", "blue"]}))
         assert answer["action"] == "decline"
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_no_is_a_no(editor_setup: EditorSetup, action: str) -> None:
-    async with editor_setup.open(capabilities=FORM) as (editor, connection, _):
+async def test_a_no_is_a_no(setup: EditorSetup, action: str) -> None:
+    async with setup.open(capabilities=FORM) as (editor, connection, _):
         editor.elicited = {"action": action}
-        answer = await answer_of(editor_setup, connection, question({"type": "string"}))
+        answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer["action"] == "decline"
 
 
-async def test_a_page_is_opened_by_the_editor(editor_setup: EditorSetup) -> None:
+async def test_a_page_is_opened_by_the_editor(setup: EditorSetup) -> None:
     arguments = {
         "mode": "url",
         "message": "Log in",
@@ -81,52 +77,50 @@ async def test_a_page_is_opened_by_the_editor(editor_setup: EditorSetup) -> None
         "elicitationId": "1",
     }
     call = ReplyScript(tool_calls=(Call("mcp__stand__ask", arguments),))
-    async with editor_setup.open(capabilities=BOTH) as (editor, connection, _):
+    async with setup.open(capabilities=BOTH) as (editor, connection, _):
         editor.elicited = {"action": "accept"}
-        assert (await answer_of(editor_setup, connection, call))["action"] == "accept"
+        assert (await answer_of(setup, connection, call))["action"] == "accept"
         ((message, mode),) = editor.elicitations
         assert str(mode.url) == "https://example.com/a"
         assert "example.com" in message
-    async with editor_setup.open(capabilities=FORM) as (editor, connection, _):
+    async with setup.open(capabilities=FORM) as (editor, connection, _):
         editor.elicited = {"action": "accept"}
-        assert (await answer_of(editor_setup, connection, call))["action"] == "accept"
+        assert (await answer_of(setup, connection, call))["action"] == "accept"
         ((_, mode),) = editor.elicitations
         assert not mode.requested_schema.properties
 
 
 async def test_without_the_offer_choices_are_permissions_and_text_is_declined(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.open() as (editor, connection, _):
+    async with setup.open() as (editor, connection, _):
         editor.answers = ["once", "choice-1"]
-        answer = await answer_of(editor_setup, connection, question({"enum": ["red", "blue"]}))
+        answer = await answer_of(setup, connection, question({"enum": ["red", "blue"]}))
         assert answer == {"action": "accept", "content": {"value": "blue"}}
         editor.answers = ["once"]
-        answer = await answer_of(editor_setup, connection, question({"type": "string"}))
+        answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer["action"] == "decline"
         assert "ask again in a terminal: kore agent -r" in editor.text()
 
 
-async def test_a_password_is_not_asked_for_in_an_editor(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open(capabilities=BOTH) as (editor, connection, _):
+async def test_a_password_is_not_asked_for_in_an_editor(setup: EditorSetup) -> None:
+    async with setup.open(capabilities=BOTH) as (editor, connection, _):
         script = question({"type": "string", "title": "Password"})
-        assert (await answer_of(editor_setup, connection, script))["action"] == "decline"
+        assert (await answer_of(setup, connection, script))["action"] == "decline"
         assert not editor.elicitations
         assert "looks like a password" in editor.text()
 
 
-async def test_a_turn_is_cancelled_while_the_editor_asks(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+async def test_a_turn_is_cancelled_while_the_editor_asks(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         asked = asyncio.Event()
         editor.wait_at_question = asked
-        editor_setup.model.script(
+        setup.model.script(
             ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),)), "Never."
         )
-        prompt = asyncio.create_task(editor_setup.ask(connection, session, words("make it")))
+        prompt = asyncio.create_task(setup.ask(connection, session, words("make it")))
         await asyncio.wait_for(asked.wait(), 60)
         await connection.cancel(session_id=session)
         assert await asyncio.wait_for(prompt, 60) == "cancelled"
-        assert not (editor_setup.project / "made").exists()
+        assert not (setup.project / "made").exists()

@@ -15,77 +15,65 @@ TOUCH = ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),))
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
         yield EditorSetup(tmp_path, model)
 
 
-async def test_a_question_of_an_editor_that_died_is_asked_again(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, process):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         editor.wait_at_question = asyncio.Event()
-        editor_setup.model.script(TOUCH, "Made.")
-        prompt = asyncio.create_task(editor_setup.ask(connection, session, words("make it")))
+        setup.model.script(TOUCH, "Made.")
+        prompt = asyncio.create_task(setup.ask(connection, session, words("make it")))
         await asyncio.wait_for(editor.wait_at_question.wait(), 60)
         # What is left of an editor after kill -9: a closed pipe.
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), 60) == 0
         with pytest.raises(ConnectionError):
             await prompt
-    assert not (editor_setup.project / "made").exists()
-    async with editor_setup.open() as (editor, connection, _):
-        await connection.load_session(
-            cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
-        )
-        editor_setup.model.script("Here I am.")
+    assert not (setup.project / "made").exists()
+    async with setup.open() as (editor, connection, _):
+        await connection.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
+        setup.model.script("Here I am.")
         async with asyncio.timeout(60):
-            assert (
-                await editor_setup.ask(connection, session, words("are you there?")) == "end_turn"
-            )
+            assert await setup.ask(connection, session, words("are you there?")) == "end_turn"
         # What the first one asked was asked here, and answered with yes.
         assert len(editor.questions) == 1
-        assert (editor_setup.project / "made").exists()
+        assert (setup.project / "made").exists()
         assert editor.text().endswith("Here I am.")
 
 
-async def test_two_editors_share_a_session(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (_, first, _process):
-        session = (
-            await first.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
-        async with editor_setup.open() as (_editor, second, _other):
-            await second.load_session(
-                cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
-            )
-            editor_setup.model.script("One.", "Two.")
+async def test_two_editors_share_a_session(setup: EditorSetup) -> None:
+    async with setup.open() as (_, first, _process):
+        session = (await first.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        async with setup.open() as (_editor, second, _other):
+            await second.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
+            setup.model.script("One.", "Two.")
             async with asyncio.timeout(60):
                 endings = await asyncio.gather(
-                    editor_setup.ask(first, session, words("first words")),
-                    editor_setup.ask(second, session, words("second words")),
+                    setup.ask(first, session, words("first words")),
+                    setup.ask(second, session, words("second words")),
                 )
             assert endings == ["end_turn", "end_turn"]
-            editor_setup.model.script("Both.")
-            await editor_setup.ask(first, session, words("and?"))
-            sent = editor_setup.model.requests[-1].raw.decode()
+            setup.model.script("Both.")
+            await setup.ask(first, session, words("and?"))
+            sent = setup.model.requests[-1].raw.decode()
             assert "first words" in sent
             assert "second words" in sent
 
 
 async def test_a_huge_prompt_is_answered_or_refused_in_a_sentence(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.open() as (editor, connection, process), asyncio.timeout(100):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.open() as (editor, connection, process), asyncio.timeout(100):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         picture = base64.b64encode(PNG + b"\0" * 30_000_000).decode()
         with pytest.raises(acp.RequestError, match="expected a PNG, JPEG, GIF or WebP of at most"):
-            await editor_setup.ask(connection, session, acp.image_block(picture, "image/png"))
+            await setup.ask(connection, session, acp.image_block(picture, "image/png"))
         for blocks in ([words("x " * 2_500_000)], [words("a")] * 10_000):
-            editor_setup.model.script("Much.")
-            assert await editor_setup.ask(connection, session, *blocks) == "end_turn"
+            setup.model.script("Much.")
+            assert await setup.ask(connection, session, *blocks) == "end_turn"
         # What the first one made shorter may have taken the second answer.
         assert editor.text().startswith("Much.")
         assert process.returncode is None

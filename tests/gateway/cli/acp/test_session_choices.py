@@ -12,11 +12,11 @@ from tests.fakes.model_script import Call, ReplyScript
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
-        editor_setup = EditorSetup(tmp_path, model)
-        editor_setup.add_model("big", "openai/large")
-        yield editor_setup
+        setup = EditorSetup(tmp_path, model)
+        setup.add_model("big", "openai/large")
+        yield setup
 
 
 def values_of(options: list[Any]) -> dict[str, str]:
@@ -28,9 +28,9 @@ def announcements(editor: Editor) -> list[str]:
     return [one.session_update for one in editor.updates if one.session_update in kinds]
 
 
-async def test_a_model_is_chosen_and_kept_with_the_session(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         session = opened.session_id
         (model, _mode) = opened.config_options
         assert values_of(opened.config_options) == {"model": "default", "mode": "ask"}
@@ -39,57 +39,57 @@ async def test_a_model_is_chosen_and_kept_with_the_session(editor_setup: EditorS
             config_id="model", session_id=session, value="big"
         )
         assert values_of(answer.config_options)["model"] == "big"
-        await editor_setup.ask(connection, session, words("hi"))
-        assert editor_setup.model.requests[-1].body["model"] == "large"
+        await setup.ask(connection, session, words("hi"))
+        assert setup.model.requests[-1].body["model"] == "large"
         # A command changes the same choice, and the editor hears of it once.
         editor.updates.clear()
-        await editor_setup.ask(connection, session, words("/model quick"))
-        await editor_setup.ask(connection, session, words("hi"))
+        await setup.ask(connection, session, words("/model quick"))
+        await setup.ask(connection, session, words("hi"))
         assert announcements(editor) == ["config_option_update"]
         (update,) = (
             one for one in editor.updates if one.session_update == announcements(editor)[0]
         )
         assert values_of(update.config_options)["model"] == "quick"
-    async with editor_setup.open() as (_, connection, _process):
+    async with setup.open() as (_, connection, _process):
         loaded = await connection.load_session(
-            cwd=str(editor_setup.project), session_id=session, mcp_servers=[]
+            cwd=str(setup.project), session_id=session, mcp_servers=[]
         )
         assert values_of(loaded.config_options) == {"model": "quick", "mode": "ask"}
 
 
 async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
     run = ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),))
-    async with editor_setup.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+    async with setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         session = opened.session_id
         assert opened.modes.current_mode_id == "ask"
         await connection.set_session_mode(session_id=session, mode_id="accept-edits")
         assert announcements(editor) == ["current_mode_update", "config_option_update"]
         await connection.set_config_option(config_id="mode", session_id=session, value="plan")
-        editor_setup.model.script(run, "I may not.")
-        await editor_setup.ask(connection, session, words("make it"))
-        assert not (editor_setup.project / "made").exists()
-        await editor_setup.ask(connection, session, words("/mode auto"))
-        editor_setup.model.script(run, "Made.")
-        await editor_setup.ask(connection, session, words("make it"))
-        assert (editor_setup.project / "made").exists()
+        setup.model.script(run, "I may not.")
+        await setup.ask(connection, session, words("make it"))
+        assert not (setup.project / "made").exists()
+        await setup.ask(connection, session, words("/mode auto"))
+        setup.model.script(run, "Made.")
+        await setup.ask(connection, session, words("make it"))
+        assert (setup.project / "made").exists()
         assert not editor.questions
         assert announcements(editor)[-2:] == ["current_mode_update", "config_option_update"]
 
 
 async def test_the_mode_of_the_command_line_is_where_a_session_begins(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.open("--permission-mode", "plan") as (_, connection, _process):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+    async with setup.open("--permission-mode", "plan") as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         assert opened.modes.current_mode_id == "plan"
 
 
-async def test_a_choice_that_there_is_not_is_one_sentence(editor_setup: EditorSetup) -> None:
-    async with editor_setup.open() as (editor, connection, _):
-        opened = await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
+async def test_a_choice_that_there_is_not_is_one_sentence(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         for option, value, sentence in (
             ("model", "nothing", "nothing"),
             ("mode", "yolo", "expected a mode out of plan, ask"),

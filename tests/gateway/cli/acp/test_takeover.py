@@ -15,44 +15,40 @@ TEXT = "One two three four five six seven."
 
 
 @pytest.fixture
-async def editor_setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
     async with ModelServer(api_key=KEY) as model:
         yield EditorSetup(tmp_path, model)
 
 
 async def test_only_what_is_missing_is_sent_after_a_gateway_was_killed(
-    editor_setup: EditorSetup,
+    setup: EditorSetup,
 ) -> None:
-    async with editor_setup.gateway() as kill, editor_setup.open() as (editor, connection, _):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+    async with setup.gateway() as kill, setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         streamed = asyncio.Event()
         editor.on_update = lambda update: streamed.set() if editor.text() else None
-        editor_setup.model.script(ReplyScript(text=TEXT, pieces=6, waits_at=3), TEXT)
-        prompt = asyncio.create_task(editor_setup.ask(connection, session, words("count")))
+        setup.model.script(ReplyScript(text=TEXT, pieces=6, waits_at=3), TEXT)
+        prompt = asyncio.create_task(setup.ask(connection, session, words("count")))
         async with asyncio.timeout(100):
             await streamed.wait()
             assert TEXT.startswith(editor.text())
             assert editor.text() != TEXT
             await kill()
             assert await prompt == "end_turn"
-        assert len(editor_setup.model.requests) == 2
+        assert len(setup.model.requests) == 2
         assert editor.text() == TEXT
 
 
-async def test_menus_and_lists_work_while_a_gateway_takes_over(editor_setup: EditorSetup) -> None:
-    editor_setup.add_model("big", "openai/large")
-    async with editor_setup.open() as (_, connection, _process):
-        session = (
-            await connection.new_session(cwd=str(editor_setup.project), mcp_servers=[])
-        ).session_id
+async def test_menus_and_lists_work_while_a_gateway_takes_over(setup: EditorSetup) -> None:
+    setup.add_model("big", "openai/large")
+    async with setup.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         calls = 0
 
         async def list_and_choose() -> None:
             nonlocal calls
             while True:
-                await connection.list_sessions(cwd=str(editor_setup.project))
+                await connection.list_sessions(cwd=str(setup.project))
                 for option, value in (("model", "big"), ("mode", "plan")):
                     await connection.set_config_option(
                         config_id=option, session_id=session, value=value
@@ -61,7 +57,7 @@ async def test_menus_and_lists_work_while_a_gateway_takes_over(editor_setup: Edi
 
         async with asyncio.timeout(100), asyncio.TaskGroup() as group:
             callers = [group.create_task(list_and_choose()) for _ in range(3)]
-            async with editor_setup.gateway():
+            async with setup.gateway():
                 calls = 0
                 # Some more, by the new owner.
                 await wait_until(lambda: calls >= 6, 100)
