@@ -269,7 +269,8 @@ class FullScreen(App[None]):
         self._count += 1
         tab = SessionTab(self._service, self._start, session, self._new_status(), self._count)
         if session is None and self._count == 1:
-            tab.conversation.content.say(f"Kore {VERSION} · {self._folder or ''}")
+            where = f" · {self._folder}" if self._folder else ""
+            tab.conversation.content.say(f"Kore {VERSION}{where}")
             tab.conversation.content.say(t("/help lists the commands, Ctrl-P all keys."))
         await self._tabs.add_pane(tab)
         self._bring_to_front(tab)

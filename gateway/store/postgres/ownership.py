@@ -41,6 +41,12 @@ _CONNECTIONS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
     " AND datname = current_database() AND application_name = %s"
 )
+_HOLDER = (
+    "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory'"
+    " AND granted AND classid = 0 AND objid = %s AND application_name = %s"
+    " AND pg_locks.database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 # What still locks the row is gone by the next try.
 _LOCK_TIMEOUT = "SET lock_timeout = '2s'"
 
@@ -66,10 +72,12 @@ def lock_data(
         raise _in_use(connection, place)
     # A process that was stopped in the middle of a transaction has locked what that has changed.
     _end_connections(connection, silent)
-    if not _replace_silent(connection, lease_s):
+    if _lock_soon(connection):
+        return
+    # Without the right to end them it keeps its lock, and is replaced by the number alone. Not so
+    # where another that replaces it was faster and has the lock now.
+    if not _is_locked_by(connection, silent) or not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
-    # Without the right to end them it keeps its lock, and can store nothing.
-    _lock_soon(connection)
 
 
 def _lock_soon(connection: "psycopg.Connection[Row]") -> bool:
@@ -198,6 +206,10 @@ def _end_connections(connection: "psycopg.Connection[Row]", owner: str) -> None:
     # They may be of another user of the server, whose connections are not ours to end.
     with suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CONNECTIONS, (application_name(owner),))
+
+
+def _is_locked_by(connection: "psycopg.Connection[Row]", owner: str) -> bool:
+    return connection.execute(_HOLDER, (_LOCK, application_name(owner))).fetchone() is not None
 
 
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
