@@ -18,7 +18,8 @@ from gateway.store.repositories.conversations import search
 # Made for one engine, or made again.
 ENGINE_TABLES = frozenset(
     {
-        *("migration", "owner", "last_commit", "active_channel", "queue_default", "job_number"),
+        *("migration", "owner", "worker", "last_commit", "active_channel", "queue_default"),
+        *("job_number", "usage_reservation"),
         *("words", "words_config", "words_data", "words_idx", "sqlite_sequence", "search_entry"),
     }
 )

@@ -34,7 +34,7 @@ CREATE TABLE session (
     principal      TEXT NOT NULL,
     created_at     REAL NOT NULL,
     last_active_at REAL NOT NULL,
-    taint TEXT NOT NULL DEFAULT '', pruned_upto INTEGER NOT NULL DEFAULT 0, home_lane TEXT NOT NULL DEFAULT '', model TEXT, permission_mode TEXT, queue_mode TEXT, thinking_wanted INTEGER, thinking_shown INTEGER NOT NULL DEFAULT 1, trace TEXT, choice_bits REAL NOT NULL DEFAULT 0, start_command INTEGER, memory TEXT, style TEXT, file_views TEXT) STRICT;
+    taint TEXT NOT NULL DEFAULT '', pruned_upto INTEGER NOT NULL DEFAULT 0, home_lane TEXT NOT NULL DEFAULT '', model TEXT, permission_mode TEXT, queue_mode TEXT, thinking_wanted INTEGER, thinking_shown INTEGER NOT NULL DEFAULT 1, trace TEXT, choice_bits REAL NOT NULL DEFAULT 0, start_command INTEGER, memory TEXT, style TEXT, file_views TEXT, worker INTEGER) STRICT;
 CREATE INDEX session_recent ON session (last_active_at);
 CREATE TABLE binding (
     lane    TEXT PRIMARY KEY,
@@ -51,7 +51,7 @@ CREATE TABLE turn (
     is_suspended      INTEGER NOT NULL DEFAULT 0,  -- put down by a clean stop
     created_at     REAL NOT NULL,
     ended_at       REAL
-, is_claimed INTEGER NOT NULL DEFAULT 0, interruptions INTEGER NOT NULL DEFAULT 0) STRICT;
+, is_claimed INTEGER NOT NULL DEFAULT 0, interruptions INTEGER NOT NULL DEFAULT 0, worker INTEGER) STRICT;
 CREATE UNIQUE INDEX turn_live_lane ON turn (lane) WHERE state IN ('running', 'waiting');
 CREATE UNIQUE INDEX turn_live_session ON turn (session) WHERE state IN ('running', 'waiting');
 CREATE TABLE message (
@@ -178,7 +178,7 @@ CREATE TABLE "audit_outbox" (
     is_allowed INTEGER NOT NULL,
     session TEXT NOT NULL,
     params  TEXT NOT NULL
-) STRICT;
+, entry TEXT) STRICT;
 CREATE TABLE "file_change" (
     step     INTEGER NOT NULL,
     n        INTEGER NOT NULL,
@@ -404,6 +404,14 @@ WHEN NEW.delivery_id LIKE 'pair:%' AND NEW.state IN ('sent', 'dead')
 BEGIN
     UPDATE outbox SET body = '', entities = '[]', buttons = '[]' WHERE seq = NEW.seq;
 END;
+CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
+CREATE TABLE usage_reservation (
+    by_turn INTEGER PRIMARY KEY,
+    turn_id INTEGER NOT NULL,
+    session TEXT NOT NULL,
+    chat    TEXT NOT NULL,
+    nano    INTEGER NOT NULL
+) STRICT;
 INSERT INTO migration (number, applied_at) VALUES
     (1, (julianday('now') - 2440587.5) * 86400.0),
     (2, (julianday('now') - 2440587.5) * 86400.0),
@@ -436,5 +444,6 @@ INSERT INTO migration (number, applied_at) VALUES
     (76, (julianday('now') - 2440587.5) * 86400.0),
     (77, (julianday('now') - 2440587.5) * 86400.0),
     (78, (julianday('now') - 2440587.5) * 86400.0),
-    (79, (julianday('now') - 2440587.5) * 86400.0);
-PRAGMA user_version=79;
+    (79, (julianday('now') - 2440587.5) * 86400.0),
+    (81, (julianday('now') - 2440587.5) * 86400.0);
+PRAGMA user_version=81;
