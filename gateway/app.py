@@ -265,7 +265,7 @@ async def _run_tasks(
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
-            await database.transact(turns.suspend_all)
+            await database.transact(claims.suspend_all)
 
 
 async def _receive(app: Container) -> None:

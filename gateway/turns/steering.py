@@ -10,8 +10,8 @@ from gateway.core.messages import InboundMessage
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.sessions import taint_of_text
-from gateway.store.repositories.execution import claims
-from gateway.store.repositories.execution.claims import Joining, TurnClaim
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.joining import Joining, join_running_turn
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
 # Messages that follow the first of a turn so soon are one question with it, where messages are
@@ -48,7 +48,7 @@ class Steering:
         claim = self.claim
         joining = Joining(self.is_command, build_user_message, self._taint, burst=burst)
         steered_messages = await self.database.transact(
-            claims.join_running_turn, claim, results, joining, time.time()
+            join_running_turn, claim, results, joining, time.time()
         )
         if steered_messages is None:
             # Of a burst: a command stands in front, or messages are not joined here.

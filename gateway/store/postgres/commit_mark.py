@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from gateway.store.port import Row
+from gateway.store.port import Row, Transaction
 
 TABLE = (
     "CREATE TABLE IF NOT EXISTS last_commit"
@@ -23,7 +23,7 @@ _WRITE = (
 
 @dataclass(frozen=True, slots=True)
 class CommitMark:
-    """One transaction of the owner `epoch`, on the connection `slot`."""
+    """One transaction of the process `epoch`, on the connection `slot`."""
 
     slot: int
     epoch: int
@@ -45,10 +45,15 @@ class CommitMark:
         return row == (self.epoch, self.number)
 
 
-def add_rows(connection: "psycopg.Connection[Row]", slots: int) -> None:
-    """One for each connection; those that are there stay."""
+def add_rows(connection: "psycopg.Connection[Row]", first: int, slots: int) -> None:
+    """One for each connection, from slot `first` on; those that are there stay."""
     connection.execute(
-        "INSERT INTO last_commit SELECT slot, 0, 0 FROM generate_series(0, %s - 1) slot"
+        "INSERT INTO last_commit SELECT slot, 0, 0 FROM generate_series(%s, %s) slot"
         " ON CONFLICT DO NOTHING",
-        (slots,),
+        (first, first + slots - 1),
     )
+
+
+def remove_rows(tx: Transaction, first: int, behind: int) -> None:
+    """Those of connections that are no more, from slot `first` to the one before `behind`."""
+    tx.run("DELETE FROM last_commit WHERE slot >= ? AND slot < ?", (first, behind))

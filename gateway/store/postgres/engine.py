@@ -10,7 +10,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from agent.serialization import dumps
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
@@ -31,11 +32,12 @@ from gateway.store.errors import (
     StoreTakenOver,
 )
 from gateway.store.port import Row, Transaction
-from gateway.store.postgres import commit_mark, ownership
+from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.connection import connect, connect_first, public_address
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
-from gateway.store.postgres.migrator import table_names, upgrade
+from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
+from gateway.store.postgres.migrator import require_current, table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import check_key, mark_sealed
@@ -88,22 +90,24 @@ class PostgresStore:
     # Files are never damaged here; the server sees to its own.
     damage: StoreCorrupt | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what `open` and `join` have found, by name
         self,
         address: str,
         folder: Path,
-        owner: ownership.DatabaseOwnership,
+        fence: Fence,
+        connection: "psycopg.Connection[Row]",
         *,
+        first_slot: int = 0,
         cipher: Cipher | None,
         options: PostgresOptions,
         write_copy: WriteCopy,
     ) -> None:
         self.folder, self._write_copy = folder, write_copy
-        self._address, self._epoch, self._cipher = address, owner.epoch, cipher
+        self._address, self._fence, self._cipher = address, fence, cipher
         self._loop = asyncio.get_running_loop()
         self._replaced = asyncio.Event()
-        self._lease = ownership.LeaseKeeper(
-            owner, partial(connect, address), options.lease_s, self._note_replaced
+        self._lease = LeaseKeeper(
+            fence, connection, partial(connect, address), options.lease_s, self._note_replaced
         )
         self._closed = False
         self._closing = threading.Event()
@@ -111,7 +115,7 @@ class PostgresStore:
         self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
         self._threads = [
             threading.Thread(target=self._serve, args=(slot,), name=f"database-{slot}", daemon=True)
-            for slot in range(options.connections)
+            for slot in range(first_slot, first_slot + options.connections)
         ]
         for thread in self._threads:
             thread.start()
@@ -141,7 +145,8 @@ class PostgresStore:
                 upgrade(tx, place)
             owner = ownership.count_on(connection)
             with connection.transaction():
-                commit_mark.add_rows(connection, options.connections)
+                commit_mark.add_rows(connection, 0, options.connections)
+                worker_table.set_leaves_turns(connection, False)
                 tx = PostgresTransaction(connection)
                 mark_sealed(tx, cipher)
                 active_channels.limit(tx, active_channels.ALL)
@@ -153,11 +158,50 @@ class PostgresStore:
             connection.close()
             raise
         return cls(
-            *(address, folder, owner),
+            *(address, folder, owner.fence, owner.connection),
             cipher=cipher,
             options=options,
             write_copy=write_copy,
         )
+
+    @classmethod
+    def join(
+        cls,
+        address: str,
+        folder: Path,
+        name: str,
+        *,
+        write_copy: WriteCopy,
+        cipher: Cipher | None = None,
+        options: PostgresOptions | None = None,
+    ) -> "tuple[PostgresStore, int]":
+        """Work beside the owner of the data, as the worker with this number. Raises `StoreError`,
+        also while the tables are not those of this version."""
+        options = options or PostgresOptions()
+        place = public_address(address)
+        connection = connect_first(address)
+        try:
+            with connection.transaction():
+                tx = PostgresTransaction(connection)
+                require_current(tx, place)
+                check_key(tx, place, cipher, table_names(tx))
+                number = worker_table.add(connection, name)
+                first_slot = worker_table.first_slot(number)
+                commit_mark.add_rows(connection, first_slot, options.connections)
+        except psycopg.Error as exc:
+            connection.close()
+            raise mapped(exc) from exc
+        except StoreError:
+            connection.close()
+            raise
+        store = cls(
+            *(address, folder, worker_table.fence(number), connection),
+            first_slot=first_slot,
+            cipher=cipher,
+            options=options,
+            write_copy=write_copy,
+        )
+        return store, number
 
     async def transact(
         self,
@@ -202,6 +246,10 @@ class PostgresStore:
         while not self.is_held():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
 
+    def say(self, state: Mapping[str, Any]) -> None:
+        """What a worker says of itself from its next beat on."""
+        self._lease.state = dumps(dict(state))
+
     async def until_replaced(self) -> None:
         await self._replaced.wait()
 
@@ -242,7 +290,7 @@ class PostgresStore:
     def _serve(self, slot: int) -> None:
         """One thread with its connection."""
         connection: psycopg.Connection[Row] | None = None
-        marks = (CommitMark(slot, self._epoch, number) for number in count(1))
+        marks = (CommitMark(slot, self._fence.number, number) for number in count(1))
         while (job := self._jobs.get()) is not None:
             connection = self._finish(job, connection, marks)
             self._loop.call_soon_threadsafe(_resolve, job)
@@ -300,7 +348,7 @@ class PostgresStore:
         for attempt in range(_RERUNS):
             job.error = None
             try:
-                ownership.begin(connection, self._epoch)
+                begin(connection, self._fence)
                 tx = PostgresTransaction(connection, self._cipher)
                 job.outcome = job.work(tx)
                 job.actions = tx.actions

@@ -12,6 +12,9 @@ from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
 from gateway.store.postgres import commit_mark
 
+# The oldest newest migration of a program that may work on these tables as a worker: a migration
+# that it would not understand (a column that is gone, a condition that is new) counts this up.
+OLDEST_SCHEMA = 81
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 
 
@@ -25,6 +28,34 @@ def scripts() -> dict[int, Path]:
 def table_names(tx: Transaction) -> frozenset[str]:
     """Tables that this database has."""
     return frozenset(name for (name,) in tx.all(_TABLES))
+
+
+def newest() -> int:
+    """The newest migration that this Kore knows."""
+    return max(scripts())
+
+
+def require_current(tx: Transaction, place: str) -> None:
+    """For a process that upgrades nothing. Raises `StoreError` for tables that are older than this
+    Kore, or so new that it may not work on them."""
+    tables = table_names(tx)
+    if "worker" not in tables:
+        raise StoreError(
+            "the database {path} has no tables for workers yet",
+            path=place,
+            hint="Start `kore gateway --workers 0` of this version first: it makes them.",
+        )
+    (found,) = tx.one("SELECT max(number) FROM migration")
+    (oldest,) = tx.one("SELECT oldest_schema FROM owner")
+    if found < newest() or newest() < oldest:
+        raise StoreError(
+            "the database {path} is of another version of Kore (schema {found}; this version"
+            " supports {supported})",
+            path=place,
+            found=found,
+            supported=newest(),
+            hint="Upgrade the gateway first, then its workers.",
+        )
 
 
 def upgrade(tx: Transaction, place: str) -> None:

@@ -10,32 +10,23 @@ nothing for the length of a lease may be replaced: by the number, whatever it st
 is the server's.
 """
 
-import logging
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 
-from gateway.store.errors import StoreError, StoreInUse, StoreTakenOver
+from gateway.store.errors import StoreInUse
 from gateway.store.port import Row
 from gateway.store.postgres.connection import application_name, own_name
-from gateway.store.postgres.errors import code_of, is_lost
-
-log = logging.getLogger(__name__)
+from gateway.store.postgres.errors import code_of
+from gateway.store.postgres.lease import BEGIN, NOW, Fence
 
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265
-BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT epoch FROM owner"
-_NOW = "extract(epoch FROM clock_timestamp())"
-# Of a lease: so often an owner says that it lives.
-_BEATS = 5
-_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 _TRIES, _PAUSE_S = 20, 0.02
 _SERIALIZATION_FAILURE = "40001"
-_SILENT = f"seen_at < {_NOW} - %s::double precision"
+_SILENT = f"seen_at < {NOW} - %s::double precision"
 # Each has the name of its process.
 _CONNECTIONS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
@@ -57,6 +48,15 @@ class DatabaseOwnership:
 
     epoch: int
     connection: "psycopg.Connection[Row]"
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(
+            number=self.epoch,
+            begin=f"{BEGIN}; SELECT epoch FROM owner",
+            beat=f"UPDATE owner SET seen_at = {NOW} WHERE epoch = {self.epoch:d}",
+            reconnect=lock,
+        )
 
 
 def lock_data(
@@ -91,7 +91,7 @@ def _lock_soon(connection: "psycopg.Connection[Row]") -> bool:
 def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:
     """Own the data from now on."""
     row = connection.execute(
-        f"UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = {_NOW} RETURNING epoch",
+        f"UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = {NOW} RETURNING epoch",
         (own_name(),),
     ).fetchone()
     assert row is not None, "the table `owner` has its one row from the first migration on"
@@ -107,88 +107,6 @@ def lock(connection: "psycopg.Connection[Row]") -> bool:
     """Whether the lock is this connection's now, until it ends."""
     row = connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()
     return bool(row and row[0])
-
-
-def begin(connection: "psycopg.Connection[Row]", epoch: int) -> None:
-    """Begin a transaction. Raises `StoreTakenOver` when another Kore has taken over."""
-    cursor = connection.execute(BEGIN)
-    cursor.nextset()
-    row = cursor.fetchone()
-    if row is None or row[0] != epoch:
-        raise taken_over()
-
-
-def taken_over() -> StoreError:
-    return StoreTakenOver(
-        "another Kore has taken over the database; this one can store nothing any more",
-        hint="Restart it, if it is the one that should run.",
-    )
-
-
-class LeaseKeeper:
-    """Holds the lock, and says that the owner lives, until `close`. `when_replaced` is called once,
-    in a thread of its own."""
-
-    def __init__(
-        self,
-        owner: DatabaseOwnership,
-        connect: "Callable[[], psycopg.Connection[Row]]",
-        lease_s: float,
-        when_replaced: Callable[[], None],
-    ) -> None:
-        self._connection: psycopg.Connection[Row] | None = owner.connection
-        self._connect = connect
-        self._epoch = owner.epoch
-        self._lease_s, self._pause_s = lease_s, lease_s / _BEATS
-        self._held_until = _clock() + lease_s
-        self._when_replaced = when_replaced
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="database-lease", daemon=True)
-        self._thread.start()
-
-    def is_held(self) -> bool:
-        """Whether no other can have replaced this owner: it has said that it lives within the
-        length of a lease. The clock goes on while a process or its machine is stopped."""
-        return _clock() < self._held_until
-
-    def close(self) -> None:
-        """The lock is free once this returns."""
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(self._pause_s):
-            try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                    # Perhaps it is ours still, held by a connection that the server believes alive.
-                    lock(self._connection)
-                said_at = _clock()
-                if not self._beat(self._connection):
-                    self._when_replaced()
-                    break
-                self._held_until = said_at + self._lease_s
-            except psycopg.Error as exc:
-                if self._connection is not None and is_lost(exc, self._connection):
-                    self._connection.close()
-                    self._connection = None
-                log.debug("the lease of the database could not be renewed: %s", exc)
-        if self._connection is not None:
-            self._connection.close()
-
-    def _beat(self, connection: "psycopg.Connection[Row]") -> bool:
-        """False once another owns the data. It conflicts with no transaction of ours: those read
-        nothing but the number, and this one is none of the serializable ones."""
-        with connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            changed = connection.execute(
-                f"UPDATE owner SET seen_at = {_NOW} WHERE epoch = %s", (self._epoch,)
-            )
-            return changed.rowcount == 1
-
-
-def _clock() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
 def _silent_owner(connection: "psycopg.Connection[Row]", lease_s: float) -> str | None:
@@ -218,7 +136,7 @@ def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bo
         connection.execute(_LOCK_TIMEOUT)
         row = connection.execute(
             "UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = "
-            f"{_NOW} WHERE {_SILENT} RETURNING epoch",
+            f"{NOW} WHERE {_SILENT} RETURNING epoch",
             (own_name(), lease_s),
         ).fetchone()
         connection.execute("RESET lock_timeout")

@@ -538,7 +538,7 @@ class JournalMachine(RuleBasedStateMachine):
         if len(resting) < len(self.running):
             return
         before = dict(self.ask("SELECT id, attempts FROM turn WHERE state = 'running'"))
-        self.do(turns.suspend_all)
+        self.do(claims.suspend_all)
         self.tx.close()
         self.tx = open_transaction(self.path)
         self.running = {}

@@ -96,6 +96,8 @@ class SessionRow:
     has_background: bool
     # What it has seen of files, sealed.
     file_views: str | None
+    # Which process has commands of it in the background, where several run turns.
+    worker: int | None
 
 
 # What the column holds where no agent was chosen.
@@ -106,7 +108,7 @@ ROW_COLUMNS = (
     "session.id, session.status, session.queue_mode, session.model, session.agent,"
     " session.style, session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
-    " session.choice_bits, session.file_views, coalesce(session.parent_n, 0),"
+    " session.choice_bits, session.file_views, session.worker, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
     " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND is_background = 1"
     " AND task.state = 'running')"
@@ -119,7 +121,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 def session_row(row: Row) -> SessionRow:
     session, status, queue, model, agent, style, mode, *others = row
-    thinking, thinking_shown, trace, taint, bits, file_views, *counts = others
+    thinking, thinking_shown, trace, taint, bits, file_views, worker, *counts = others
     copied, last, has_background = counts
     return SessionRow(
         id=session,
@@ -137,6 +139,7 @@ def session_row(row: Row) -> SessionRow:
         copied=copied,
         has_background=bool(has_background),
         file_views=file_views,
+        worker=worker,
     )
 
 

@@ -1,7 +1,7 @@
 """What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from itertools import takewhile
 
 from agent.context.memory_snapshot import MemorySnapshot
@@ -15,7 +15,7 @@ from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.conversations import memory_snapshots, sessions
 from gateway.store.repositories.conversations.sessions import SessionRow, ThinkingChoice
 from gateway.store.repositories.delivery import chats, inbox
-from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_quotes
+from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE
 from gateway.store.repositories.execution import subagent_tasks, windows
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
@@ -91,13 +91,54 @@ class SessionBusy:
     waits: bool = False
 
 
+# The owner of the data, among the processes that run turns.
+OWNER = 0
+
+
+@frozen
+class HeldElsewhere:
+    """What the lane has to do is another process's: the `worker` with this number, `OWNER`, or None
+    for any that takes it."""
+
+    worker: int | None
+
+
+@frozen
+class ClaimScope:
+    """What a process may claim where several do. `worker` is its number; None: it is the owner of
+    the data. `takes` says whether the turn that answers a message is run here; `is_alone`
+    whether a turn that may have ended a process can be run on this lane now."""
+
+    worker: int | None = None
+    takes: Callable[[InboundMessage], bool] = lambda message: True
+    is_alone: Callable[[str], bool] = lambda lane: True
+
+    @property
+    def number(self) -> int:
+        return OWNER if self.worker is None else self.worker
+
+    def home(self, message: InboundMessage, pin: int | None) -> HeldElsewhere | None:
+        """Where the turn that answers it is run, if not here; `pin` is the process that has its
+        conversation's commands in the background."""
+        if pin is not None:
+            return None if pin == self.number else HeldElsewhere(pin)
+        if self.takes(message):
+            return None
+        return HeldElsewhere(None if self.worker is None else OWNER)
+
+
+# One process does everything.
+EVERYTHING = ClaimScope()
+
+
 def claim(
     tx: Transaction,
     lane: str,
     now: float,
     is_command: Callable[[InboundMessage], bool],
     compose: Callable[[Sequence[InboundMessage], str | None], Message],
-) -> TurnClaim | CommandClaim | SessionBusy | None:
+    scope: ClaimScope = EVERYTHING,
+) -> TurnClaim | CommandClaim | SessionBusy | HeldElsewhere | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
     A new turn stores its user message, made by `compose` with the session's mode, and who works
@@ -107,51 +148,85 @@ def claim(
     if not stand.is_run_here:
         return None
     if stand.turn is not None:
-        return _resume(tx, stand.turn) if stand.turn.state == "running" else None
+        return _resume(tx, lane, stand.turn, scope) if stand.turn.state == "running" else None
     here = stand.session
     if here is not None and here.status != "open":
         if here.status == "paused":
             # Messages wait with it; commands don't, or it could never be resumed here.
-            return claim_at_once(tx, lane, is_command)
+            return claim_at_once(tx, lane, is_command, scope)
         sessions.unbind(tx, lane)
         here = None
-    bound = here.id if here else None
     mode = (here.queue if here else None) or stand.queue_default
     waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
     if not waiting:
         return None
     (seq, message), *_ = waiting
     if is_command(message):
-        return CommandClaim(seq, message, bound)
+        if scope.worker is not None:
+            return HeldElsewhere(OWNER)
+        return CommandClaim(seq, message, here.id if here else None)
+    reading = _Reading(is_command, compose)
+    return _begin(tx, lane, now, _Waiting(waiting, here, stand.has_context), reading, scope)
+
+
+@frozen
+class _Waiting:
+    """What waits on a lane, its messages with their rows, and the session that it is in."""
+
+    rows: Sequence[tuple[int, InboundMessage]]
+    here: SessionRow | None
+    has_context: bool
+
+
+@frozen
+class _Reading:
+    """What the store does not know of messages."""
+
+    is_command: Callable[[InboundMessage], bool]
+    compose: Callable[[Sequence[InboundMessage], str | None], Message]
+
+
+def _begin(
+    tx: Transaction, lane: str, now: float, waits: _Waiting, reading: _Reading, scope: ClaimScope
+) -> TurnClaim | SessionBusy | HeldElsewhere:
+    """A new turn for the lane's first messages."""
+    (seq, message), *_ = waits.rows
+    here = waits.here
+    bound = here.id if here else None
     session = inbox.session_of_message(message) or bound
+    pin = None if session is None else _pin(tx, session, here)
+    if (home := scope.home(message, pin)) is not None:
+        return home
     if session is None:
         session = sessions.create_session(tx, message.principal, now, lane=lane)
     begun = tx.first(
-        "INSERT INTO turn (session, lane, state, progress, is_claimed, created_at)"
-        " VALUES (?, ?, 'running', 1, 1, ?) ON CONFLICT DO NOTHING RETURNING id",
-        (session, lane, now),
+        "INSERT INTO turn (session, lane, state, progress, is_claimed, worker, created_at)"
+        " VALUES (?, ?, 'running', 1, 1, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+        (session, lane, scope.worker, now),
     )
     if begun is None:
-        busy, waits = tx.one(
+        busy, waits_too = tx.one(
             f"SELECT lane, state = 'waiting' FROM turn WHERE session = ? AND {LIVE}", (session,)
         )
-        return SessionBusy(busy, bool(waits))
+        return SessionBusy(busy, bool(waits_too))
     (turn,) = begun
     belong = {session} if inbox.session_of_message(message) else {session, bound}
 
     def joins(message: InboundMessage) -> bool:
-        return not is_command(message) and (inbox.session_of_message(message) or bound) in belong
+        is_of_it = (inbox.session_of_message(message) or bound) in belong
+        return is_of_it and not reading.is_command(message)
 
-    joined = list(takewhile(lambda row: joins(row[1]), waiting))
+    joined = list(takewhile(lambda row: joins(row[1]), waits.rows))
     messages = [message for _, message in joined]
     _take_in(tx, turn, lane, joined)
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
-    user_message = _without_repeats(tx, session, compose(messages, row.mode), messages)
+    composed = reading.compose(messages, row.mode)
+    user_message = _without_repeats(tx, session, composed, messages)
     if row.has_background and (task_facts := subagent_tasks.facts(tx, session)):
         user_message = replace(
             user_message, content=(*user_message.content, Context(f"[{'; '.join(task_facts)}]"))
         )
-    if stand.has_context and (group_context := chats.take_group_context(tx, lane)):
+    if waits.has_context and (group_context := chats.take_group_context(tx, lane)):
         user_message = replace(
             user_message, content=(*user_message.content, Context(group_context))
         )
@@ -178,6 +253,11 @@ def claim(
     )
 
 
+def _pin(tx: Transaction, session: str, here: SessionRow | None) -> int | None:
+    row = here if here is not None and here.id == session else sessions.load_row(tx, session)
+    return row.worker
+
+
 def _without_repeats(
     tx: Transaction, session: str, user_message: Message, messages: Sequence[InboundMessage]
 ) -> Message:
@@ -201,20 +281,50 @@ def _without_repeats(
     return replace(user_message, content=tuple(others))
 
 
-def recover(tx: Transaction) -> None:
-    """Note which turns the last process was at work on when it was cut off. One that was alone is
-    charged an attempt; of several, the cause is unknown. A new step resets both counts."""
+def recover(tx: Transaction, worker: int | None = None) -> list[str]:
+    """Note which turns a process was at work on when it was cut off, the `worker` with this number
+    or the last owner of the data; returns their lanes. One that was alone is charged an attempt; of
+    several, the cause is unknown. A new step resets both counts."""
+    whose, values = _of_worker(worker)
     cut_off = tx.all(
-        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND is_claimed = 1 AND"
-        " is_suspended = 0"
+        f"SELECT id, lane, progress, is_claimed, {_STEPS} FROM turn WHERE {LIVE} AND {whose}"
+        f" AND {RUNNING} AND is_suspended = 0",
+        values,
     )
+    # What the owner has at rest is claimed as well.
+    cut_off = [row for row in cut_off if row[3]]
     counted = (
         "attempts = attempts + 1" if len(cut_off) == 1 else "interruptions = interruptions + 1"
     )
-    for turn, progress, steps in cut_off:
+    for turn, _, progress, _, steps in cut_off:
         change = counted if steps == progress else "attempts = 1, interruptions = 0"
         tx.run(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
-    tx.run(f"UPDATE turn SET is_claimed = 0 WHERE {LIVE}")
+    lanes = tx.all(f"SELECT lane FROM turn WHERE {RUNNING} AND {whose}", values)
+    tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE {LIVE} AND {whose}", values)
+    tx.run(
+        "UPDATE session SET worker = NULL WHERE worker = ?", (OWNER if worker is None else worker,)
+    )
+    return [lane for (lane,) in lanes]
+
+
+def release(tx: Transaction, turn: int) -> None:
+    """It rests until something has happened: then any process may go on with it."""
+    tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE id = ? AND {LIVE}", (turn,))
+
+
+def suspend_all(tx: Transaction, worker: int | None = None) -> None:
+    """Put a process's running turns down for a clean stop: whoever goes on with them is charged no
+    attempt. What a killed gateway left is not this process's to put down."""
+    whose, values = _of_worker(worker)
+    tx.run(
+        f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {whose} AND {TURN_RUN_HERE}", values
+    )
+
+
+def _of_worker(worker: int | None) -> tuple[str, tuple[int, ...]]:
+    if worker is None:
+        return "worker IS NULL", ()
+    return "worker = ?", (worker,)
 
 
 def suspect_lanes(tx: Transaction) -> list[str]:
@@ -237,7 +347,15 @@ class _LiveTurn:
     state: str
     stop_requested: bool
     attempts: int
+    interruptions: int
+    is_suspended: bool
+    is_claimed: bool
+    worker: int | None
     stored: int
+
+    @property
+    def is_suspect(self) -> bool:
+        return not self.is_suspended and self.attempts - 1 + self.interruptions >= _ALONE_AFTER
 
 
 @frozen
@@ -252,12 +370,16 @@ class _LaneState:
     session: SessionRow | None
 
 
+_TURN_COLUMNS = len(fields(_LiveTurn))
+
+
 def _lane_state(tx: Transaction, lane: str) -> _LaneState:
     is_here, queue, has_context, *row = tx.one(
         f"SELECT {LANE_RUN_HERE},"
         " (SELECT mode FROM queue_default WHERE channel = ?),"
         " EXISTS (SELECT 1 FROM group_context WHERE lane = ?),"
         " turn.id, turn.session, turn.state, turn.stop_requested, turn.attempts,"
+        " turn.interruptions, turn.is_suspended, turn.is_claimed, turn.worker,"
         f" (SELECT count(*) FROM message WHERE turn_id = turn.id), {sessions.ROW_COLUMNS}"
         " FROM (SELECT 1) AS single"
         f" LEFT JOIN turn ON turn.lane = ? AND turn.{LIVE}"
@@ -265,7 +387,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
         " LEFT JOIN session ON session.id = binding.session",
         (lane, lane, lane.partition(":")[0], lane, lane, lane),
     )
-    turn, session = row[:6], row[6:]
+    turn, session = row[:_TURN_COLUMNS], row[_TURN_COLUMNS:]
     return _LaneState(
         is_run_here=bool(is_here),
         queue_default=queue or "queue",
@@ -285,10 +407,24 @@ def _take_in(
     )
 
 
-def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
-    """The lane's unfinished turn."""
+def _resume(
+    tx: Transaction, lane: str, live: _LiveTurn, scope: ClaimScope
+) -> TurnClaim | HeldElsewhere | None:
+    """The lane's unfinished turn. None while it has to run alone, and cannot here."""
+    if live.is_claimed and live.worker != scope.worker:
+        return HeldElsewhere(OWNER if live.worker is None else live.worker)
     turn, session = live.id, live.session
-    tx.run("UPDATE turn SET is_claimed = 1, is_suspended = 0 WHERE id = ?", (turn,))
+    rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
+    messages = [inbound_from_row(tx, *columns) for _, *columns in rows]
+    state = sessions.load_row(tx, session)
+    if (home := scope.home(messages[-1], state.worker)) is not None:
+        return home
+    if live.is_suspect and not scope.is_alone(lane):
+        return None
+    tx.run(
+        "UPDATE turn SET is_claimed = 1, is_suspended = 0, worker = ? WHERE id = ?",
+        (scope.worker, turn),
+    )
     # A call that had started when the turn was cut off may have had its effect. What may run again
     # stays started: only what never began is planned.
     tx.run(
@@ -296,13 +432,11 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
         " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
         (turn,),
     )
-    rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
-    state = sessions.load_row(tx, session)
     return TurnClaim(
         turn=turn,
         seq=rows[0][0],
         session=session,
-        messages=[inbound_from_row(tx, *columns) for _, *columns in rows],
+        messages=messages,
         resumed=True,
         stop_requested=bool(live.stop_requested),
         exhausted=live.attempts > ATTEMPTS,
@@ -321,80 +455,15 @@ def _resume(tx: Transaction, live: _LiveTurn) -> TurnClaim:
 
 
 def claim_at_once(
-    tx: Transaction, lane: str, is_at_once: Callable[[InboundMessage], bool]
+    tx: Transaction,
+    lane: str,
+    is_at_once: Callable[[InboundMessage], bool],
+    scope: ClaimScope = EVERYTHING,
 ) -> CommandClaim | None:
-    """The lane's next command that need not wait for what is in front of it."""
+    """The lane's next command that need not wait for what is in front of it. Workers run none."""
+    if scope.worker is not None:
+        return None
     for seq, message in inbox.waiting_rows(tx, lane, together=True, incomplete=True):
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(tx, lane))
     return None
-
-
-@frozen
-class Joining:
-    """What the store does not know of messages: which command, how several are one for the model,
-    and what they bring into the session."""
-
-    is_command: Callable[[InboundMessage], bool]
-    compose: Callable[..., Message]
-    taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
-    burst: bool = False  # whether they followed the turn's first message at once
-
-
-@frozen
-class SteeredMessages:
-    """Messages that have joined a running turn, and what its history has grown by."""
-
-    messages: list[InboundMessage]
-    stored: list[Message]
-    taint: frozenset[Taint]
-
-
-def join_running_turn(
-    tx: Transaction,
-    claim: TurnClaim,
-    results: Sequence[Message],
-    joining: Joining,
-    now: float,
-) -> SteeredMessages | None:
-    """Put what waits behind a running turn into it, if its conversation is steered, or joins
-    messages and this is a burst before anything was done; otherwise only how its own background
-    commands have ended. None when there is nothing.
-
-    The rows, the taint they bring and the history change in this transaction. `results` are those
-    of the last reply's calls that the history does not hold yet: they stand in front.
-    """
-    mode = sessions.queue_mode(tx, claim.session)
-    if joining.burst and mode != "join":
-        return None
-    reports_only = not joining.burst and mode != "steer"
-    lane = claim.messages[0].session_key
-    bound = sessions.bound_session(tx, lane)
-    (runs,) = tx.one(
-        "SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND state = 'running'"
-        " AND stop_requested = 0 AND (? = 1 OR NOT EXISTS"
-        " (SELECT 1 FROM step WHERE turn_id = turn.id)))",
-        (claim.turn, not joining.burst),
-    )
-    if not runs:
-        return None
-
-    def joins(message: InboundMessage) -> bool:
-        is_of_it = (inbox.session_of_message(message) or bound) == claim.session
-        return is_of_it and not joining.is_command(message)
-
-    waiting = inbox.waiting_rows(tx, lane, together=True)
-    if reports_only:
-        rows = [row for row in waiting if row[1].kind == "command_report" and joins(row[1])]
-    else:
-        rows = list(takewhile(lambda row: joins(row[1]), waiting))
-    if not rows:
-        return None
-    messages = [message for _, message in rows]
-    for seq, _ in rows:
-        tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (claim.turn, seq))
-    new_messages = [*results, joining.compose(messages, steering=mode == "steer")]
-    sessions.append_messages(tx, claim.session, claim.turn, new_messages, now)
-    taint = joining.taint(messages) | taint_of_quotes(tx, messages)
-    sessions.add_taint(tx, claim.session, taint)
-    return SteeredMessages(messages, new_messages, taint)

@@ -14,12 +14,11 @@ from gateway.core.messages import ONCE
 from gateway.store.conditions import beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import windows
-from gateway.store.repositories.states import DENIED, RUNNING, WAITING
+from gateway.store.repositories.states import DENIED, WAITING
 
 # What a /stop has stopped: the running turn, or messages that had not been begun.
 Stopping = Literal["running", "withdrawn"]
@@ -176,12 +175,6 @@ def last_of(tx: Transaction, session: str) -> int | None:
         (session,),
     )
     return row[0] if row else None
-
-
-def suspend_all(tx: Transaction) -> None:
-    """Put running turns down for a clean stop: the next start goes on and costs no attempt. What
-    a killed gateway left is not this process's to put down."""
-    tx.run(f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {TURN_RUN_HERE}")
 
 
 def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float) -> None:

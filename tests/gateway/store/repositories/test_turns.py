@@ -127,7 +127,7 @@ def test_a_clean_stop_costs_no_attempt(db: Transaction) -> None:
     take(db, message_in("a"))
     claim_turn(db)
     for _ in range(9):
-        turns.suspend_all(db)
+        claims.suspend_all(db)
         claims.recover(db)
         assert not claim_turn(db).exhausted
     assert db.one("SELECT attempts FROM turn") == (1,)

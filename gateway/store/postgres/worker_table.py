@@ -1,0 +1,139 @@
+"""Workers: processes that run turns beside the owner of the data, each fenced by its own row.
+
+Who has declared one dead, because it said nothing for a lease, has what it did not finish: the
+worker reads its row in each of its transactions, so none of them can commit any more.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from agent.records import frozen
+from gateway.store.port import Row, Transaction
+from gateway.store.postgres import commit_mark
+from gateway.store.postgres.connection import application_name
+from gateway.store.postgres.lease import BEGIN, NOW, Fence
+from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
+
+# A worker's connections have slots of their own.
+_SLOTS = 1 << 8
+_FIRST_SLOT = 1 << 20
+_KEPT_S = 86_400.0
+
+
+@frozen
+class WorkerInfo:
+    """A worker that counts. `seen_s` is how many seconds ago it said that it lives."""
+
+    number: int
+    name: str
+    began_at: float
+    seen_s: float
+    state: Mapping[str, Any]
+
+
+def add(connection: "psycopg.Connection[Row]", name: str) -> int:
+    """A new worker; returns its number."""
+    row = connection.execute(
+        f"INSERT INTO worker (name, schema, began_at, seen_at) VALUES (%s, %s, {NOW}, {NOW})"
+        " RETURNING id",
+        (name, newest()),
+    ).fetchone()
+    assert row is not None, "one row was inserted"
+    return int(row[0])
+
+
+def fence(number: int) -> Fence:
+    alive = f"worker WHERE id = {number:d} AND is_ended = 0"
+    return Fence(
+        number=number,
+        begin=f"{BEGIN}; SELECT id FROM {alive}",
+        beat=f"UPDATE worker SET seen_at = {NOW}, state = %s WHERE id = {number:d}"
+        " AND is_ended = 0",
+        has_state=True,
+    )
+
+
+def first_slot(number: int) -> int:
+    """Of the marks of its connections."""
+    return _FIRST_SLOT + number * _SLOTS
+
+
+def set_leaves_turns(connection: "psycopg.Connection[Row]", leaves: bool) -> None:
+    """The owner has begun: workers of a program that is too old for these tables end."""
+    connection.execute(
+        "UPDATE owner SET has_workers = %s, oldest_schema = %s", (int(leaves), OLDEST_SCHEMA)
+    )
+    connection.execute(
+        "UPDATE worker SET is_ended = 1 WHERE is_ended = 0 AND schema < %s", (OLDEST_SCHEMA,)
+    )
+
+
+def leave_turns(tx: Transaction) -> None:
+    """From now on workers run what the owner leaves to them."""
+    tx.run("UPDATE owner SET has_workers = 1")
+
+
+def has_front(tx: Transaction) -> bool:
+    """Whether an owner leaves turns to workers."""
+    (leaves,) = tx.one("SELECT has_workers FROM owner")
+    return bool(leaves)
+
+
+def alive(tx: Transaction) -> Sequence[WorkerInfo]:
+    """Those that count, oldest first."""
+    rows = tx.all(
+        f"SELECT id, name, began_at, {NOW} - seen_at, state FROM worker WHERE is_ended = 0"
+        " ORDER BY id"
+    )
+    return [
+        WorkerInfo(number, name, began_at, seen_s, json.loads(state))
+        for number, name, began_at, seen_s, state in rows
+    ]
+
+
+def end(tx: Transaction, number: int) -> None:
+    """It has stopped, or is declared dead."""
+    tx.run("UPDATE worker SET is_ended = 1 WHERE id = ?", (number,))
+
+
+def end_silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
+    """Declare those dead that have said nothing for so long, and end their connections: what they
+    locked is free."""
+    silent = [one for one in alive(tx) if one.seen_s > lease_s]
+    for one in silent:
+        end(tx, one.number)
+    return silent
+
+
+def end_connections(tx: Transaction, name: str) -> None:
+    """Those of a worker's process, as far as they are of the same user of the server."""
+    tx.all(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        " AND usename = current_user AND application_name = ?",
+        (application_name(name),),
+    )
+
+
+def ended_with_turns(tx: Transaction) -> list[int]:
+    """Workers that do not count and have claimed turns that have not ended."""
+    rows = tx.all(
+        "SELECT DISTINCT worker FROM turn WHERE state IN ('running', 'waiting')"
+        " AND is_claimed = 1 AND worker IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = turn.worker AND is_ended = 0)"
+    )
+    return [number for (number,) in rows]
+
+
+def forget_old(tx: Transaction) -> None:
+    """Rows of workers that ended a day ago, and the marks of their connections."""
+    rows = tx.all(
+        "DELETE FROM worker WHERE is_ended = 1 AND seen_at < ? RETURNING id",
+        (time.time() - _KEPT_S,),
+    )
+    for (number,) in rows:
+        commit_mark.remove_rows(tx, first_slot(number), first_slot(number + 1))
