@@ -30,14 +30,7 @@ from gateway.commands.table import menu
 from gateway.config import Settings
 from gateway.config.atomic_write import remove_unfinished
 from gateway.config.foreign.python_plugins import python_store
-from gateway.container import (
-    Channels,
-    Container,
-    Resources,
-    SecurityContext,
-    access_control,
-    build_container,
-)
+from gateway.container import Container, access_control, build_container
 from gateway.control.handover import DataOwnership, take_over
 from gateway.control.replacement import end_when_replaced
 from gateway.core.event_hub import EventHub
@@ -46,6 +39,7 @@ from gateway.delivery import outbound_files
 from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import WatchedConfig
+from gateway.resources import Channels, Resources, SecurityContext
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.records import frozen
-from agent.security.redaction import Redactor
 from agent.tools.base import Similarity
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
@@ -16,11 +15,9 @@ from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing import PairingCodes
 from gateway.access.pairing_service import PairingService
-from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
-from gateway.channels.base import Channel
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
@@ -31,20 +28,17 @@ from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
 from gateway.control.services.attachment_service import Attachments
-from gateway.core.event_hub import EventHub
-from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.renderer import ReplyRenderer
-from gateway.delivery.sender import OutboxSender, wait_for
+from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.media.downloader import MediaDownloader
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
 from gateway.media.uploads import Uploads
-from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
 from gateway.ops.screens import ScreenData
-from gateway.runtime.paths import DataDir
+from gateway.resources import Channels, Resources, Timing
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
@@ -60,7 +54,7 @@ from gateway.store.port import Store, Transaction
 from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
-from gateway.turns.command_reports import REPORT_AFTER_S, CommandReports
+from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
@@ -72,46 +66,6 @@ from gateway.turns.usage.model_caller import ModelCaller
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
 
-# By name and account.
-Channels = dict[tuple[str, str], Channel]
-
-
-@frozen
-class SecurityContext:
-    """Who may speak, what roles may do, who records decisions, what is never shown, and in words
-    what holds commands. `full_access` is the token of a terminal that gave it."""
-
-    access: AccessControl
-    roles: RoleRegistry
-    audit: AuditLog
-    redactor: Redactor
-    sandbox: str
-    full_access: str | None = None
-
-
-@frozen
-class Resources:
-    """Resources that are open when the parts are made; the caller closes them."""
-
-    home: DataDir
-    database: Store
-    agent: Agent
-    events: EventHub
-    channels: Channels
-    security: SecurityContext
-
-
-@frozen
-class Timing:
-    """How parts tell the time and wait; tests bring clocks of their own."""
-
-    sender_clock: Callable[[], float] | None = None
-    sender_wait: Wait = wait_for
-    usage_clock: Callable[[], float] = time.time
-    job_clock: Callable[[], float] = time.time
-    job_wait: Wait = wait_for
-    report_after_s: float = REPORT_AFTER_S
-
 
 @frozen
 class Container:
@@ -121,6 +75,7 @@ class Container:
     access: AccessControl
     approvals: ApprovalCoordinator
     audit_relay: AuditRelay
+    background: BackgroundWork
     bus: MessageBus
     codes: PairingCodes
     compactions: CompactionService
@@ -173,7 +128,7 @@ def build_container(
     concurrent_turns: int = CONCURRENT_TURNS,
 ) -> Container:
     """Nothing runs yet and nothing is awaited."""
-    timing = timing or Timing()
+    timing, link = timing or Timing(), resources.link
     database, agent = resources.database, resources.agent
     events, channels = resources.events, resources.channels
     access, redactor = resources.security.access, resources.security.redactor
@@ -197,6 +152,7 @@ def build_container(
         when_given_up=deny_unseen,
         clock=timing.sender_clock,
         wait=timing.sender_wait,
+        pass_on=link.pass_on_mail,
     )
     approval_service = ApprovalService(
         renderer=renderer,
@@ -211,6 +167,8 @@ def build_container(
         sender=sender,
         events=events,
         wake=wake_lane,
+        tell_asked=link.tell_asked,
+        tell_settled=link.tell_settled,
     )
     sandbox = agent.settings.tools.sandbox
     confined = sandbox is not None and sandbox.confines
@@ -250,7 +208,7 @@ def build_container(
         on_fired=wake_fired,
         is_held=resources.security.full_access is not None,
     )
-    windows = SessionWindowCache(database)
+    windows = SessionWindowCache(database, is_shared=link.is_shared)
     isolation = Isolation()
     session_servers = SessionServers(
         lambda: agent.settings.tools, agent.redactor.learn, lambda: agent.mcp
@@ -277,13 +235,20 @@ def build_container(
         sender=sender,
         wake=wake_lane,
     )
-    background = BackgroundWork(agent=agent, database=database, events=events)
+    background = BackgroundWork(
+        agent=agent,
+        database=database,
+        events=events,
+        process=link.number,
+        on_end=link.end_session,
+    )
     reports = CommandReports(
         database=database,
         wake=wake_lane,
         redactor=redactor,
         events=events,
         after_s=timing.report_after_s,
+        unpin=background.pin,
     )
     if any(chat.folder for chat in settings.telegram.chats.values()):
         from agent.context.project.directory_tree import TreeLimits
@@ -372,6 +337,7 @@ def build_container(
         languages=languages,
         events=events,
         concurrent_turns=concurrent_turns,
+        link=link,
     )
     timer = JobTimer(
         database=database,
@@ -477,6 +443,7 @@ def build_container(
         access=access,
         approvals=approvals,
         audit_relay=audit_relay,
+        background=background,
         bus=bus,
         codes=codes,
         compactions=compactions,

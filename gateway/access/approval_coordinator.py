@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, ServerQuestion
@@ -35,9 +36,10 @@ _PAUSE_S = 5.0
 
 class ApprovalCoordinator:
     """Asks, takes answers, tells who has to know, and says no when the time is over. `wake` lets
-    a lane go on."""
+    a lane go on; `tell_asked` and `tell_settled` tell other processes, where they run turns, too.
+    """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
         database: Store,
@@ -46,7 +48,11 @@ class ApprovalCoordinator:
         sender: OutboxSender,
         events: EventHub,
         wake: Callable[[str], None],
+        tell_asked: Callable[[], None] = lambda: None,
+        tell_settled: Callable[[str, str], None] = lambda nonce, value: None,
     ) -> None:
+        self._tell_asked = tell_asked
+        self._tell_settled = tell_settled
         self._database = database
         self._service = service
         self._renderer = renderer
@@ -54,6 +60,7 @@ class ApprovalCoordinator:
         self._events = events
         self._wake = wake
         self._changed = asyncio.Event()
+        self._has_orphans = True
         self._awaited: dict[str, asyncio.Future[ApprovalPrompt]] = {}
 
     def approver(self, context: Callable[[], ApprovalContext]) -> "TurnApprover":
@@ -62,17 +69,16 @@ class ApprovalCoordinator:
     async def run(self) -> None:
         """Close questions without an answer at their deadline, until cancelled; and first those
         of servers that are gone."""
-        has_orphans = True
         while True:
             self._changed.clear()
             try:
-                if has_orphans:
+                if self._has_orphans:
                     self.publish_closed(
                         await self._database.transact(
                             self._service.withdraw_orphans, self._awaited, time.time()
                         )
                     )
-                    has_orphans = False
+                    self._has_orphans = False
                 self.publish_closed(
                     await self._database.transact(self._service.expire, time.time())
                 )
@@ -92,7 +98,8 @@ class ApprovalCoordinator:
         if isinstance(result, ApprovalPrompt):
             for lane in {result.lane, result.route.lane}:
                 self._sender.wake(lane)
-            self._changed.set()
+            self.look_again()
+            self._tell_asked()
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
@@ -113,7 +120,8 @@ class ApprovalCoordinator:
             for lane in {question.lane, question.route.lane}:
                 self._sender.wake(lane)
                 self._events.publish(lane, self.request_event(question))
-            self._changed.set()
+            self.look_again()
+            self._tell_asked()
             return await settled
         except KoreError as exc:
             log.info("the MCP server %s cannot ask anybody: %s", query.server, exc)
@@ -122,6 +130,30 @@ class ApprovalCoordinator:
             del self._awaited[nonce]
             if not settled.done() or settled.cancelled():
                 await asyncio.shield(self._withdraw(nonce))
+
+    def look_again(self, *, orphans: bool = False) -> None:
+        """A question was put; with `orphans`, a process has ended that may have waited for one."""
+        self._has_orphans = self._has_orphans or orphans
+        self._changed.set()
+
+    async def settle(self, nonce: str, value: str | None) -> None:
+        """Another process has settled what a server asked here; None: what it was answered with is
+        not known, so that it has no answer."""
+        awaited = self._awaited.get(nonce)
+        if awaited is None:
+            return
+        question = await self._database.transact(approvals.find, nonce)
+        if question is None or question.state == "open" or awaited.done():
+            return
+        is_lost = value is None and question.state == "once"
+        awaited.set_result(
+            replace(question, value=value or "", state="withdrawn" if is_lost else question.state)
+        )
+
+    async def settle_missed(self) -> None:
+        """The same for all, should another process's word have been lost."""
+        for nonce in list(self._awaited):
+            await self.settle(nonce, None)
 
     async def _withdraw(self, nonce: str) -> None:
         words = t("the call has ended")
@@ -189,6 +221,8 @@ class ApprovalCoordinator:
             )
             if (awaited := self._awaited.get(question.nonce)) is not None and not awaited.done():
                 awaited.set_result(question)
+            if question.server_question is not None:
+                self._tell_settled(question.nonce, question.value)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)

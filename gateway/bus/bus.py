@@ -13,6 +13,7 @@ from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
 from gateway.bus.interrupts import StopResult
 from gateway.bus.lane import Lane
+from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
 from gateway.core.event_hub import EventHub
@@ -24,7 +25,12 @@ from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import claims
-from gateway.store.repositories.execution.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.execution.claims import (
+    CommandClaim,
+    HeldElsewhere,
+    SessionBusy,
+    TurnClaim,
+)
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.isolation import Isolation
 from gateway.turns.runner import TurnRunner
@@ -54,7 +60,9 @@ class MessageBus:
         languages: UserLanguages,
         events: EventHub,
         concurrent_turns: int = CONCURRENT_TURNS,
+        link: ProcessLink | None = None,
     ) -> None:
+        self._link = link or SoleProcess()
         self._database = database
         self._ingestor = ingestor
         self._commands = commands
@@ -124,11 +132,14 @@ class MessageBus:
             self._group, self._is_resuming = group, True
             try:
                 self._isolation.begin(await self._suspects())
-                for lane in await self._database.transact(inbox.lanes_with_work):
+                for lane in await self._database.transact(self._link.first_lanes):
                     self.wake(lane)
                     self.wake(lane, aside=True)
                 self._is_resuming = False
-                await self._approvals.run()
+                if self._link.scope.worker is None:
+                    await self._approvals.run()
+                else:
+                    await asyncio.Event().wait()
             finally:
                 self._group, self._is_resuming = None, False
 
@@ -167,6 +178,24 @@ class MessageBus:
         """How many lanes have something to do: one more as long as a start has not looked."""
         return len(self._lanes) + self._is_resuming
 
+    def is_at_work(self, lane: str) -> bool:
+        return (lane, False) in self._lanes
+
+    async def isolate(self) -> None:
+        """Run turns that may have ended a process one at a time; while nothing else runs here."""
+        if not self._lanes and (lanes := await self._suspects()) and not self._lanes:
+            self._isolation.begin(lanes)
+            for lane in lanes:
+                self.wake(lane)
+
+    def stop_now(self, lane: str) -> bool:
+        """The journal says that the lane's turn is to end: it hears of it, if it runs here."""
+        found = self._lanes.get((lane, False))
+        if found is None or found.stop is None:
+            return False
+        found.stop.request()
+        return True
+
     async def _suspects(self) -> list[str]:
         lanes = await self._database.transact(claims.suspect_lanes)
         if lanes:
@@ -176,9 +205,9 @@ class MessageBus:
         return lanes
 
     def _request_stop(self, name: str) -> None:
-        """The journal knows it; the turn that runs hears of it now."""
-        if (lane := self._lanes.get((name, False))) is not None and lane.stop is not None:
-            lane.stop.request()
+        """The journal knows it; the turn that runs hears of it now, wherever it does."""
+        self.stop_now(name)
+        self._link.request_stop(name)
 
     async def _work(self, lane: Lane) -> None:
         """Claim and handle until nothing is left."""
@@ -240,6 +269,9 @@ class MessageBus:
             return False
         if isinstance(claim, SessionBusy):
             return await self._wait_for(claim, lane)
+        if isinstance(claim, HeldElsewhere):
+            self._link.pass_on(lane.name, claim.worker)
+            return False
         lane.claim = claim
         # Also for what is said of it should it break: this task is the lane's.
         set_locale(self._languages.of_claim(claim))
@@ -247,13 +279,16 @@ class MessageBus:
         self.handled_count += 1
         return has_more
 
-    def _claim(self, tx: Transaction, lane: Lane) -> TurnClaim | CommandClaim | SessionBusy | None:
+    def _claim(
+        self, tx: Transaction, lane: Lane
+    ) -> TurnClaim | CommandClaim | SessionBusy | HeldElsewhere | None:
+        scope = self._link.scope
         if lane.is_bypass:
             if not inbox.is_run_here(tx, lane.name):
                 return None
-            return claims.claim_at_once(tx, lane.name, self._commands.is_at_once)
+            return claims.claim_at_once(tx, lane.name, self._commands.is_at_once, scope)
         reading = (self._commands.is_command, self._turns.user_message)
-        claim = claims.claim(tx, lane.name, time.time(), *reading)
+        claim = claims.claim(tx, lane.name, time.time(), *reading, scope)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
             # Nothing here ends that turn: looking again would only cost.
             return replace(claim, waits=True)
@@ -292,6 +327,9 @@ class MessageBus:
                 self._turns.evict(claim.session)
             if isinstance(exc, AwaitingAnswer):
                 await self._approvals.publish_open(lane.name)
+                if isinstance(claim, TurnClaim) and self._link.is_shared:
+                    await self._turns.pin(claim.session)
+                    await self._database.transact(claims.release, claim.turn)
             raise
 
     async def _fail_claim(self, claim: TurnClaim | CommandClaim) -> None:

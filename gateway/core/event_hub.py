@@ -304,6 +304,12 @@ def _merge(
     return None if isinstance(last, SessionNews) else _merge_events(last, event)
 
 
+def merge_watched(last: WatchEvent, event: WatchEvent) -> WatchEvent | None:
+    """Both in one, where that loses nothing."""
+    merged = _merge_events(last, event)
+    return merged if isinstance(merged, TextDelta | ThinkingDelta | ToolCallDelta) else None
+
+
 def _merge_events(last: SessionEvent | None, event: SessionEvent) -> SessionEvent | None:
     match last, event:
         case State(), State():

@@ -39,6 +39,18 @@ WatchEvent = Event | Delivered
 
 
 @frozen
+class WorkerInfo:
+    """A process that runs turns for the owner of the data, and counts. `seen_s` is how many seconds
+    ago it said that it lives, `began_at` Unix time, `state` what it says of itself."""
+
+    number: int
+    name: str
+    began_at: float
+    seen_s: float
+    state: Mapping[str, Any]
+
+
+@frozen
 class MessageStored:
     """A message of a conversation is on disk, as number `seq` of its session, counted from 1.
 

@@ -70,10 +70,11 @@ class OutboxSender:
 
     `when_given_up` is called inside the transaction that gives a part of a delivery up, and
     returns what follows once that is on disk. `clock` tells Unix time in seconds and does not
-    jump, `wait` is how a route rests until its next try.
+    jump, `wait` is how a route rests until its next try. In a process that sends nothing itself
+    `pass_on` tells the one that does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
         database: Store,
@@ -82,7 +83,9 @@ class OutboxSender:
         when_given_up: Callable[[Transaction, str], Callable[[], None]],
         clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
+        pass_on: Callable[[str], None] | None = None,
     ) -> None:
+        self._pass_on = pass_on
         self._database = database
         self._renderer = renderer
         self._languages = languages
@@ -122,6 +125,9 @@ class OutboxSender:
 
     def wake(self, lane: str) -> None:
         """There is new mail on this route, or a reason to try again."""
+        if self._pass_on is not None:
+            self._pass_on(lane)
+            return
         if self._group is None or lane in self._broken_lanes:
             return  # `run` begins with every route that has mail.
         wake = self._routes.get(lane)

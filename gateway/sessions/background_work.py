@@ -27,12 +27,36 @@ def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], 
 
 
 class BackgroundWork:
-    """The work that tools go on with between turns."""
+    """The work that tools go on with between turns. `process` is this one's number where several
+    run turns; `on_end` tells the others that a session holds nothing any more."""
 
-    def __init__(self, *, agent: Agent, database: Store, events: EventHub) -> None:
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        database: Store,
+        events: EventHub,
+        process: int | None = None,
+        on_end: Callable[[str], None] = lambda session: None,
+    ) -> None:
         self._agent = agent
         self._database = database
         self._events = events
+        self._process = process
+        self._on_end = on_end
+        self._pinned: set[str] = set()
+
+    async def pin(self, session: str) -> None:
+        """While a command of a session runs in the background, its turns are run here: no other
+        process could read what it prints, or end it."""
+        if self._process is None:
+            return
+        is_needed = bool(self.running(session))
+        if is_needed == (session in self._pinned):
+            return
+        process = self._process if is_needed else None
+        await self._database.transact(sessions.pin, session, process)
+        (self._pinned.add if is_needed else self._pinned.discard)(session)
 
     async def with_background_notes(self, claim: TurnClaim, question: Message) -> Message:
         """What a new turn begins with: what was asked, and what goes on in its session, which
@@ -104,10 +128,16 @@ class BackgroundWork:
 
     async def end(self, session: str) -> str:
         """Let go of all that a session holds; a sentence about what has run there, or ''."""
+        self._on_end(session)
+        return await self.end_here(session)
+
+    async def end_here(self, session: str) -> str:
+        """The same for what this process holds."""
         if not self._agent.has_tools:
             return ""
         sentence = stopped_tasks_text(self._agent.toolbox.tasks(session))
         await self._agent.toolbox.end(session)
+        await self.pin(session)
         return sentence
 
     async def close_if_abandoned(self, session: str, lane: str) -> bool:

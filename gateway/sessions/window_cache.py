@@ -24,10 +24,14 @@ class _Size:
 
 
 class SessionWindowCache:
-    """Keeps the sessions used last. Only the turn that runs in a session changes it."""
+    """Keeps the sessions used last. Only the turn that runs in a session changes it. Where another
+    process may run the next turn (`is_shared`) none is kept behind its turn."""
 
-    def __init__(self, database: Store, *, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(
+        self, database: Store, *, limit_bytes: int = LIMIT_BYTES, is_shared: bool = False
+    ) -> None:
         self._database = database
+        self._is_shared = is_shared
         self._limit_bytes = limit_bytes
         self._windows: OrderedDict[str, SessionWindow] = OrderedDict()
         self._sizes: dict[str, _Size] = {}
@@ -42,11 +46,17 @@ class SessionWindowCache:
             window = await self._database.transact(windows.load, session)
             self._windows[session] = window
         self._windows.move_to_end(session)
-        self.count(session)
+        self._count(session)
         return window
 
     def count(self, session: str) -> None:
         """Its turn is over, and has made it longer: those used longest ago make room."""
+        if self._is_shared:
+            self.evict(session)
+        else:
+            self._count(session)
+
+    def _count(self, session: str) -> None:
         window = self._windows.get(session)
         if window is None:
             return

@@ -7,7 +7,7 @@ one message. Nothing is told that the model has read meanwhile, and nothing twic
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.events import Notice
@@ -23,6 +23,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 
 # So long an end waits for others, and for a call that waits for it with `process output`.
@@ -52,7 +53,9 @@ class CommandReports:
         redactor: Redactor,
         events: EventHub,
         after_s: float = REPORT_AFTER_S,
+        unpin: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        self._unpin = unpin
         self._database = database
         self._wake = wake
         self._redactor = redactor
@@ -119,6 +122,8 @@ class CommandReports:
         if (lane := await self._database.transact(store)) is not None:
             for command in commands:
                 self._events.publish(lane, self._notice(command))
+            if self._unpin is not None:
+                await self._unpin(ended.session)
             self._wake(lane)
 
     def _notice(self, command: EndedCommand) -> Notice:
@@ -167,6 +172,17 @@ def enqueue(
     batch = InboxBatch(message.channel, message.account, message.received_at)
     inbox.accept(tx, batch, [InboxEntry(message)])
     return message.session_key
+
+
+def report_lost_commands(tx: Transaction, session: str, where: str) -> str | None:
+    """Tell a conversation that its commands in the background have ended with the process that ran
+    them; returns the lane to wake."""
+    turn = turns.last_of(tx, session)
+    if turn is None:
+        return None
+    text = render_prompt("commands_lost", where=where)
+    event_id = f"command:lost:{turn}:{time.time_ns()}"
+    return enqueue(tx, _Ended(turn, session), event_id, (text, ()))
 
 
 def _others(before: Sequence[InboundMessage], last: InboundMessage) -> tuple[Sender, ...]:

@@ -24,6 +24,10 @@ class Isolation:
         while self._lanes and self._lanes[0] != lane:
             await self._changed.wait()
 
+    def is_first(self, lane: str) -> bool:
+        """Whether it runs alone now."""
+        return bool(self._lanes) and self._lanes[0] == lane
+
     def leave(self, lane: str) -> None:
         if self._lanes and self._lanes[0] == lane:
             self._lanes.popleft()

@@ -135,6 +135,10 @@ class TurnRunner:
     def drain(self) -> None:
         self._draining = True
 
+    async def pin(self, session: str) -> None:
+        """Its turn rests or is over: see `BackgroundWork.pin`."""
+        await self._background.pin(session)
+
     def evict(self, session: str) -> None:
         """Forget what is in memory of a session: its turn has not ended as it began."""
         self._windows.evict(session)
@@ -204,6 +208,8 @@ class TurnRunner:
             )
             ending.trace = self._trace(claim, before, ending, meter.spent)
             ending.denied_summary = self._jobs.denied_summary(claim, task.permissions)
+        # As long as its turn lives, no other process can begin one.
+        await self.pin(claim.session)
         has_more = await self._commit(claim, window, journal, ending, task.exposure, errands)
         self._events.end_turn(claim.session)
         self._windows.count(claim.session)

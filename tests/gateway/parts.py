@@ -28,20 +28,14 @@ from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
 from gateway.config import Settings
 from gateway.config.sections import AgentSection, Section
-from gateway.container import (
-    Channels,
-    Container,
-    Resources,
-    SecurityContext,
-    Timing,
-    build_container,
-)
+from gateway.container import Container, build_container
 from gateway.control.local_service import LocalService
 from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
+from gateway.resources import Channels, Resources, SecurityContext, Timing
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher

@@ -6,12 +6,11 @@ worker reads its row in each of its transactions, so none of them can commit any
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import psycopg
 
-from agent.records import frozen
+from gateway.core.records import WorkerInfo
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark
 from gateway.store.postgres.connection import application_name
@@ -22,17 +21,6 @@ from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
 _SLOTS = 1 << 8
 _FIRST_SLOT = 1 << 20
 _KEPT_S = 86_400.0
-
-
-@frozen
-class WorkerInfo:
-    """A worker that counts. `seen_s` is how many seconds ago it said that it lives."""
-
-    number: int
-    name: str
-    began_at: float
-    seen_s: float
-    state: Mapping[str, Any]
 
 
 def add(connection: "psycopg.Connection[Row]", name: str) -> int:
@@ -107,6 +95,11 @@ def end_silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
     for one in silent:
         end(tx, one.number)
     return silent
+
+
+def name_of(tx: Transaction, number: int) -> str:
+    row = tx.first("SELECT name FROM worker WHERE id = ?", (number,))
+    return "?" if row is None else str(row[0])
 
 
 def end_connections(tx: Transaction, name: str) -> None:

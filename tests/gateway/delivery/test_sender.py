@@ -16,12 +16,12 @@ from gateway.channels.base import (
     MessageRefused,
     NotSent,
 )
-from gateway.container import Timing
 from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
 from gateway.delivery.best_effort import AT_ONCE, BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
 from gateway.delivery.sender import LOST, wait_for
+from gateway.resources import Timing
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.providers.base import Provider
 from agent.providers.scripted import Step
-from gateway.container import Timing
+from gateway.resources import Timing
 from tests.gateway.parts import Parts, cancel_and_wait, chat_message, running, wait_until
 from tests.gateway.stored import below
 

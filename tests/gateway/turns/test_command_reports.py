@@ -12,8 +12,8 @@ import pytest
 from agent.providers.base import Provider
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message, ToolCall, assistant
-from gateway.container import Timing
 from gateway.core.messages import ONCE
+from gateway.resources import Timing
 from gateway.turns import command_reports
 from tests.gateway.parts import Parts, console_message, running, wait_until
 from tests.gateway.turns.test_steering import Paced, list_dir_reply

@@ -223,9 +223,12 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
 
 
 def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
-    """What servers ask, of channels that are run here, oldest first."""
+    """What servers ask, of channels that are run here, oldest first; not in turns of workers."""
     rows = tx.all(
-        f"{_SELECT} WHERE state = 'open' AND args_hash = ? AND {run_here('approval')} ORDER BY id",
+        f"{_SELECT} WHERE state = 'open' AND args_hash = ? AND {run_here('approval')}"
+        " AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.id = approval.turn_id"
+        " AND turn.is_claimed = 1 AND turn.worker IS NOT NULL)"
+        " ORDER BY id",
         (_ASKED,),
     )
     return [_stored_approval(tx, row) for row in rows]

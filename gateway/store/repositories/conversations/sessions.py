@@ -59,6 +59,11 @@ def bound_session(tx: Transaction, lane: str) -> str | None:
     return row[0] if row else None
 
 
+def pin(tx: Transaction, session: str, worker: int | None) -> None:
+    """From now on its turns are run by this process; None: by any."""
+    tx.run("UPDATE session SET worker = ? WHERE id = ?", (worker, session))
+
+
 @frozen
 class ThinkingChoice:
     """`wanted` is None without a choice; `shown` says whether screens show it."""

@@ -14,8 +14,8 @@ from agent import events
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from gateway.config.sections import LimitsSection
-from gateway.container import Timing
 from gateway.core.messages import Sender
+from gateway.resources import Timing
 from gateway.store.repositories import usage as store
 from gateway.turns.usage.limits import BillingDay
 from tests.fakes.model import ModelServer

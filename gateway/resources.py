@@ -1,0 +1,62 @@
+"""What is open before the parts of a Kore are made of it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import field
+
+from agent.agent import Agent
+from agent.records import frozen
+from agent.security.redaction import Redactor
+from gateway.access.control import AccessControl
+from gateway.access.roles import RoleRegistry
+from gateway.bus.link import ProcessLink, SoleProcess
+from gateway.channels.base import Channel
+from gateway.core.event_hub import EventHub
+from gateway.delivery.outbox_reader import Wait
+from gateway.delivery.sender import wait_for
+from gateway.ops.audit.log import AuditLog
+from gateway.runtime.paths import DataDir
+from gateway.store.port import Store
+from gateway.turns.command_reports import REPORT_AFTER_S
+
+# By name and account.
+Channels = dict[tuple[str, str], Channel]
+
+
+@frozen
+class SecurityContext:
+    """Who may speak, what roles may do, who records decisions, what is never shown, and in words
+    what holds commands. `full_access` is the token of a terminal that gave it."""
+
+    access: AccessControl
+    roles: RoleRegistry
+    audit: AuditLog
+    redactor: Redactor
+    sandbox: str
+    full_access: str | None = None
+
+
+@frozen
+class Resources:
+    """Resources that are open when the parts are made; the caller closes them. `link` is to the
+    other processes where several run the turns of one Kore."""
+
+    home: DataDir
+    database: Store
+    agent: Agent
+    events: EventHub
+    channels: Channels
+    security: SecurityContext
+    link: ProcessLink = field(default_factory=SoleProcess)
+
+
+@frozen
+class Timing:
+    """How parts tell the time and wait; tests bring clocks of their own."""
+
+    sender_clock: Callable[[], float] | None = None
+    sender_wait: Wait = wait_for
+    usage_clock: Callable[[], float] = time.time
+    job_clock: Callable[[], float] = time.time
+    job_wait: Wait = wait_for
+    report_after_s: float = REPORT_AFTER_S

@@ -1,0 +1,50 @@
+"""What is to be done and nobody is at, for processes that missed the hint."""
+
+from collections.abc import Collection
+
+from gateway.core.messages import CONSOLE
+from gateway.store.port import Transaction
+from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
+from gateway.store.repositories.states import LIVE, RUNNING, WAITING
+
+_FREE = f"SELECT lane FROM turn WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
+# What waits behind a live turn is that turn's process's, and what waits in a paused conversation
+# for a person.
+_WAITING = (
+    f"SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND {run_here('inbox')} AND is_incomplete = 0"
+    f" AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.lane = inbox.lane AND turn.{LIVE})"
+    " AND NOT EXISTS (SELECT 1 FROM binding JOIN session ON session.id = binding.session"
+    " WHERE binding.lane = inbox.lane AND session.status = 'paused')"
+)
+
+
+def lanes(tx: Transaction) -> list[str]:
+    """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn."""
+    return [lane for (lane,) in tx.all(f"{_FREE} UNION {_WAITING}")]
+
+
+def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
+    """Where turns of a worker run that are to end."""
+    rows = tx.all(
+        f"SELECT lane FROM turn WHERE {RUNNING} AND worker = ? AND stop_requested = 1", (worker,)
+    )
+    return [lane for (lane,) in rows]
+
+
+def is_console(lane: str) -> bool:
+    """Whether a terminal of this machine waits there: its turns need the folder that it is in."""
+    return lane.startswith(f"{CONSOLE}:")
+
+
+def settled(tx: Transaction, nonces: Collection[str]) -> list[str]:
+    """Those of these questions that are not open any more."""
+    return [
+        nonce
+        for nonce in nonces
+        if tx.first("SELECT 1 FROM approval WHERE nonce = ? AND state = 'open'", (nonce,)) is None
+    ]
+
+
+def pinned_sessions(tx: Transaction, worker: int) -> list[str]:
+    """Conversations with commands in the background of a worker."""
+    return [one for (one,) in tx.all("SELECT id FROM session WHERE worker = ?", (worker,))]

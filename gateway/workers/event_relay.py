@@ -1,0 +1,113 @@
+"""Live events of turns that workers run, on their way to the front process, where people watch."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from agent.errors import KoreError
+from agent.events import Error
+from gateway.control.protocol import watch_event_from_json, watch_event_to_json
+from gateway.core.event_hub import EventHub, merge_watched
+from gateway.core.records import WatchEvent
+from gateway.workers.hints import EventsHint
+
+# Pieces of an answer that come so soon behind each other go out together.
+_GATHER_S = 0.03
+_MOST = 200
+
+
+class RelayedEvents(EventHub):
+    """In a worker, where nobody watches: everything goes to the front, in its order. `number` is
+    the worker's; `send` hands over what has gathered."""
+
+    def __init__(self, number: int, send: Callable[[EventsHint], None]) -> None:
+        super().__init__()
+        self._number = number
+        self._send = send
+        self._gathered: list[tuple[str, WatchEvent | Mapping[str, Any]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def turn(self, lane: str, session: str) -> Iterator[None]:
+        self._add(lane, {"begins": session})
+        try:
+            yield
+        finally:
+            self._add(lane, {"ends": session})
+            self.flush()
+
+    def publish(self, lane: str, event: WatchEvent) -> None:
+        if self._gathered and self._gathered[-1][0] == lane:
+            last = self._gathered[-1][1]
+            merged = None if isinstance(last, Mapping) else merge_watched(last, event)
+            if merged is not None:
+                self._gathered[-1] = lane, merged
+                return
+        self._add(lane, event)
+
+    def end_turn(self, session: str) -> None:
+        self._add("", {"stored": session})
+        self.flush()
+
+    def fail(self, lane: str, failure: KoreError) -> None:
+        """The front has the same database, and fails by itself; this worker says what it saw."""
+        self.publish(lane, Error("error", str(failure), failure.hint))
+
+    def flush(self) -> None:
+        """Before anything is told that these events come before."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, []
+        self._send(EventsHint(self._number, tuple(_to_json(*one) for one in gathered)))
+
+    def _add(self, lane: str, what: WatchEvent | Mapping[str, Any]) -> None:
+        self._gathered.append((lane, what))
+        if len(self._gathered) >= _MOST:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER_S, self.flush)
+
+
+class EventReceiver:
+    """In the front: shows its watchers what workers send."""
+
+    def __init__(self, events: EventHub) -> None:
+        self._events = events
+        # By worker and lane.
+        self._turns: dict[tuple[int, str], ExitStack] = {}
+
+    def receive(self, hint: EventsHint) -> None:
+        for one in hint.events:
+            self._show(hint.worker, one)
+
+    def forget(self, worker: int) -> None:
+        """It has ended: so have its turns, which others go on with."""
+        for key in [one for one in self._turns if one[0] == worker]:
+            self._turns.pop(key).close()
+
+    def _show(self, worker: int, one: Mapping[str, Any]) -> None:
+        lane = one.get("lane", "")
+        if (session := one.get("begins")) is not None:
+            self._end(worker, lane)
+            stack = self._turns[worker, lane] = ExitStack()
+            stack.enter_context(self._events.turn(lane, session))
+        elif "ends" in one:
+            self._end(worker, lane)
+        elif (session := one.get("stored")) is not None:
+            self._events.end_turn(session)
+        elif (event := one.get("event")) is not None:
+            self._events.publish(lane, watch_event_from_json(event))
+
+    def _end(self, worker: int, lane: str) -> None:
+        if (turn := self._turns.pop((worker, lane), None)) is not None:
+            turn.close()
+
+
+def _to_json(lane: str, what: WatchEvent | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(what, Mapping):
+        return {"lane": lane, **what}
+    return {"lane": lane, "event": watch_event_to_json(what)}
