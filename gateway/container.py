@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.tools.base import Similarity
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
@@ -54,7 +53,7 @@ from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.sessions.session_servers import SessionServers
-from gateway.sessions.similarity import StoredSimilarity
+from gateway.sessions.similarity import similarity_of
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.terminals.registry import TerminalRegistry
@@ -68,6 +67,7 @@ from gateway.turns.runner import TurnRunner
 from gateway.turns.usage.limits import warn_unenforceable
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
+from gateway.turns.usage.reservations import MemoryReservations, Reservations
 
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
@@ -91,7 +91,8 @@ class SecurityContext:
 
 @frozen
 class Resources:
-    """Resources that are open when the parts are made; the caller closes them."""
+    """Resources that are open when the parts are made; the caller closes them. `reservations`
+    makes those of spending: stored ones where several processes call models."""
 
     home: DataDir
     database: Store
@@ -99,6 +100,7 @@ class Resources:
     events: EventHub
     channels: Channels
     security: SecurityContext
+    reservations: Callable[[Store], Reservations] = MemoryReservations
 
 
 @frozen
@@ -153,14 +155,6 @@ def access_control(
         settings.access.roles,
         chat_settings=places,
     )
-
-
-def _similarity(settings: Settings, agent: Agent, database: Store) -> Similarity | None:
-    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
-    model = settings.memory.embeddings
-    if model is None or settings.store.encryption_key_env is not None:
-        return None
-    return StoredSimilarity(database, lambda: agent.models, model)
 
 
 def build_container(
@@ -230,6 +224,7 @@ def build_container(
         sender=sender,
         languages=languages,
         access=access,
+        reservations=resources.reservations(database),
         limits=settings.limits,
         clock=timing.usage_clock,
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
@@ -307,7 +302,7 @@ def build_container(
         reports=reports,
         jobs=jobs,
         is_command=command_reader.is_command,
-        similarity=_similarity(settings, agent, database),
+        similarity=similarity_of(settings, agent, database),
         on_answer=speech.consider,
         editors=editors,
         style=partial(find_style, resources.home),
