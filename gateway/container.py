@@ -15,13 +15,12 @@ from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing import PairingCodes
 from gateway.access.pairing_service import PairingService
+from gateway.access.people import PeopleDirectory
 from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
 from gateway.channels.base import Channel
-from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.commands.skill_calls import CommandReader
@@ -92,7 +91,8 @@ class SecurityContext:
 @frozen
 class Resources:
     """Resources that are open when the parts are made; the caller closes them. `reservations`
-    makes those of spending: stored ones where several processes call models."""
+    makes those of spending: stored ones where several processes call models. `on_people_changed` is
+    called after each commit that changes what `PeopleDirectory` has."""
 
     home: DataDir
     database: Store
@@ -101,6 +101,7 @@ class Resources:
     channels: Channels
     security: SecurityContext
     reservations: Callable[[Store], Reservations] = MemoryReservations
+    on_people_changed: Callable[[], None] = lambda: None
 
 
 @frozen
@@ -131,6 +132,7 @@ class Container:
     ingestor: Ingestor
     jobs: JobService
     languages: UserLanguages
+    people: PeopleDirectory
     reloader: ConfigReloader | None
     renderer: ReplyRenderer
     reports: CommandReports
@@ -143,18 +145,6 @@ class Container:
     timer: JobTimer
     turns: TurnRunner
     user_data: Callable[[], "UserDataService"]
-
-
-def access_control(
-    settings: Settings, channels: Channels, places: ChatSettingsIndex
-) -> AccessControl:
-    """Who may speak, as the settings say."""
-    return AccessControl(
-        sole_owner(settings.access.owner, settings.telegram.allow_from),
-        {key: allowed_senders(settings, key) for key in channels},
-        settings.access.roles,
-        chat_settings=places,
-    )
 
 
 def build_container(
@@ -182,7 +172,7 @@ def build_container(
     def deny_unseen(tx: Transaction, delivery_id: str) -> Callable[[], None]:
         return approvals.deny_unseen(tx, delivery_id)
 
-    languages = UserLanguages(settings.agent.language)
+    languages = UserLanguages(settings.agent.language, resources.on_people_changed)
     renderer = ReplyRenderer(channels, redactor)
     sender = OutboxSender(
         database=database,
@@ -318,7 +308,14 @@ def build_container(
         exec_hosts=settings.security.exec_hosts if confined else (),
         language_servers=lambda: agent.code.status() if agent.code is not None else (),
     )
-    codes = PairingCodes(access)
+    codes = PairingCodes(access, resources.on_people_changed)
+    people = PeopleDirectory(
+        database=database,
+        codes=codes,
+        languages=languages,
+        chat_settings=access.chat_settings,
+        on_changed=resources.on_people_changed,
+    )
     pairing = PairingService(access=access, codes=codes, renderer=renderer, languages=languages)
     command_services = CommandServices(
         home=resources.home,
@@ -345,6 +342,7 @@ def build_container(
         renderer=renderer,
         languages=languages,
         read_command=command_reader.read,
+        on_people_changed=resources.on_people_changed,
     )
     commands = CommandRunner(
         database=database,
@@ -397,7 +395,7 @@ def build_container(
             workspace=settings.agent.workspace,
             access=access,
             forget=windows.evict,
-            reload_members=codes.load,
+            reload_people=people.reload,
             flush_audit=audit_relay.flush,
         )
 
@@ -480,6 +478,7 @@ def build_container(
         ingestor=ingestor,
         jobs=jobs,
         languages=languages,
+        people=people,
         reloader=reloader,
         renderer=renderer,
         reports=reports,

@@ -26,6 +26,7 @@ class ConnectionStore:
         self._address = address
         self._threads = ThreadPoolExecutor(connections)
         self._own = threading.local()
+        self._connections: list[psycopg.Connection[Row]] = []
 
     async def transact(
         self,
@@ -44,11 +45,14 @@ class ConnectionStore:
 
     def close(self) -> None:
         self._threads.shutdown()
+        for connection in self._connections:
+            connection.close()
 
     def _run(self, work: Callable[[Transaction], Any]) -> tuple[Any, Sequence[Callable[[], None]]]:
         connection: psycopg.Connection[Row] | None = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = connect(self._address)
+            self._connections.append(connection)
         while True:
             tx = PostgresTransaction(connection)
             try:

@@ -133,6 +133,7 @@ async def opened(
     cipher: Cipher | None = None,
     tools: Sequence[Tool] = (),
     reservations: Callable[[Store], Reservations] = MemoryReservations,
+    on_people_changed: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
     defaults."""
@@ -163,7 +164,11 @@ async def opened(
         sections = {"agent": AgentSection(workspace=workspace), **(settings or {})}
         app = build_container(
             Settings().model_copy(update=sections),
-            Resources(DataDir(folder), database, agent, events, channels, security, reservations),
+            Resources(
+                *(DataDir(folder), database, agent, events, channels, security),
+                reservations=reservations,
+                on_people_changed=on_people_changed,
+            ),
             timing=timing,
             concurrent_turns=concurrent_turns,
         )
