@@ -19,18 +19,19 @@ from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
 from agent.security.sandbox.selector import SandboxChoice
 from agent.security.sandbox.unconfined import Unconfined
-from gateway.access.control import log_paired_members
+from gateway.access.control import AccessControl, log_paired_members
 from gateway.access.full_access import full_access_entry, full_access_refusal
 from gateway.access.roles import RoleRegistry
 from gateway.channels.api import ApiChannel
 from gateway.channels.base import Channel, SupportsWebhook
+from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.console import ConsoleChannel
-from gateway.channels.registry import open_channels, places_of
+from gateway.channels.registry import allowed_senders, open_channels, places_of, sole_owner
 from gateway.commands.table import menu
 from gateway.config import Settings
 from gateway.config.atomic_write import remove_unfinished
 from gateway.config.foreign.python_plugins import python_store
-from gateway.container import Container, access_control, build_container
+from gateway.container import Container, build_container
 from gateway.control.handover import DataOwnership, take_over
 from gateway.control.replacement import end_when_replaced
 from gateway.core.event_hub import EventHub
@@ -149,8 +150,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             hands_over=not channels and not has_full_access,
             config=config,
         )
-        await database.transact(app.codes.load)
-        await database.transact(app.languages.load)
+        await app.people.refresh()
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
             log.info("finishing an interrupted deletion of a person's data")
@@ -169,6 +169,18 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
                 if settings.server.listen is not None:
                     await stack.enter_async_context(_serve_clients(app, settings, home))
             yield app
+
+
+def access_control(
+    settings: Settings, channels: Channels, places: ChatSettingsIndex
+) -> AccessControl:
+    """Who may speak, as the settings say."""
+    return AccessControl(
+        sole_owner(settings.access.owner, settings.telegram.allow_from),
+        {key: allowed_senders(settings, key) for key in channels},
+        settings.access.roles,
+        chat_settings=places,
+    )
 
 
 def token_roles(home: DataDir) -> Callable[[str], str | None]:

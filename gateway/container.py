@@ -6,20 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.agent import Agent
 from agent.records import frozen
-from agent.tools.base import Similarity
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing import PairingCodes
 from gateway.access.pairing_service import PairingService
+from gateway.access.people import PeopleDirectory
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
-from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.registry import allowed_senders, sole_owner
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.commands.skill_calls import CommandReader
@@ -38,7 +35,7 @@ from gateway.media.uploads import Uploads
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
 from gateway.ops.screens import ScreenData
-from gateway.resources import Channels, Resources, Timing
+from gateway.resources import Resources, Timing
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
@@ -48,9 +45,9 @@ from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.sessions.session_servers import SessionServers
-from gateway.sessions.similarity import StoredSimilarity
+from gateway.sessions.similarity import similarity_of
 from gateway.sessions.window_cache import SessionWindowCache
-from gateway.store.port import Store, Transaction
+from gateway.store.port import Transaction
 from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
@@ -84,6 +81,7 @@ class Container:
     ingestor: Ingestor
     jobs: JobService
     languages: UserLanguages
+    people: PeopleDirectory
     reloader: ConfigReloader | None
     renderer: ReplyRenderer
     reports: CommandReports
@@ -96,26 +94,6 @@ class Container:
     timer: JobTimer
     turns: TurnRunner
     user_data: Callable[[], "UserDataService"]
-
-
-def access_control(
-    settings: Settings, channels: Channels, places: ChatSettingsIndex
-) -> AccessControl:
-    """Who may speak, as the settings say."""
-    return AccessControl(
-        sole_owner(settings.access.owner, settings.telegram.allow_from),
-        {key: allowed_senders(settings, key) for key in channels},
-        settings.access.roles,
-        chat_settings=places,
-    )
-
-
-def _similarity(settings: Settings, agent: Agent, database: Store) -> Similarity | None:
-    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
-    model = settings.memory.embeddings
-    if model is None or settings.store.encryption_key_env is not None:
-        return None
-    return StoredSimilarity(database, lambda: agent.models, model)
 
 
 def build_container(
@@ -143,7 +121,7 @@ def build_container(
     def deny_unseen(tx: Transaction, delivery_id: str) -> Callable[[], None]:
         return approvals.deny_unseen(tx, delivery_id)
 
-    languages = UserLanguages(settings.agent.language)
+    languages = UserLanguages(settings.agent.language, resources.on_people_changed)
     renderer = ReplyRenderer(channels, redactor)
     sender = OutboxSender(
         database=database,
@@ -188,6 +166,7 @@ def build_container(
         sender=sender,
         languages=languages,
         access=access,
+        reservations=resources.reservations(database),
         limits=settings.limits,
         clock=timing.usage_clock,
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
@@ -272,7 +251,7 @@ def build_container(
         reports=reports,
         jobs=jobs,
         is_command=command_reader.is_command,
-        similarity=_similarity(settings, agent, database),
+        similarity=similarity_of(settings, agent, database),
         on_answer=speech.consider,
         editors=editors,
         style=partial(find_style, resources.home),
@@ -288,7 +267,14 @@ def build_container(
         exec_hosts=settings.security.exec_hosts if confined else (),
         language_servers=lambda: agent.code.status() if agent.code is not None else (),
     )
-    codes = PairingCodes(access)
+    codes = PairingCodes(access, resources.on_people_changed)
+    people = PeopleDirectory(
+        database=database,
+        codes=codes,
+        languages=languages,
+        chat_settings=access.chat_settings,
+        on_changed=resources.on_people_changed,
+    )
     pairing = PairingService(access=access, codes=codes, renderer=renderer, languages=languages)
     command_services = CommandServices(
         home=resources.home,
@@ -315,6 +301,7 @@ def build_container(
         renderer=renderer,
         languages=languages,
         read_command=command_reader.read,
+        on_people_changed=resources.on_people_changed,
     )
     commands = CommandRunner(
         database=database,
@@ -368,7 +355,7 @@ def build_container(
             workspace=settings.agent.workspace,
             access=access,
             forget=windows.evict,
-            reload_members=codes.load,
+            reload_people=people.reload,
             flush_audit=audit_relay.flush,
         )
 
@@ -452,6 +439,7 @@ def build_container(
         ingestor=ingestor,
         jobs=jobs,
         languages=languages,
+        people=people,
         reloader=reloader,
         renderer=renderer,
         reports=reports,

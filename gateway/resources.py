@@ -18,6 +18,7 @@ from gateway.ops.audit.log import AuditLog
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
 from gateway.turns.command_reports import REPORT_AFTER_S
+from gateway.turns.usage.reservations import MemoryReservations, Reservations
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -39,7 +40,9 @@ class SecurityContext:
 @frozen
 class Resources:
     """Resources that are open when the parts are made; the caller closes them. `link` is to the
-    other processes where several run the turns of one Kore."""
+    other processes where several run the turns of one Kore. `reservations` makes those of
+    spending: stored ones where several processes call models. `on_people_changed` is called after
+    each commit that changes what `PeopleDirectory` has."""
 
     home: DataDir
     database: Store
@@ -48,6 +51,8 @@ class Resources:
     channels: Channels
     security: SecurityContext
     link: ProcessLink = field(default_factory=SoleProcess)
+    reservations: Callable[[Store], Reservations] = MemoryReservations
+    on_people_changed: Callable[[], None] = lambda: None
 
 
 @frozen

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -48,13 +49,17 @@ class PairingResult:
 
 
 class PairingCodes:
-    """Works in the caller's transactions; `access` learns what they changed once it is stored."""
+    """Works in the caller's transactions; `access` learns what they changed once it is stored, and
+    `on_changed` is called."""
 
-    def __init__(self, access: AccessControl) -> None:
+    def __init__(
+        self, access: AccessControl, on_changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._access = access
+        self._on_changed = on_changed
 
     def load(self, tx: Transaction) -> None:
-        """Tell `access` who is let in, as soon as that is stored."""
+        """Tell `access` who is let in now, and nobody else, once the transaction is over."""
         circle = _members(tx)
 
         def keep() -> None:
@@ -96,7 +101,7 @@ class PairingCodes:
         owner = self.owner(tx) is None
         members.add_member(tx, person, owner=owner, approved_by=by, now=now)
         members.close_request(tx, person)
-        self.load(tx)
+        self._reload(tx)
         return PairingResult(request, owner=owner)
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> str:
@@ -149,8 +154,13 @@ class PairingCodes:
         until = now + TURNED_DOWN_S
         was_member = members.remove_member(tx, channel, sender, until)
         had_request = members.reject(tx, channel, sender, until)
-        self.load(tx)
+        self._reload(tx)
         return was_member or had_request
+
+    def _reload(self, tx: Transaction) -> None:
+        """This transaction changes who is let in."""
+        self.load(tx)
+        tx.after_commit(self._on_changed)
 
     def _match_code(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
         """Return the owner of a code. A wrong one counts against the person who tried it."""

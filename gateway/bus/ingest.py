@@ -59,13 +59,9 @@ class IngestBlocked:
 log = logging.getLogger(__name__)
 
 _STOP = "stop"
-
 _DENY = "deny"
-
 _PRESS = "a button"
-
 _REFUSAL = "a reply to a question"
-
 _LATE = "a reply to a question of a server that is not open"
 
 _UNKNOWN = "nothing in it can be read"
@@ -130,6 +126,7 @@ class Ingestor:
         languages: UserLanguages,
         read_command: Callable[[InboundMessage], TypedCommand | None],
         limits: BackpressureLimits | None = None,
+        on_people_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._access = access
@@ -140,6 +137,7 @@ class Ingestor:
         self._renderer = renderer
         self._languages = languages
         self._read_command = read_command
+        self._on_people_changed = on_people_changed
         self._obstacle: str | None = None
         self._logged_senders: set[str] = set()
         self._limits = limits or BackpressureLimits()
@@ -237,6 +235,8 @@ class Ingestor:
         if result is None:
             return IngestBlocked(CROWDED, self._limits.waiting_messages)
         result.mail_lanes.update(self._pairing.mention_lanes())
+        if arrival.moves:
+            self._on_people_changed()
         return result
 
     def _report_obstacle(self, obstacle: str) -> None:

@@ -1,6 +1,7 @@
 """Which language each person is spoken to in."""
 
 import os
+from collections.abc import Callable
 
 from agent.i18n import LANGUAGES, current_locale, t, use_locale
 from gateway.core.messages import CONSOLE, InboundMessage, Route
@@ -13,11 +14,15 @@ class UserLanguages:
     """A person's choice overrides the configuration, which overrides their app's language.
 
     A text for no particular person is said in the language of this process. `configured` is
-    one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored.
+    one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored;
+    `on_changed` is called when that has changed on disk.
     """
 
-    def __init__(self, configured: str = "auto") -> None:
+    def __init__(
+        self, configured: str = "auto", on_changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.configure(configured)
+        self._on_changed = on_changed
         self._default = current_locale()
         self._client_languages: dict[str, str] = {}
         self._choices: dict[str, str] = {}
@@ -26,12 +31,18 @@ class UserLanguages:
         self._configured = configured if configured in LANGUAGES else None
 
     def load(self, tx: Transaction) -> None:
+        """Have what is stored, instead of what was here."""
         rows = preferences.client_languages(tx)
         # A version of Kore that knows more languages may have stored one of them.
-        self._client_languages = {
+        client_languages = {
             who: client_language for who, client_language, _ in rows if client_language in LANGUAGES
         }
-        self._choices = {who: choice for who, _, choice in rows if choice in LANGUAGES}
+        choices = {who: choice for who, _, choice in rows if choice in LANGUAGES}
+
+        def keep() -> None:
+            self._client_languages, self._choices = client_languages, choices
+
+        tx.after_commit(keep)
 
     def of(self, message: InboundMessage) -> str:
         """The language of the message's sender."""
@@ -65,6 +76,7 @@ class UserLanguages:
             preferences.record_client_language(tx, message.principal, message.language)
             update = {message.principal: message.language}
             tx.after_commit(lambda: self._client_languages.update(update))
+            tx.after_commit(self._on_changed)
 
     def choose(self, tx: Transaction, message: InboundMessage, language: str | None) -> str:
         """From now on; None takes it back. Returns what its sender is spoken to in then."""
@@ -78,6 +90,7 @@ class UserLanguages:
                 self._choices[principal] = language
 
         tx.after_commit(keep)
+        tx.after_commit(self._on_changed)
         return language or self._configured or self._client_language(message)
 
     def _client_language(self, message: InboundMessage) -> str:

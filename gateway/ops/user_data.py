@@ -96,7 +96,7 @@ class UserDataService:
     workspace: Path
     access: AccessControl
     forget: Callable[[str], None]
-    reload_members: Callable[[Transaction], None]
+    reload_people: Callable[[Transaction], None]
     flush_audit: Callable[[], Awaitable[None]]
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
@@ -136,7 +136,7 @@ class UserDataService:
         changed, unsent = await self.database.transact(_erase, plan, time.time())
         for session in changed:
             self.forget(session)
-        await self.database.transact(self.reload_members)
+        await self.database.transact(self.reload_people)
         await self.flush_audit()
         await asyncio.to_thread(delete_snapshots, unsent)
         left_out = await self.finish()

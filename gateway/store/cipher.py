@@ -65,6 +65,7 @@ SEALED = (
     Sealed("step", ("turn_id", "n"), ("args", "result")),
     Sealed("file_change", ("step", "n"), ("entry",), "change"),
     Sealed("undo_operation", ("name",), ("plan", "report"), "undoing"),
+    Sealed("audit_outbox", ("id",), ("entry",)),
     Sealed("api_answer", ("token", "id"), ("request", "answer", "conversation")),
 )
 # As table.name: what is sealed under another name would be lost at the next change of keys.

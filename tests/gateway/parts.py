@@ -39,8 +39,10 @@ from gateway.resources import Channels, Resources, SecurityContext, Timing
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
+from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 from gateway.turns.runner import TurnRunner
+from gateway.turns.usage.reservations import MemoryReservations, Reservations
 from tests.fakes.platform import Platform
 from tests.gateway.databases import OpenStore, open_database
 from tests.gateway.stored import PRESENT, StoredRows
@@ -124,6 +126,8 @@ async def opened(
     modes: Mapping[str, PermissionMode] | None = None,
     cipher: Cipher | None = None,
     tools: Sequence[Tool] = (),
+    reservations: Callable[[Store], Reservations] = MemoryReservations,
+    on_people_changed: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
     defaults."""
@@ -154,7 +158,11 @@ async def opened(
         sections = {"agent": AgentSection(workspace=workspace), **(settings or {})}
         app = build_container(
             Settings().model_copy(update=sections),
-            Resources(DataDir(folder), database, agent, events, channels, security),
+            Resources(
+                *(DataDir(folder), database, agent, events, channels, security),
+                reservations=reservations,
+                on_people_changed=on_people_changed,
+            ),
             timing=timing,
             concurrent_turns=concurrent_turns,
         )

@@ -34,6 +34,7 @@ SMALL = {
     "chat_alias": "a row for a group that has become a supergroup",
     "audit_outbox": "emptied into the audit log at once",
     "pairing": "requests, which expire",
+    "usage_reservation": "a row for a call of a model under way",
     "permission_grant": "a row for what a person has allowed for good",
     "chat_membership": "a row for a group or a person who blocks the bot",
     "sqlite_sequence": "a row for a table whose numbers are never given again",

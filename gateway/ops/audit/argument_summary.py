@@ -1,10 +1,13 @@
 """How much of a call's arguments the audit log keeps."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from agent.security.audit import AuditLevel
+from agent.i18n import t
+from agent.security.audit import AuditEntry, AuditLevel
+from gateway.ops.audit.trail import AuditError
 
 _CUT_CHARS = 200
 # Arguments of which a summary shows the beginning; of any other text only the length.
@@ -13,6 +16,18 @@ _TELLING = frozenset(
     | {"query", "pattern", "glob", "to", "name", "operation", "action", "chat", "who", "role"}
     | {"mode"}
 )
+
+
+def summarize(entry: AuditEntry, level: AuditLevel, clean: Callable[[str], str]) -> AuditEntry:
+    """The entry as it is written. Raises `AuditError` for arguments that cannot be."""
+    summarizer = ArgumentSummarizer(level, clean)
+    try:
+        params = summarizer.params(entry.params)
+    except RecursionError as exc:
+        raise AuditError(
+            t("the audit entry cannot be written: its parameters are nested too deeply")
+        ) from exc
+    return replace(entry, params=params, reason=summarizer.text(entry.reason))
 
 
 class ArgumentSummarizer:

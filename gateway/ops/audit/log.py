@@ -8,16 +8,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from agent.i18n import t
 from agent.security.audit import AuditEntry, AuditLevel
 from gateway.core.completion import run_to_completion
-from gateway.ops.audit.argument_summary import ArgumentSummarizer
+from gateway.ops.audit.argument_summary import summarize
 from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint, write_checkpoint
 from gateway.ops.audit.recovery import ending, recover_head
 from gateway.ops.audit.trail import (
@@ -29,6 +28,7 @@ from gateway.ops.audit.trail import (
     UnreadableTrail,
     chain_line,
     entries,
+    fields_of,
     full_file,
     numbered_files,
 )
@@ -43,7 +43,7 @@ _HEAD_BYTES = 512
 
 @dataclass(slots=True)
 class _PendingEntry:
-    entry: Mapping[str, Any]
+    entry: AuditEntry
     error: AuditError | None = None
 
 
@@ -92,27 +92,26 @@ class AuditLog:
 
     async def record(self, entry: AuditEntry) -> None:
         """Returns once the entry is on disk. Raises `AuditError` when it may not be."""
-        level = self._level()
-        if level == "none":
+        if self._level() != "none":
+            await self.append([self.summarize(entry)])
+
+    def summarize(self, entry: AuditEntry) -> AuditEntry:
+        """The entry as this log writes it. Raises `AuditError`."""
+        return summarize(entry, self._level(), self._clean)
+
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Write entries that are summarized, in their order and with one fsync. Raises `AuditError`
+        when one of them may not be on disk."""
+        if self._level() == "none":
             return
         if self._file < 0:
             await self.open()
-        pending = _PendingEntry(self._summarize(entry, level))
-        self._pending_entries.append(pending)
+        batch = [_PendingEntry(entry) for entry in entries]
+        self._pending_entries += batch
         await self._write_waiting()
-        if pending.error is not None:
-            raise pending.error
-
-    def _summarize(self, entry: AuditEntry, level: AuditLevel) -> Mapping[str, Any]:
-        summarizer = ArgumentSummarizer(level, self._clean)
-        try:
-            params = summarizer.params(entry.params)
-        except RecursionError as exc:
-            raise AuditError(
-                t("the audit entry cannot be written: its parameters are nested too deeply")
-            ) from exc
-        reason = summarizer.text(entry.reason)
-        return {**asdict(replace(entry, params={})), "params": params, "reason": reason}
+        for pending in batch:
+            if pending.error is not None:
+                raise pending.error
 
     async def close(self) -> None:
         """Write what still waits, then close the files."""
@@ -186,10 +185,10 @@ class AuditLog:
             for pending in batch:
                 pending.error = error
 
-    def _append(self, entry: Mapping[str, Any]) -> None:
+    def _append(self, entry: AuditEntry) -> None:
         self._look_at_file()
         head = self._head
-        line, digest = chain_line(entry, head.hash)
+        line, digest = chain_line(fields_of(entry), head.hash)
         if head.size and head.size + len(line) > self._limit_bytes:
             self._safe()
             self._rotate()

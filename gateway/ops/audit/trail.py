@@ -18,6 +18,7 @@ from typing import Any
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.audit import AuditEntry
 from agent.serialization import dumps
 
 CURRENT = "audit.jsonl"
@@ -61,6 +62,10 @@ class TrailHead:
 
     def to_json(self) -> str:
         return dumps(asdict(self))
+
+
+def fields_of(entry: AuditEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _FIELDS}
 
 
 def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:

@@ -1,8 +1,8 @@
 """What the audit log is told of besides calls: stored together with what it tells of."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 
 from agent.records import frozen
 from agent.security.audit import AuditEntry
@@ -43,17 +43,42 @@ def put(tx: Transaction, note: AuditNote) -> None:
     )
 
 
-def waiting(tx: Transaction) -> list[tuple[int, AuditNote]]:
-    """Those that are not on record yet, oldest first, each with its number."""
+def put_entry(tx: Transaction, entry: AuditEntry, text: str) -> None:
+    """An entry of a worker, as the audit log is to write it; `text` is its JSON."""
+    (number,) = tx.one(
+        "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
+        " VALUES (?, ?, '', ?, ?, '{}') RETURNING id",
+        (entry.ts, entry.tool, entry.allowed, entry.session_id),
+    )
+    sealed = tx.seal(text, "audit_outbox.entry", number)
+    tx.run("UPDATE audit_outbox SET entry = ? WHERE id = ?", (sealed, number))
+
+
+def waiting(tx: Transaction, limit: int) -> list[tuple[int, AuditNote | AuditEntry]]:
+    """Those that are not on record yet, oldest first, each with its number. What a worker has left
+    is an entry, which is written as it is."""
     rows = tx.all(
-        "SELECT id, at, what, reason, params, is_allowed, session FROM audit_outbox ORDER BY id"
+        "SELECT id, at, what, reason, params, is_allowed, session, entry FROM audit_outbox"
+        " ORDER BY id LIMIT ?",
+        (limit,),
     )
     return [
-        (number, AuditNote(at, what, reason, json.loads(params), bool(allowed), session))
-        for number, at, what, reason, params, allowed, session in rows
+        (
+            number,
+            AuditNote(at, what, reason, json.loads(params), bool(allowed), session)
+            if entry is None
+            else _decode(tx.unseal(entry, "audit_outbox.entry", number)),
+        )
+        for number, at, what, reason, params, allowed, session, entry in rows
     ]
 
 
-def forget(tx: Transaction, number: int) -> None:
-    """It is on record."""
-    tx.run("DELETE FROM audit_outbox WHERE id = ?", (number,))
+def forget(tx: Transaction, numbers: Sequence[int]) -> None:
+    """They are on record. Each by its number: one that is older may be stored later."""
+    tx.many("DELETE FROM audit_outbox WHERE id = ?", [(number,) for number in numbers])
+
+
+def _decode(text: str) -> AuditEntry:
+    """A newer worker may know more fields."""
+    data = json.loads(text)
+    return AuditEntry(**{one.name: data[one.name] for one in fields(AuditEntry)})

@@ -36,6 +36,20 @@ class Totals:
     day: UsageTotals
 
 
+@frozen
+class Reservation:
+    """What a call under way will cost at least, in nano-dollars, and for whose limits it counts."""
+
+    turn: int
+    session: str
+    chat: str
+    nano: int
+
+    @classmethod
+    def of(cls, payer: Payer, nano: int) -> "Reservation":
+        return cls(payer.turn, payer.session, payer.chat, nano)
+
+
 def payer(turn: int, session: str, message: InboundMessage, by: int | None = None) -> Payer:
     lane = message.route.lane
     return Payer(turn, session, lane, chat_of(message), message.principal, by or turn)
@@ -154,6 +168,41 @@ def is_first(
             " ON CONFLICT DO NOTHING",
             (*place, kind, now),
         )
+    )
+
+
+def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
+    """Those of all turns that make calls, except this one."""
+    rows = tx.all(
+        "SELECT turn_id, session, chat, nano FROM usage_reservation WHERE by_turn <> ?", (but_of,)
+    )
+    return [Reservation(*row) for row in rows]
+
+
+def put_reservation(tx: Transaction, payer: Payer, nano: int) -> None:
+    """In the place of an earlier one of the same turn."""
+    tx.run(
+        "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, nano)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT (by_turn) DO UPDATE SET turn_id = excluded.turn_id,"
+        " session = excluded.session, chat = excluded.chat, nano = excluded.nano",
+        (payer.by, payer.turn, payer.session, payer.chat, nano),
+    )
+
+
+def end_reservation(tx: Transaction, by: int) -> None:
+    tx.run("DELETE FROM usage_reservation WHERE by_turn = ?", (by,))
+
+
+def forget_reservations(tx: Transaction, worker: int | None) -> None:
+    """A process that makes calls has ended: a worker, or (None) the owner of the data.
+
+    What it has reserved is known by `turn.worker`, also of turns that have ended, so call this
+    before another process claims the turns.
+    """
+    tx.run(
+        "DELETE FROM usage_reservation WHERE coalesce("
+        "(SELECT worker FROM turn WHERE turn.id = usage_reservation.by_turn), 0) = ?",
+        (worker or 0,),
     )
 
 

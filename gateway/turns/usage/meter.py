@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from agent.errors import LimitReached
 from agent.i18n import t, use_locale
-from agent.records import frozen
 from agent.usage import Charge, Receipt, UsageTotals
 from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
@@ -24,20 +23,9 @@ from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
 from gateway.turns.usage.limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
+from gateway.turns.usage.reservations import Reservations
 
 log = logging.getLogger(__name__)
-
-
-@frozen
-class _Reservation:
-    """The least that a call under way will cost, in nano-dollars, and who pays for it."""
-
-    payer: Payer
-    nano: int
-
-    def counts_for(self, cap: UsageLimit) -> bool:
-        whose = (str(self.payer.turn), self.payer.session, self.payer.chat)
-        return not cap.scope or cap.scope in whose
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,17 +37,17 @@ class StoreUsageMeter:
     sender: OutboxSender
     languages: UserLanguages
     access: AccessControl
+    reservations: Reservations
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
     subagent_max_cost_usd: float | None = None
-    _reservations: dict[int, _Reservation] = field(default_factory=dict)
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
     async def meter(
         self, claim: TurnClaim, errand: SubagentTask | None = None
     ) -> AsyncIterator["TurnMeter"]:
-        """For a turn; what a call that broke off had promised is given back in the end.
+        """For a turn; what a call that broke off had reserved is released in the end.
 
         What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
         """
@@ -82,23 +70,20 @@ class StoreUsageMeter:
         try:
             yield kind(self, payer, route, own, before)
         finally:
-            self._reservations.pop(claim.turn, None)
+            await self.reservations.release(claim.turn)
 
     async def before(self, payer: Payer, caps: Sequence[UsageLimit], estimate: Charge) -> None:
-        """Raises `LimitReached`; else the call's least cost is promised."""
+        """Raises `LimitReached`; else the call's least cost is reserved."""
         if not caps:
             return
-        totals = await self.database.transact(store.totals, payer, _since(caps, self.clock()))
-        # From here to the promise nothing else runs: two chats cannot both take the last cent.
-        self._reservations.pop(payer.by, None)
-        for cap in caps:
-            used = cap.used_amount(totals) + self._reserved_nano(cap)
-            if cap.forbids(used, estimate):
-                lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
-                if lane is not None:
-                    self.sender.wake(lane)
-                raise LimitReached(cap.refusal(used, estimate))
-        self._reservations[payer.by] = _Reservation(payer, estimate.nano or 0)
+        since = _since(caps, self.clock())
+        exceeded = await self.reservations.reserve(payer, caps, since, estimate)
+        if exceeded is not None:
+            cap, used = exceeded.cap, exceeded.used
+            lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
+            if lane is not None:
+                self.sender.wake(lane)
+            raise LimitReached(cap.refusal(used, estimate))
 
     async def after(
         self, payer: Payer, caps: Sequence[UsageLimit], charge: Charge, route: Route | None
@@ -106,7 +91,6 @@ class StoreUsageMeter:
         totals, warnings, lanes_to_wake = await self.database.transact(
             self._count, payer, caps, charge, route
         )
-        self._reservations.pop(payer.by, None)
         for lane in lanes_to_wake:
             self.sender.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
@@ -116,11 +100,6 @@ class StoreUsageMeter:
         new = model not in self._unpriced
         self._unpriced.add(model)
         return new
-
-    def _reserved_nano(self, cap: UsageLimit) -> int:
-        if not cap.is_money:
-            return 0
-        return sum(one.nano for one in self._reservations.values() if one.counts_for(cap))
 
     def _count(
         self,
@@ -133,6 +112,7 @@ class StoreUsageMeter:
         """One transaction: the charge, and the notices that it is a reason for."""
         now = self.clock()
         store.record(tx, payer, charge, now)
+        self.reservations.settle(tx, payer)
         totals = store.totals(tx, payer, _since(caps, now))
         warnings, lanes_to_wake = [], []
         for cap in caps:

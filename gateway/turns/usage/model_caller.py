@@ -43,9 +43,11 @@ class ModelCaller:
         _check(call)
         opened = self._agent.models.open(call.model)
         request = _request(call, opened)
-        meter = await self._meter(opened)
-        await meter.check_call(_tokens(request), request.max_tokens or 0)
+        payer = await self._payer()
+        own = TurnMeter(self._usage, payer, None, None, UsageTotals())
+        meter = CallMeter(opened.tariff or Tariff(opened.model), opened.fallback_tariffs, own)
         try:
+            await meter.check_call(_tokens(request), request.max_tokens or 0)
             async with aclosing(_stream(opened, request)) as stream:
                 async for event in stream:
                     if isinstance(event, events.Reply):
@@ -58,14 +60,13 @@ class ModelCaller:
                     yield event_to_json(event)
         finally:
             await meter.count_partial()
+            await self._usage.reservations.release(payer.by)
 
-    async def _meter(self, opened: OpenModel) -> CallMeter:
+    async def _payer(self) -> Payer:
         turn = await self._database.transact(turns.add_model_call, _ROUTE.lane, time.time())
         chat = Route(CONSOLE, "local", "").lane.rstrip(":")
         principal = f"{CONSOLE}:{os.getuid()}"
-        payer = Payer(turn, f"model-call-{turn}", _ROUTE.lane, chat, principal, turn)
-        meter = TurnMeter(self._usage, payer, None, None, UsageTotals())
-        return CallMeter(opened.tariff or Tariff(opened.model), opened.fallback_tariffs, meter)
+        return Payer(turn, f"model-call-{turn}", _ROUTE.lane, chat, principal, turn)
 
 
 def _check(call: ModelCall) -> None:

@@ -116,6 +116,14 @@ def load_aliases(tx: Transaction, channel: str) -> dict[str, str]:
     )
 
 
+def all_aliases(tx: Transaction) -> list[tuple[str, str, str]]:
+    """(channel, first id, present id)."""
+    return [
+        (channel, first, now)
+        for channel, first, now in tx.all("SELECT channel, stored_id, current_id FROM chat_alias")
+    ]
+
+
 # The newest of a lane; of each so many characters, and of all together.
 KEPT = 50
 

@@ -220,6 +220,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
                 "file_change",
                 "undo_operation",
                 "audit_outbox",
+                "usage_reservation",
             )
         ),
         f"UPDATE usage SET principal = '{DELETED}', lane = '{DELETED}', chat = '{DELETED}'"

@@ -132,10 +132,13 @@ class Full:
         self.room = False
         self.reasons: list[str] = []
 
-    async def record(self, entry: AuditEntry) -> None:
+    def summarize(self, entry: AuditEntry) -> AuditEntry:
+        return entry
+
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
         if not self.room:
             raise AuditError("the audit log cannot be written: no space")
-        self.reasons.append(entry.reason)
+        self.reasons += [entry.reason for entry in entries]
 
 
 async def put(database: SqliteStore, reasons: Sequence[str]) -> None:

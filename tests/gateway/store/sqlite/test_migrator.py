@@ -326,7 +326,9 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
     assert '{"role": "user"}' in list(transcripts.lines(tx, "s"))
     assert members.guesses(tx, "telegram:2") == (4, 99)
     assert rewinding.done(tx, "k") == "fork"
-    assert [note.what for _, note in audit_outbox.waiting(tx)] == ["mode"]
+    ((_, note),) = audit_outbox.waiting(tx, 9)
+    assert isinstance(note, audit_outbox.AuditNote)
+    assert note.what == "mode"
     assert jobs.timer_state(tx) == (True, 6.5)
     (step,) = file_changes.steps(tx, "s")
     assert (step.changes[0].path, step.changes[0].status) == (Path("a.txt"), "undone")

@@ -13,14 +13,24 @@ import pytest
 from agent import events
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
+from agent.types import user
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import Sender
+from gateway.core.records import ModelCall
 from gateway.resources import Timing
 from gateway.store.repositories import usage as store
 from gateway.turns.usage.limits import BillingDay
+from gateway.turns.usage.reservations import MemoryReservations, Reservations
+from gateway.turns.usage.stored_reservations import StoredReservations
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
-from tests.gateway.parts import accept_messages, chat_message, console_message, running
+from tests.gateway.parts import (
+    accept_messages,
+    cancel_and_wait,
+    chat_message,
+    console_message,
+    running,
+)
 
 _calls = count()
 
@@ -234,8 +244,12 @@ async def test_the_owner_is_told_once_when_the_day_is_used_up(
         assert len(model_server.requests) == 2
 
 
+EACH_KIND = pytest.mark.parametrize("kind", [MemoryReservations, StoredReservations])
+
+
+@EACH_KIND
 async def test_two_chats_cannot_both_take_the_last_cent(
-    tmp_path: Path, model_server: ModelServer, models: Priced
+    tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
     """What a call under way will at least cost counts for the others."""
     (tmp_path / "one").mkdir()
@@ -246,7 +260,7 @@ async def test_two_chats_cannot_both_take_the_last_cent(
         least = float(refusal.split("at least $")[1].split(". It resets")[0])
     model_server.script(ReplyScript(text="slow", latency_s=60))
     limited = limits(cost_per_day_usd=1.5 * least)
-    async with running(tmp_path, models(2000.0), **limited) as parts:
+    async with running(tmp_path, models(2000.0), reservations=kind, **limited) as parts:
         await accept_messages(parts, chat_message("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
         await accept_messages(parts, chat_message("a", chat="2"))
@@ -256,18 +270,37 @@ async def test_two_chats_cannot_both_take_the_last_cent(
         assert await parts.stored("usage") == []
 
 
-async def test_what_a_stopped_call_had_promised_is_given_back(
-    tmp_path: Path, model_server: ModelServer, models: Priced
+@EACH_KIND
+async def test_what_a_stopped_call_had_reserved_is_released(
+    tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
     model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
     limited = limits(cost_per_day_usd=5.0)
-    async with running(tmp_path, models(1000.0), **limited) as parts:
+    async with running(tmp_path, models(1000.0), reservations=kind, **limited) as parts:
         await accept_messages(parts, chat_message("a"))
         await model_server.wait_for(lambda: len(model_server.requests) == 1)
         await parts.service.stop_turn("chat:bot:1")
         assert await parts.platform.answers("1", 1) == ["⏹ Stopped."]
         await accept_messages(parts, chat_message("b", chat="2"))
         assert (await parts.platform.answers("2", 1))[0] == "fine"
+
+
+async def test_a_program_s_call_that_broke_off_leaves_its_money_to_others(
+    tmp_path: Path, model_server: ModelServer, models: Priced
+) -> None:
+    model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
+    async with running(tmp_path, models(1000.0), **limits(cost_per_day_usd=5.0)) as parts:
+        call = ModelCall("m", "", (user("hi"),), max_tokens=4_000)
+
+        async def read_reply() -> list[Any]:
+            async with parts.service.call_model(call) as items:
+                return [item async for item in items]
+
+        broken = asyncio.ensure_future(read_reply())
+        await model_server.wait_for(lambda: len(model_server.requests) == 1)
+        await cancel_and_wait(broken)
+        await accept_messages(parts, chat_message("b"))
+        assert (await parts.platform.answers("1", 1))[0] == "fine"
 
 
 async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(

@@ -1,0 +1,88 @@
+"""What model calls under way have reserved: no two of them can both take the last cent."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from agent.records import frozen
+from agent.usage import Charge
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories import usage
+from gateway.store.repositories.usage import Payer, Reservation, Totals
+from gateway.turns.usage.limits import UsageLimit
+
+
+@frozen
+class ExceededLimit:
+    """A limit that forbids a call, and what is used of it, in its own unit."""
+
+    cap: UsageLimit
+    used: int
+
+
+class Reservations(Protocol):
+    """The least that each call will cost, from before it until it is charged."""
+
+    async def reserve(
+        self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
+    ) -> ExceededLimit | None:
+        """Reserve what `estimate` costs, or return the first limit that forbids it. In both cases
+        the turn's earlier reservation ends. `since` is when the day began."""
+        ...
+
+    def settle(self, tx: Transaction, payer: Payer) -> None:
+        """The call is charged in this transaction."""
+        ...
+
+    async def release(self, turn: int) -> None:
+        """The turn `Payer.by` makes no call any more."""
+        ...
+
+
+class MemoryReservations:
+    """Those of one process that makes all calls."""
+
+    def __init__(self, database: Store) -> None:
+        self._database = database
+        self._by_turn: dict[int, Reservation] = {}
+
+    async def reserve(
+        self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
+    ) -> ExceededLimit | None:
+        totals = await self._database.transact(usage.totals, payer, since)
+        # From here to the reservation nothing else runs.
+        self._by_turn.pop(payer.by, None)
+        exceeded = exceeded_limit(caps, totals, self._by_turn.values(), estimate)
+        if exceeded is None:
+            self._by_turn[payer.by] = Reservation.of(payer, estimate.nano or 0)
+        return exceeded
+
+    def settle(self, tx: Transaction, payer: Payer) -> None:
+        def forget() -> None:
+            self._by_turn.pop(payer.by, None)
+
+        tx.after_commit(forget)
+
+    async def release(self, turn: int) -> None:
+        self._by_turn.pop(turn, None)
+
+
+def exceeded_limit(
+    caps: Iterable[UsageLimit],
+    totals: Totals,
+    reservations: Iterable[Reservation],
+    estimate: Charge,
+) -> ExceededLimit | None:
+    """The first limit that forbids a call of at least `estimate`, given what others reserve."""
+    others = tuple(reservations)
+    for cap in caps:
+        used = cap.used_amount(totals)
+        if cap.is_money:
+            used += sum(one.nano for one in others if _counts_for(one, cap))
+        if cap.forbids(used, estimate):
+            return ExceededLimit(cap, used)
+    return None
+
+
+def _counts_for(reservation: Reservation, cap: UsageLimit) -> bool:
+    whose = str(reservation.turn), reservation.session, reservation.chat
+    return not cap.scope or cap.scope in whose

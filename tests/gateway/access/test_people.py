@@ -1,0 +1,183 @@
+"""Who is let in and how they are spoken to, in the process that takes messages in and in others."""
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.i18n import current_locale
+from gateway.core.channel_events import Batch
+from gateway.core.messages import InboundMessage, Sender
+from gateway.store.port import Transaction
+from gateway.store.repositories.access import members
+from gateway.store.repositories.access.members import Person
+from tests import postgres_server
+from tests.gateway.access.other_process import OtherProcess
+from tests.gateway.connection_store import ConnectionStore
+from tests.gateway.databases import open_database
+from tests.gateway.ops.audit.test_relay import code_for
+from tests.gateway.parts import Parts, accept_messages, chat_message, opened, running
+
+BOB = Sender("8", "Bob")
+
+
+def on_postgres(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    """The address of the database that the tests' owner opens in this folder."""
+    if postgres_server.programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    monkeypatch.setenv("KORE_TEST_STORE", "postgres")
+    return postgres_server.database_of(folder / "kore.db")
+
+
+async def test_a_second_process_knows_what_the_first_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = on_postgres(monkeypatch, tmp_path)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.gateway.access.other_process", address),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    async def facts() -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"refresh\n")
+        return json.loads(await process.stdout.readline())
+
+    async with running(tmp_path, ["Hello."] * 9, allow=()) as parts:
+        nobody = {"owner": None, "people": [], "language": current_locale(), "names": ["-1"]}
+        assert await facts() == nobody
+        await parts.service.approve_pairing(await code_for(parts, "7"))
+        await parts.service.approve_pairing(await code_for(parts, "8"))
+        assert await facts() == {**nobody, "owner": "chat:7", "people": ["7", "8"]}
+        await say(parts, chat_message("/language zh-Hans", "8", sender=BOB), "简体中文")
+        assert (await facts())["language"] == "zh-Hans"
+        await say(parts, chat_message("/language auto", "8", sender=BOB), "English")
+        assert (await facts())["language"] == current_locale()
+        await parts.service.revoke_pairing("chat:8")
+        assert (await facts())["people"] == ["7"]
+        await parts.service.revoke_pairing("chat:7")
+        await parts.bus.accept("chat", "bot", Batch((), moves=(("-1", "-1001"),)))
+        assert await facts() == {**nobody, "names": ["-1001", "-1"]}
+    process.stdin.close()
+    assert await process.wait() == 0
+
+
+async def say(parts: Parts, message: InboundMessage, answer: str) -> None:
+    """Returns once one more text in its chat has these words."""
+
+    def count() -> int:
+        return sum(answer in text for text in parts.platform.texts(message.chat_id))
+
+    before = count()
+    await accept_messages(parts, message)
+    await parts.platform.until(lambda: count() > before)
+
+
+class HoldingStore(ConnectionStore):
+    """Holds back what its first transaction has found, until it is let go."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.has_read, self.may_go_on = threading.Event(), threading.Event()
+
+    def _run(self, work: Any) -> Any:
+        found = super()._run(work)
+        if not self.has_read.is_set():
+            self.has_read.set()
+            assert self.may_go_on.wait(30)
+        return found
+
+
+async def test_an_older_look_never_brings_a_revoked_person_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = on_postgres(monkeypatch, tmp_path)
+    database, theirs = open_database(tmp_path / "kore.db"), HoldingStore(address)
+
+    def let_in(tx: Transaction) -> None:
+        members.add_member(
+            tx, Person("chat", "bot", "8", "Bob"), owner=False, approved_by="cli:0", now=1
+        )
+
+    await database.transact(let_in)
+    other = OtherProcess(theirs)
+    first = asyncio.ensure_future(other.people.refresh())
+    await asyncio.to_thread(theirs.has_read.wait)
+    await database.transact(members.remove_member, "chat", "8", 9)
+    second = asyncio.ensure_future(other.people.refresh())
+    # As far as it comes while the first one is held.
+    await database.transact(members.members)
+    theirs.may_go_on.set()
+    await asyncio.gather(first, second)
+    assert other.facts()["people"] == []
+    theirs.close()
+    await database.close()
+
+
+class Hook:
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+
+    async def calls_of(self, work: Coroutine[Any, Any, object]) -> int:
+        before = self.calls
+        await work
+        return self.calls - before
+
+
+async def test_the_hook_is_called_once_for_each_change_of_people(tmp_path: Path) -> None:
+    hook = Hook()
+    more: dict[str, Any] = {"owner": "chat:7", "allow": (), "on_people_changed": hook}
+    async with running(tmp_path, ["Hello."] * 9, **more) as parts:
+        code, other = [await code_for(parts, person) for person in ("8", "9")]
+        assert hook.calls == 0
+        assert await hook.calls_of(parts.service.approve_pairing(code)) == 1
+        assert (
+            await hook.calls_of(say(parts, chat_message(f"/pair {other}", "7"), " is approved."))
+            == 1
+        )
+        assert (
+            await hook.calls_of(say(parts, chat_message("/pair ABCD-EFGH", "7"), "code is wrong"))
+            == 0
+        )
+        words = chat_message("/language zh-Hans", "8", sender=BOB)
+        assert await hook.calls_of(say(parts, words, "简体中文")) == 1
+        words = chat_message("/language", "8", sender=BOB)
+        assert await hook.calls_of(say(parts, words, "简体中文")) == 0
+        assert await hook.calls_of(parts.service.revoke_pairing("chat:8")) == 1
+        move = Batch((), moves=(("-1", "-1001"),))
+        assert await hook.calls_of(parts.bus.accept("chat", "bot", move)) == 1
+        assert await hook.calls_of(parts.app.user_data().delete("chat:9", copies=False)) == 1
+
+
+async def test_the_hook_hears_of_an_invitation_and_of_an_app_s_language(tmp_path: Path) -> None:
+    hook = Hook()
+    async with opened(tmp_path, ["Hello."], allow=(), on_people_changed=hook) as parts:
+        code = await parts.service.invite_owner("chat", "bot")
+        start = chat_message(f"/start {code}", "8", sender=BOB)
+        assert await hook.calls_of(accept_messages(parts, start)) == 1
+        assert parts.app.access.owner_id == "chat:8"
+        words, more = [chat_message("hi", "8", sender=BOB, language="zh-Hans") for _ in range(2)]
+        assert await hook.calls_of(accept_messages(parts, words)) == 1
+        assert await hook.calls_of(accept_messages(parts, more)) == 0
+
+
+async def test_a_deleted_person_s_language_is_forgotten(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."]) as parts:
+        await say(parts, chat_message("/language zh-Hans", "8", sender=BOB), "简体中文")
+        assert parts.app.languages.of_person("chat:8") == "zh-Hans"
+        await parts.app.user_data().delete("chat:8", copies=False)
+        assert parts.app.languages.of_person("chat:8") == current_locale()

@@ -1,0 +1,114 @@
+"""What calls under way reserve counts for all others, in one process and in several."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import LimitReached
+from agent.types import Usage
+from agent.usage import Charge
+from gateway.config.sections import LimitsSection
+from gateway.turns.usage.meter import StoreUsageMeter
+from gateway.turns.usage.reservations import MemoryReservations
+from gateway.turns.usage.stored_reservations import StoredReservations
+from tests import postgres_server
+from tests.gateway.databases import open_database
+from tests.gateway.stored import count, read
+from tests.gateway.turns.usage.spender import CENT, spend, turn_meter, usage_meter
+
+KINDS = {"memory": MemoryReservations, "stored": StoredReservations}
+DOLLAR = Charge("v/m", Usage(1, 1), 1_000_000_000)
+
+
+def choose_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if engine == "postgres" and postgres_server.programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    monkeypatch.setenv("KORE_TEST_STORE", engine)
+
+
+@pytest.fixture(params=["memory sqlite", "stored sqlite", "stored postgres"])
+async def usage(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[StoreUsageMeter]:
+    kind, engine = request.param.split()
+    choose_engine(engine, monkeypatch)
+    database = open_database(tmp_path / "kore.db")
+    yield usage_meter(database, KINDS[kind](database))
+    await database.close()
+
+
+async def test_calls_side_by_side_spend_the_limit_and_no_more(usage: StoreUsageMeter) -> None:
+    assert await spend(usage, 12, 12) == (100, 1)
+
+
+async def test_a_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> None:
+    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await one.before(DOLLAR)
+    with pytest.raises(LimitReached):
+        await other.before(CENT)
+    await one.after(CENT)
+    await other.before(CENT)
+
+
+async def test_a_turn_s_next_call_takes_the_place_of_its_last(usage: StoreUsageMeter) -> None:
+    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await one.before(DOLLAR)
+    await one.before(CENT)
+    await other.before(CENT)
+    with pytest.raises(LimitReached):
+        await one.before(DOLLAR)
+    # Nor does what was refused leave anything.
+    await other.before(DOLLAR)
+
+
+async def test_a_call_that_broke_off_leaves_nothing(usage: StoreUsageMeter) -> None:
+    (one, payer), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await one.before(DOLLAR)
+    await usage.reservations.release(payer.by)
+    await usage.reservations.release(payer.by)
+    await other.before(DOLLAR)
+
+
+async def test_a_reservation_counts_for_its_own_chat_only(usage: StoreUsageMeter) -> None:
+    usage.limits = LimitsSection(cost_per_session_usd=1.0)
+    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await one.before(DOLLAR)
+    await other.before(DOLLAR)
+
+
+async def test_without_a_limit_on_money_nothing_is_stored(usage: StoreUsageMeter) -> None:
+    usage.limits = LimitsSection(tokens_per_turn=10)
+    one, _ = await turn_meter(usage)
+    await one.before(DOLLAR)
+    assert await usage.database.transact(count, "usage_reservation") == 0
+
+
+async def test_two_processes_spend_the_limit_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_engine("postgres", monkeypatch)
+    database = open_database(tmp_path / "kore.db")
+    address = postgres_server.database_of(tmp_path / "kore.db")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.gateway.turns.usage.spender", address, "8", "12"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    usage = usage_meter(database, StoredReservations(database))
+    (allowed, warned), (output, _) = await asyncio.gather(
+        spend(usage, 8, 12), process.communicate(b"go\n")
+    )
+    theirs, their_warnings = map(int, output.split())
+    assert allowed > 0
+    assert theirs > 0
+    assert (allowed + theirs, warned + their_warnings) == (100, 1)
+    rows: list[Any] = await database.transact(read, "usage", "cost_nusd")
+    assert sum(nano for (nano,) in rows) == 1_000_000_000
+    assert await database.transact(count, "usage_reservation") == 0
+    await database.close()
