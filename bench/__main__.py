@@ -31,6 +31,7 @@ PARTS = (
     "sessions",
     "tokens",
     "journal",
+    "fanout",
     "policy",
     "agents",
     "sandbox",

@@ -22,6 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from gateway.core.completion import run_to_completion
+from gateway.core.postgres_address import public_address
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
     StoreBusy,
@@ -33,7 +34,7 @@ from gateway.store.errors import (
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership
 from gateway.store.postgres.commit_mark import CommitMark
-from gateway.store.postgres.connection import connect, connect_first, public_address
+from gateway.store.postgres.connection import connect, connect_first
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import psycopg
 
+from gateway.core.postgres_address import application_name, own_name
 from gateway.store.errors import StoreError, StoreInUse, StoreTakenOver
 from gateway.store.port import Row
-from gateway.store.postgres.connection import application_name, own_name
 from gateway.store.postgres.errors import code_of, is_lost
 
 log = logging.getLogger(__name__)
