@@ -114,7 +114,7 @@ class _NatsLink:
         except errors.NoServersError:
             raise LinkLost(self._reason) from None
         except (errors.Error, OSError) as exc:
-            raise LinkLost(str(exc)) from None
+            raise LinkLost(_one_line(exc)) from None
         self._check_tls(parts.scheme)
 
     async def listen(self, topic: Topic) -> None:
@@ -126,9 +126,11 @@ class _NatsLink:
 
         try:
             await self._client.subscribe(self._subject(topic), cb=take)
+            _stop_if_cancelled()
             await self._client.flush(_ANSWER_S)
+            _stop_if_cancelled()
         except (errors.Error, OSError) as exc:
-            raise LinkLost(str(exc)) from None
+            raise LinkLost(_one_line(exc)) from None
 
     async def send(self, frames: Sequence[TopicFrame]) -> None:
         from nats import errors
@@ -137,11 +139,13 @@ class _NatsLink:
             async with asyncio.timeout(_ANSWER_S):
                 for topic, frame in frames:
                     await self._client.publish(self._subject(topic), frame)
+                    _stop_if_cancelled()
                 await self._client.flush(_ANSWER_S)
+                _stop_if_cancelled()
         except TimeoutError:
             raise LinkLost("no answer") from None
         except (errors.Error, OSError) as exc:
-            raise LinkLost(str(exc)) from None
+            raise LinkLost(_one_line(exc)) from None
 
     async def watch(self) -> None:
         await self._closed.wait()
@@ -176,11 +180,22 @@ class _NatsLink:
             raise LinkLost("the server does not require TLS, which bus.url names")
 
     async def _note_error(self, error: Exception) -> None:
-        self._reason = " ".join(str(error).split()) or type(error).__name__
+        self._reason = _one_line(error)
         log.debug("NATS: %s", self._reason)
 
     async def _note_end(self) -> None:
         self._closed.set()
+
+
+def _stop_if_cancelled() -> None:
+    """The client swallows a cancellation while it writes."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _plain(part: str | None) -> str | None:

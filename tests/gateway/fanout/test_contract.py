@@ -204,6 +204,20 @@ async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
         bus.go_on()
 
 
+@pytest.mark.parametrize("rounds", range(0, 24, 3))
+async def test_it_ends_at_any_moment(bus: Bus, rounds: int) -> None:
+    for size in (10, 300_000):
+        fanout = bus.fanout()
+        member = Member(fanout, ("front",))
+        task = asyncio.create_task(fanout.run())
+        await wait_until(lambda one=member: one.reconnects)
+        for _ in range(rounds):
+            member.publish(bytes(size))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await cancel_and_wait(task)
+
+
 @pytest.mark.slow
 async def test_a_server_that_stands_still_is_left(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:

@@ -182,9 +182,3 @@ def _committed_ms(store: str, within: str | None) -> list[float]:
     for thread in threads:
         thread.join()
     return taken
-
-
-if __name__ == "__main__":
-    from bench.figure import table
-
-    print(table(asyncio.run(measure(()))))
