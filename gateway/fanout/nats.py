@@ -78,6 +78,7 @@ class _NatsLink:
         self._id = kore_id
         self._deliver = deliver
         self._client: Client = Client()
+        self._flushing: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
         self._reason = "closed by the server"
 
@@ -127,8 +128,7 @@ class _NatsLink:
         try:
             await self._client.subscribe(self._subject(topic), cb=take)
             _stop_if_cancelled()
-            await self._client.flush(_ANSWER_S)
-            _stop_if_cancelled()
+            await self._flush()
         except (errors.Error, OSError) as exc:
             raise LinkLost(_one_line(exc)) from None
 
@@ -140,8 +140,7 @@ class _NatsLink:
                 for topic, frame in frames:
                     await self._client.publish(self._subject(topic), frame)
                     _stop_if_cancelled()
-                await self._client.flush(_ANSWER_S)
-                _stop_if_cancelled()
+                await self._flush()
         except TimeoutError:
             raise LinkLost("no answer") from None
         except (errors.Error, OSError) as exc:
@@ -161,6 +160,15 @@ class _NatsLink:
         transport = self._client._transport
         if isinstance(transport, TcpTransport) and transport._io_writer is not None:
             transport._io_writer.transport.abort()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+
+    async def _flush(self) -> None:
+        """Until the server has read all of it."""
+        # The client cannot take an answer that nobody waits for any more.
+        self._flushing = asyncio.create_task(self._client.flush(_ANSWER_S))
+        await asyncio.shield(self._flushing)
 
     def _subject(self, topic: Topic) -> str:
         return f"kore.{self._id}.{topic}"

@@ -115,8 +115,9 @@ class QueuedFanout(ABC):
                     opened_at = loop.time()
                     self._connected()
                     async with asyncio.TaskGroup() as tasks:
-                        tasks.create_task(link.watch())
                         tasks.create_task(self._send_all(link))
+                        # Here: Python 3.11 counts a cancellation too many where only tasks fail.
+                        await link.watch()
             except* LinkLost as lost:
                 self._warn("no connection to %s (%s); trying again", self.place, _reason(lost))
             if loop.time() - opened_at > _STEADY_S:

@@ -205,7 +205,9 @@ async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("rounds", range(0, 24, 3))
-async def test_it_ends_at_any_moment(bus: Bus, rounds: int) -> None:
+async def test_it_ends_at_any_moment(
+    bus: Bus, rounds: int, caplog: pytest.LogCaptureFixture
+) -> None:
     for size in (10, 300_000):
         fanout = bus.fanout()
         member = Member(fanout, ("front",))
@@ -216,6 +218,7 @@ async def test_it_ends_at_any_moment(bus: Bus, rounds: int) -> None:
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await cancel_and_wait(task)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.slow
