@@ -31,6 +31,7 @@ PARTS = (
     "sessions",
     "tokens",
     "journal",
+    "fanout",
     "policy",
     "agents",
     "sandbox",
@@ -49,6 +50,8 @@ PARTS = (
 CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 # In bench/faces.
 FACE_PARTS = ("clients", "tui", "web")
+# In bench/workers.
+WORKER_PARTS = ("fanout",)
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"
@@ -80,7 +83,8 @@ def main() -> int:
 
 def module_of(part: str) -> str:
     """Where a part is."""
-    folder = "code" if part in CODE_PARTS else "faces" if part in FACE_PARTS else "parts"
+    folders = {"code": CODE_PARTS, "faces": FACE_PARTS, "workers": WORKER_PARTS}
+    folder = next((name for name, parts in folders.items() if part in parts), "parts")
     return f"bench.{folder}.{part}"
 
 

@@ -52,11 +52,12 @@ def programs() -> Path | None:
 
 
 class PostgresServer:
-    """Runs until `close`. One that `is_durable` may be killed and started again."""
+    """Runs until `close`, in memory or in a folder within `parent`. One that `is_durable` may be
+    killed and started again."""
 
-    def __init__(self, *, is_durable: bool = False) -> None:
+    def __init__(self, *, is_durable: bool = False, parent: Path | None = None) -> None:
         self._is_durable = is_durable
-        self.folder = Path(tempfile.mkdtemp(prefix="kore-pg-", dir=_memory()))
+        self.folder = Path(tempfile.mkdtemp(prefix="kore-pg-", dir=parent or _memory()))
         if os.getuid() == 0:
             shutil.chown(self.folder, _USER)
         self._run("initdb", "-D", self.data, "-A", "trust", "-U", "kore", "--no-sync", "-E", "UTF8")

@@ -13,6 +13,7 @@ from gateway.config.sections import (
     AccessSection,
     AgentFlags,
     AgentSection,
+    BusSection,
     ContextSection,
     HookEventName,
     HookMatcher,
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     context: ContextSection = ContextSection()
     security: SecuritySection = SecuritySection()
     store: StoreSection = StoreSection()
+    bus: BusSection = BusSection()
     limits: LimitsSection = LimitsSection()
     subagents: SubagentsSection = SubagentsSection()
     schedule: ScheduleSection = ScheduleSection()

@@ -15,6 +15,7 @@ from gateway.config.value_types import (
     Audience,
     BotToken,
     BotUrl,
+    BusUrl,
     ChatPlace,
     FileEnding,
     FilePath,
@@ -266,6 +267,10 @@ class StoreSection(Section):
             return ()
         names = (self.path.name + end for end in ("", "-wal", "-shm"))
         return tuple(self.path.with_name(name) for name in (*names, "backups", "outgoing"))
+
+
+class BusSection(Section):
+    url: BusUrl | None = None
 
 
 class LimitsSection(Section):

@@ -42,6 +42,19 @@ def _store_url(text: str) -> str:
     return text
 
 
+def _bus_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        # Reading the port checks it.
+        is_one = parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
+        is_one = is_one and parts.path in ("", "/") and not parts.query and not parts.fragment
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError(t("a NATS server: nats://HOST:PORT or tls://HOST:PORT"))
+    return text.rstrip("/")
+
+
 def _vendor_model(text: str) -> str:
     vendor, slash, name = text.partition("/")
     if not (vendor and slash and name):
@@ -132,6 +145,8 @@ BotUrl = Annotated[str, AfterValidator(_bot_url)]
 BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
 
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+
+BusUrl = Annotated[str, AfterValidator(_bus_url)]
 
 
 def _language(value: Any) -> Any:

@@ -1,42 +1,29 @@
 """A connection to PostgreSQL whose rows look as those of SQLite do."""
 
-import os
-import socket
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.types.numeric import Int8Dumper
 
+from gateway.core.postgres_address import (
+    SERVER_TIMEOUTS,
+    TIMEOUTS,
+    application_name,
+    own_name,
+    public_address,
+)
 from gateway.store.errors import StoreError
 from gateway.store.port import Row
 
-_CONNECT_S = 10
-# A server that does not answer is noticed after about this time.
 _OPTIONS: dict[str, Any] = {
-    "connect_timeout": _CONNECT_S,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
+    **TIMEOUTS,
     "options": "-c timezone=UTC -c default_transaction_isolation=serializable"
     # What an index finds conflicts with fewer transactions than a whole table does.
     # A table that has none looks so dear then that each such statement is compiled, for 0.2 s.
     " -c enable_seqscan=off -c jit=off"
-    " -c idle_in_transaction_session_timeout=60000"
-    # Nor does the server keep the lock of an owner whose machine is gone.
-    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
+    " -c idle_in_transaction_session_timeout=60000" + SERVER_TIMEOUTS,
 }
-
-
-def own_name() -> str:
-    return f"{socket.gethostname()}, process {os.getpid()}"
-
-
-def application_name(owner: str) -> str:
-    """What the server calls the connections of such a process: at most 63 printable characters."""
-    return f"kore {owner}".encode("ascii", "replace").decode()[:63]
 
 
 def connect(address: str) -> "psycopg.Connection[Row]":
@@ -62,13 +49,6 @@ def connect_first(address: str) -> "psycopg.Connection[Row]":
             reason=" ".join(str(exc).split()),
             hint="Check that PostgreSQL runs and that store.url names its host, database and user.",
         ) from exc
-
-
-def public_address(address: str) -> str:
-    """The address without its password and options."""
-    parts = urlsplit(address)
-    user, at, host = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, "", ""))
 
 
 class _WholeNumber(Int8Dumper):

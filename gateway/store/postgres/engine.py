@@ -23,6 +23,7 @@ import psycopg
 
 from agent.serialization import dumps
 from gateway.core.completion import run_to_completion
+from gateway.core.postgres_address import public_address
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
     StoreBusy,
@@ -34,7 +35,7 @@ from gateway.store.errors import (
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
-from gateway.store.postgres.connection import connect, connect_first, public_address
+from gateway.store.postgres.connection import connect, connect_first
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
 from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
 from gateway.store.postgres.migrator import require_current, table_names, upgrade

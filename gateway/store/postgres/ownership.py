@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import psycopg
 
+from gateway.core.postgres_address import application_name, own_name
 from gateway.store.errors import StoreInUse
 from gateway.store.port import Row
-from gateway.store.postgres.connection import application_name, own_name
 from gateway.store.postgres.errors import code_of
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
 

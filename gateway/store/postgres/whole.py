@@ -5,12 +5,13 @@ from contextlib import contextmanager
 
 import psycopg
 
+from gateway.core.postgres_address import public_address
 from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.copying import ENGINE_TABLES, TableColumns, Tables
 from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
 from gateway.store.postgres import ownership
-from gateway.store.postgres.connection import connect_first, public_address
+from gateway.store.postgres.connection import connect_first
 from gateway.store.postgres.errors import mapped
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import psycopg
 
+from gateway.core.postgres_address import application_name
 from gateway.core.records import WorkerInfo
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark
-from gateway.store.postgres.connection import application_name
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
 from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
 

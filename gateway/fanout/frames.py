@@ -1,0 +1,181 @@
+"""Messages in frames: small ones together, large ones in pieces, sealed where the store is.
+
+A frame names its sender and has a number, which counts for each sender and topic. So a receiver
+knows what it has already and where something is missing. Frames of a sender arrive in their order.
+"""
+
+import os
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.fanout.base import Receive, Topic
+
+if TYPE_CHECKING:
+    pass
+
+SENDER_BYTES = 12
+# Kind, sender, number.
+_HEAD = struct.Struct(f">B{SENDER_BYTES}sQ")
+_PLAIN, _SEALED = 1, 2
+# Whether it begins and ends a message, and its length.
+_PIECE = struct.Struct(">BI")
+_FIRST, _LAST = 1, 2
+_TAG_BYTES = 16
+_NONCE_BYTES = 12
+# One that is not heard for a while is forgotten: processes come and go.
+_MOST_SENDERS = 1_000
+
+
+class KeySource(Protocol):
+    """The cipher of the store."""
+
+    def derived(self, purpose: str) -> bytes:
+        """A key of 32 bytes for this purpose only."""
+        ...
+
+
+class FrameError(ValueError):
+    """No frame of this Kore: malformed, sealed with another key, or not sealed."""
+
+
+def new_sender() -> bytes:
+    return os.urandom(SENDER_BYTES)
+
+
+class FrameWriter:
+    """Of one sender and one topic."""
+
+    def __init__(self, topic: Topic, sender: bytes, keys: KeySource | None) -> None:
+        self._sender = sender
+        self._number = 0
+        self._seal = None if keys is None else _Seal(topic, sender, keys)
+
+    def frames(self, messages: Iterable[bytes], limit_bytes: int) -> Iterator[bytes]:
+        """Frames of at most so many bytes, each made when it is asked for."""
+        room = limit_bytes - _HEAD.size - (_TAG_BYTES if self._seal else 0)
+        content = bytearray()
+        for message in messages:
+            # What fits into one is not cut: a frame that is lost takes fewer messages along.
+            if content and len(content) + _PIECE.size + len(message) > room:
+                yield self._frame(content)
+                content = bytearray()
+            rest, place = memoryview(message), _FIRST
+            while len(rest) > (most := room - _PIECE.size):
+                yield self._frame(_PIECE.pack(place, most) + rest[:most])
+                rest, place = rest[most:], 0
+            content += _PIECE.pack(place | _LAST, len(rest)) + rest
+        if content:
+            yield self._frame(content)
+
+    def _frame(self, content: bytes | bytearray) -> bytes:
+        self._number += 1
+        kind = _PLAIN if self._seal is None else _SEALED
+        head = _HEAD.pack(kind, self._sender, self._number)
+        if self._seal is not None:
+            content = self._seal.shut(self._number, bytes(content), head)
+        return head + content
+
+
+@dataclass(slots=True)
+class _SenderState:
+    number: int
+    seal: "_Seal | None"
+    # What has come of a message whose end has not.
+    partial: bytearray | None = None
+
+
+class FrameReader:
+    """Of one topic. `missed` is called where a frame of a sender is missing."""
+
+    def __init__(
+        self, topic: Topic, keys: KeySource | None, receive: Receive, missed: Callable[[], None]
+    ) -> None:
+        self._topic: Topic = topic
+        self._keys = keys
+        self._receive = receive
+        self._missed = missed
+        self._senders: OrderedDict[bytes, _SenderState] = OrderedDict()
+
+    def read(self, frame: bytes) -> None:
+        """Hand on each message that ends in it. Raises `FrameError`."""
+        if len(frame) < _HEAD.size:
+            raise FrameError("a frame is too short")
+        head = frame[: _HEAD.size]
+        kind, sender, number = _HEAD.unpack(head)
+        if kind != (_PLAIN if self._keys is None else _SEALED):
+            raise FrameError("a frame is not sealed as those of this Kore are")
+        state = self._senders.get(sender)
+        if state is not None and number <= state.number:
+            # Sent once more, by a sender that did not know whether it had arrived.
+            return
+        seal = state.seal if state is not None else self._new_seal(sender)
+        content = memoryview(frame)[_HEAD.size :]
+        if seal is not None:
+            content = memoryview(seal.open(number, content, head))
+        pieces = list(_pieces(content))
+        if state is None:
+            state = self._remember(sender, _SenderState(number - 1, seal))
+        self._senders.move_to_end(sender)
+        is_gap = number > state.number + 1
+        state.number = number
+        if is_gap:
+            state.partial = None
+            self._missed()
+        for place, piece in pieces:
+            self._take(state, place, piece)
+
+    def _take(self, state: _SenderState, place: int, piece: memoryview) -> None:
+        if place & _FIRST:
+            state.partial = bytearray()
+        if state.partial is None:
+            # Its beginning was lost.
+            return
+        state.partial += piece
+        if place & _LAST:
+            message, state.partial = bytes(state.partial), None
+            self._receive(message)
+
+    def _new_seal(self, sender: bytes) -> "_Seal | None":
+        return None if self._keys is None else _Seal(self._topic, sender, self._keys)
+
+    def _remember(self, sender: bytes, state: _SenderState) -> _SenderState:
+        self._senders[sender] = state
+        if len(self._senders) > _MOST_SENDERS:
+            self._senders.popitem(last=False)
+        return state
+
+
+class _Seal:
+    """AES-256-GCM with a key of its own for each sender and topic, so that the number of a frame
+    is a nonce that never comes twice."""
+
+    def __init__(self, topic: Topic, sender: bytes, keys: KeySource) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._aead: AESGCM = AESGCM(keys.derived(f"fanout {topic} {sender.hex()}"))
+
+    def shut(self, number: int, content: bytes, head: bytes) -> bytes:
+        return self._aead.encrypt(number.to_bytes(_NONCE_BYTES, "big"), content, head)
+
+    def open(self, number: int, content: memoryview, head: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._aead.decrypt(number.to_bytes(_NONCE_BYTES, "big"), content, head)
+        except (InvalidTag, ValueError):
+            raise FrameError("a frame is sealed with another key") from None
+
+
+def _pieces(content: memoryview) -> Iterator[tuple[int, memoryview]]:
+    while content:
+        if len(content) < _PIECE.size:
+            raise FrameError("a frame ends within a piece")
+        place, length = _PIECE.unpack(content[: _PIECE.size])
+        end = _PIECE.size + length
+        if end > len(content):
+            raise FrameError("a frame ends within a piece")
+        yield place, content[_PIECE.size : end]
+        content = content[end:]

@@ -1,0 +1,197 @@
+"""What every way of sending has in common: a bounded queue, one connection at a time, and another
+after each that is lost.
+
+A batch is sent at once where nothing is under way; what is published meanwhile goes together.
+"""
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import islice
+from typing import Protocol
+
+from gateway.fanout.base import Receive, Topic
+from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySource, new_sender
+
+log = logging.getLogger(__name__)
+
+QUEUE_BYTES = 32_000_000
+# What a message costs beside its own bytes, so that many empty ones are bounded too.
+_MESSAGE_BYTES = 100
+# Of messages that are put into frames together, and of frames that the server has to confirm
+# together: so long the loop is busy with nothing else.
+_BATCH_BYTES = 256_000
+_FIRST_PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
+# A connection that has lasted so long was a good one.
+_STEADY_S = 5.0
+
+TopicFrame = tuple[Topic, bytes]
+
+
+class LinkLost(Exception):
+    """The connection is of no use any more; the reason holds no secret."""
+
+
+class Link(Protocol):
+    """One connection, which listens to all topics that were asked for."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """Of one frame."""
+        ...
+
+    async def send(self, frames: Sequence[TopicFrame]) -> None:
+        """Returns once the server has them. Raises `LinkLost`."""
+        ...
+
+    async def watch(self) -> None:
+        """Until it is lost. Raises `LinkLost`."""
+        ...
+
+
+class QueuedFanout(ABC):
+    """A `Fanout` over connections that `_open_link` makes. A process that publishes to a topic
+    that it has subscribed to hears itself."""
+
+    # Between two batches: they are fewer and larger, for a server that pays for each.
+    gather_s = 0.0
+
+    def __init__(self, keys: KeySource | None, *, queue_bytes: int = QUEUE_BYTES) -> None:
+        self._keys = keys
+        self._limit_bytes = queue_bytes
+        self._sender = new_sender()
+        self._writers: dict[Topic, FrameWriter] = {}
+        self._readers: dict[Topic, FrameReader] = {}
+        self._reconnected: list[Callable[[], None]] = []
+        self._queue: deque[tuple[Topic, bytes]] = deque()
+        self._queue_bytes = 0
+        self._filled = asyncio.Event()
+        # Not confirmed yet: sent once more over the next connection.
+        self._unsent: list[TopicFrame] = []
+        self._frames: Iterator[TopicFrame] = iter(())
+        self._dropped_count = 0
+        self._is_warned = False
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The server, for people: without a secret."""
+
+    @abstractmethod
+    def _open_link(self) -> AbstractAsyncContextManager[Link]:
+        """Connected, and listening to `_topics`. Raises `LinkLost`."""
+
+    @property
+    def dropped_count(self) -> int:
+        return self._dropped_count
+
+    @property
+    def _topics(self) -> tuple[Topic, ...]:
+        return tuple(self._readers)
+
+    def publish(self, topic: Topic, message: bytes) -> None:
+        self._queue.append((topic, message))
+        self._queue_bytes += _cost(message)
+        while self._queue_bytes > self._limit_bytes and len(self._queue) > 1:
+            self._queue_bytes -= _cost(self._queue.popleft()[1])
+            self._dropped_count += 1
+        self._filled.set()
+
+    def subscribe(self, topic: Topic, receive: Receive, reconnected: Callable[[], None]) -> None:
+        self._readers[topic] = FrameReader(topic, self._keys, receive, reconnected)
+        self._reconnected.append(reconnected)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            opened_at = loop.time()
+            try:
+                async with self._open_link() as link:
+                    opened_at = loop.time()
+                    self._connected()
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(self._send_all(link))
+                        # Here: Python 3.11 counts a cancellation too many where only tasks fail.
+                        await link.watch()
+            except* LinkLost as lost:
+                self._warn("no connection to %s (%s); trying again", self.place, _reason(lost))
+            if loop.time() - opened_at > _STEADY_S:
+                pause_s = _FIRST_PAUSE_S
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+
+    def _connected(self) -> None:
+        if self._is_warned:
+            log.info("connected to %s again", self.place)
+            self._is_warned = False
+        for reconnected in self._reconnected:
+            reconnected()
+
+    def _warn(self, text: str, *words: object) -> None:
+        """Once for each loss: it may be tried again for hours."""
+        log.log(logging.DEBUG if self._is_warned else logging.WARNING, text, *words)
+        self._is_warned = True
+
+    def _deliver(self, topic: Topic, frame: bytes) -> None:
+        """For a link: what it has received."""
+        try:
+            self._readers[topic].read(frame)
+        except FrameError as exc:
+            log.debug("ignored what %s sent: %s", self.place, exc)
+
+    async def _send_all(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._next_frames(link.limit_bytes)
+            began_at = loop.time()
+            await link.send(self._unsent)
+            self._unsent = []
+            if self._queue_bytes < _BATCH_BYTES:
+                await asyncio.sleep(max(0.0, began_at + self.gather_s - loop.time()))
+
+    async def _next_frames(self, limit_bytes: int) -> None:
+        """Into `_unsent`, from the queue once there is something in it."""
+        while not self._unsent:
+            frames = islice(self._frames, max(1, _BATCH_BYTES // limit_bytes))
+            if batch := list(frames):
+                self._unsent = batch
+            else:
+                await self._filled.wait()
+                self._frames = self._cut(self._take_batch(), limit_bytes)
+        # Made for a connection that took larger ones.
+        self._unsent = [one for one in self._unsent if len(one[1]) <= limit_bytes]
+
+    def _take_batch(self) -> dict[Topic, list[bytes]]:
+        batch: dict[Topic, list[bytes]] = {}
+        taken = 0
+        while self._queue and taken < _BATCH_BYTES:
+            topic, message = self._queue.popleft()
+            batch.setdefault(topic, []).append(message)
+            taken += _cost(message)
+        self._queue_bytes -= taken
+        if not self._queue:
+            self._filled.clear()
+        return batch
+
+    def _cut(self, batch: dict[Topic, list[bytes]], limit_bytes: int) -> Iterator[TopicFrame]:
+        for topic, messages in batch.items():
+            if topic not in self._writers:
+                self._writers[topic] = FrameWriter(topic, self._sender, self._keys)
+            for frame in self._writers[topic].frames(messages, limit_bytes):
+                yield topic, frame
+
+
+def _cost(message: bytes) -> int:
+    return len(message) + _MESSAGE_BYTES
+
+
+def _reason(lost: BaseExceptionGroup[LinkLost]) -> str:
+    first: BaseException = lost
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

@@ -1,0 +1,219 @@
+"""Servers that messages go over, and what can happen to them; and a member that listens."""
+
+import asyncio
+import os
+import signal
+from abc import ABC, abstractmethod
+from base64 import b64decode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+)
+from pathlib import Path
+
+import psycopg
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from gateway.fanout.base import Topic
+from gateway.fanout.frames import KeySource
+from gateway.fanout.nats import NatsFanout
+from gateway.fanout.notify import NotifyFanout
+from gateway.fanout.queued import QUEUE_BYTES, QueuedFanout
+from gateway.store.postgres.connection import connect
+from tests.gateway.parts import cancel_and_wait, wait_until
+from tests.nats_server import NatsServer
+from tests.postgres_server import PostgresServer
+
+KORE_ID = "0011223344556677"
+
+
+class Bus(ABC):
+    """A server that runs."""
+
+    @abstractmethod
+    def fanout(
+        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+    ) -> QueuedFanout:
+        """Of one process, of one Kore of two."""
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Every connection to it is lost."""
+
+    @abstractmethod
+    def kill(self) -> None: ...
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def stop(self) -> None:
+        """SIGSTOP for all of its processes, until `go_on`."""
+
+    @abstractmethod
+    def go_on(self) -> None: ...
+
+    @abstractmethod
+    async def send_raw(self, topic: Topic, frame: bytes) -> None:
+        """As some other program does."""
+
+    @abstractmethod
+    def raw(self, topic: Topic) -> AbstractAsyncContextManager[list[bytes]]:
+        """What some other program sees."""
+
+
+class PostgresBus(Bus):
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._addresses = server.create_database(), server.create_database()
+        self._stopped: list[int] = []
+
+    def fanout(
+        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+    ) -> QueuedFanout:
+        return NotifyFanout(self._addresses[kore], keys, queue_bytes=queue_bytes)
+
+    def cut(self) -> None:
+        with closing(connect(self._addresses[0])) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    def kill(self) -> None:
+        self.go_on()
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        with closing(connect(self._addresses[0])) as connection:
+            rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname IS NOT NULL")
+            own = connection.info.backend_pid
+            backends = [int(pid) for (pid,) in rows if pid != own]
+        first = int((self._server.data / "postmaster.pid").read_text().split()[0])
+        self._stopped = [first, *backends]
+        for process in self._stopped:
+            os.kill(process, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        for process in self._stopped:
+            os.kill(process, signal.SIGCONT)
+        self._stopped = []
+
+    async def send_raw(self, topic: Topic, frame: bytes) -> None:
+        with closing(connect(self._addresses[0])) as connection:
+            connection.execute("SELECT pg_notify(%s, %s)", (f"kore_{topic}", frame.decode()))
+
+    @asynccontextmanager
+    async def raw(self, topic: Topic) -> AsyncIterator[list[bytes]]:
+        seen: list[bytes] = []
+        connection = await psycopg.AsyncConnection.connect(self._addresses[0], autocommit=True)
+        await connection.execute(f"LISTEN kore_{topic}")
+
+        async def listen() -> None:
+            async for one in connection.notifies():
+                # As it stands, and without the Base64 that any reader takes off.
+                seen.extend((one.payload.encode(), b64decode(one.payload)))
+
+        task = asyncio.create_task(listen())
+        try:
+            yield seen
+        finally:
+            await cancel_and_wait(task)
+            await connection.close()
+
+
+class NatsBus(Bus):
+    def __init__(self, server: NatsServer) -> None:
+        self._server = server
+
+    def fanout(
+        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+    ) -> QueuedFanout:
+        async def find_id() -> str:
+            return KORE_ID if kore == 0 else "8899aabbccddeeff"
+
+        url = self._server.url
+        return NatsFanout(url, keys, find_id=find_id, name="test", queue_bytes=queue_bytes)
+
+    def cut(self) -> None:
+        self._server.kill()
+        self._server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def go_on(self) -> None:
+        self._server.go_on()
+
+    async def send_raw(self, topic: Topic, frame: bytes) -> None:
+        client = Client()
+        await client.connect(self._server.url)
+        await client.publish(f"kore.{KORE_ID}.{topic}", frame)
+        await client.close()
+
+    @asynccontextmanager
+    async def raw(self, topic: Topic) -> AsyncIterator[list[bytes]]:
+        seen: list[bytes] = []
+        client = Client()
+        await client.connect(self._server.url)
+
+        async def take(message: Msg) -> None:
+            seen.append(message.data)
+
+        await client.subscribe(f"kore.{KORE_ID}.{topic}", cb=take)
+        await client.flush()
+        yield seen
+        await client.close()
+
+
+@contextmanager
+def nats_bus(folder: Path) -> Iterator[NatsBus]:
+    server = NatsServer(folder)
+    server.start()
+    try:
+        yield NatsBus(server)
+    finally:
+        server.kill()
+
+
+class Member:
+    """One process of a Kore, which has heard `messages` of the topics it listens to."""
+
+    def __init__(self, fanout: QueuedFanout, topics: tuple[Topic, ...] = ()) -> None:
+        self.fanout = fanout
+        self.messages: list[bytes] = []
+        self.reconnects = 0
+        for topic in topics:
+            fanout.subscribe(topic, self.messages.append, self._count)
+
+    def publish(self, *messages: bytes, topic: Topic = "front") -> None:
+        for message in messages:
+            self.fanout.publish(topic, message)
+
+    def _count(self) -> None:
+        self.reconnects += 1
+
+
+@asynccontextmanager
+async def joined(fanout: QueuedFanout, *topics: Topic) -> AsyncIterator[Member]:
+    """Runs meanwhile, and has connected if it listens."""
+    member = Member(fanout, topics)
+    task = asyncio.create_task(fanout.run())
+    try:
+        await wait_until(lambda: member.reconnects >= len(topics) or task.done())
+        yield member
+    finally:
+        await cancel_and_wait(task)

@@ -1,0 +1,268 @@
+"""What every `Fanout` promises, over real servers."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from gateway.fanout.frames import FrameWriter, new_sender
+from gateway.store.cipher import Cipher
+from tests import postgres_server
+from tests.gateway.fanout.buses import Bus, Member, PostgresBus, joined, nats_bus
+from tests.gateway.parts import cancel_and_wait, wait_until
+from tests.nats_server import needs_nats
+from tests.postgres_server import PostgresServer
+
+needs_postgres = pytest.mark.skipif(
+    postgres_server.programs() is None, reason="PostgreSQL is not installed"
+)
+BUSES = [pytest.param("notify", marks=needs_postgres), pytest.param("nats", marks=needs_nats)]
+SECRET = b"the launch code is 8-8-2-3-5"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[PostgresServer]]:
+    """One that may be killed, begun when a test needs it."""
+    started: list[PostgresServer] = []
+    yield started
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(params=BUSES)
+def bus(
+    request: pytest.FixtureRequest, tmp_path: Path, servers: list[PostgresServer]
+) -> Iterator[Bus]:
+    if request.param == "nats":
+        with nats_bus(tmp_path) as one:
+            yield one
+        return
+    if not servers:
+        servers.append(PostgresServer(is_durable=True))
+    yield PostgresBus(servers[0])
+
+
+def cipher(letter: bytes = b"k") -> Cipher:
+    return Cipher(letter * 32, "KEY")
+
+
+def numbered(name: str, count: int) -> list[bytes]:
+    return [f"{name} {n}".encode() for n in range(count)]
+
+
+async def test_messages_arrive_in_their_order(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
+        worker.publish(*numbered("a", 3_000))
+        await wait_until(lambda: len(front.messages) >= 3_000)
+        # One that goes alone, too.
+        worker.publish(b"last")
+        await wait_until(lambda: len(front.messages) > 3_000)
+        assert front.messages == [*numbered("a", 3_000), b"last"]
+        assert (front.reconnects, worker.fanout.dropped_count) == (1, 0)
+
+
+@pytest.mark.parametrize("keys", [None, cipher()], ids=["plain", "sealed"])
+async def test_messages_may_have_any_size(bus: Bus, keys: Cipher | None) -> None:
+    sizes = [0, 1, 5_900, 5_997, 5_998, 7_999, 8_000, 0, 127_990, 128_000, 1_048_577, 5_000_000, 3]
+    messages = [bytes([n]) * size for n, size in enumerate(sizes)]
+    async with joined(bus.fanout(keys), "front") as front, joined(bus.fanout(keys)) as worker:
+        worker.publish(*messages)
+        await wait_until(lambda: len(front.messages) >= len(messages))
+        assert [len(one) for one in front.messages] == sizes
+        assert front.messages == messages
+
+
+async def test_every_listener_of_a_topic_hears_every_sender(bus: Bus) -> None:
+    async with AsyncExitStack() as stack:
+        listeners = [
+            await stack.enter_async_context(joined(bus.fanout(), "front")) for _ in range(2)
+        ]
+        other = await stack.enter_async_context(joined(bus.fanout(), "workers"))
+        senders = [await stack.enter_async_context(joined(bus.fanout())) for _ in range(3)]
+        for n in range(400):
+            for name, sender in zip("abc", senders, strict=True):
+                sender.publish(f"{name} {n}".encode())
+                await asyncio.sleep(0)
+        await wait_until(lambda: all(len(one.messages) >= 1_200 for one in listeners))
+        senders[0].publish(b"for workers", topic="workers")
+        await wait_until(lambda: other.messages)
+        for listener in listeners:
+            for name in "abc":
+                mine = [one for one in listener.messages if one.startswith(name.encode())]
+                assert mine == numbered(name, 400)
+        assert other.messages == [b"for workers"]
+
+
+async def test_a_process_hears_itself(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front", "workers") as one:
+        one.publish(b"front")
+        one.publish(b"workers", topic="workers")
+        await wait_until(lambda: len(one.messages) >= 2)
+        assert sorted(one.messages) == [b"front", b"workers"]
+
+
+async def test_another_kore_on_the_same_server_hears_nothing(bus: Bus) -> None:
+    async with (
+        joined(bus.fanout(kore=1), "front") as other,
+        joined(bus.fanout(), "front") as front,
+    ):
+        front.publish(b"ours")
+        await wait_until(lambda: front.messages)
+        other.publish(b"theirs")
+        await wait_until(lambda: other.messages)
+        assert (front.messages, other.messages) == ([b"ours"], [b"theirs"])
+
+
+async def test_lost_connections_are_made_again(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
+        for round_ in range(3):
+            await asyncio.to_thread(bus.cut)
+            await wait_until(lambda n=round_: front.reconnects > n + 1)
+            worker.publish(f"after {round_}".encode())
+            await wait_until(lambda n=round_: front.messages[-1:] == [f"after {n}".encode()])
+
+
+async def test_what_is_cut_off_is_delivered_once_or_told_as_missed(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
+        cut = asyncio.create_task(asyncio.to_thread(bus.cut))
+        sent = 0
+        while not cut.done() or sent < 500:
+            worker.publish(f"{sent:06}".encode() + bytes(20_000 if sent % 50 == 0 else 0))
+            sent += 1
+            await asyncio.sleep(0)
+        await cut
+        await wait_until(lambda: front.reconnects >= 2)
+        worker.publish(b"end")
+        await wait_until(lambda: front.messages[-1:] == [b"end"])
+        numbers = [int(one[:6]) for one in front.messages[:-1]]
+        assert numbers == sorted(set(numbers))
+        assert all(len(one) in (6, 20_006) for one in front.messages[:-1])
+
+
+async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None:
+    fanout = bus.fanout(queue_bytes=20_000)
+    async with joined(bus.fanout(), "front") as front, joined(fanout, "workers") as worker:
+        await asyncio.to_thread(bus.kill)
+        await wait_until(lambda: front.fanout._is_warned and worker.fanout._is_warned)
+        worker.publish(*numbered("away", 1_000))
+        dropped = worker.fanout.dropped_count
+        assert 500 < dropped < 1_000
+        await asyncio.to_thread(bus.start)
+        await wait_until(lambda: front.messages[-1:] == [b"away 999"])
+        await wait_until(lambda: front.reconnects >= 2)
+        # Those that were taken before the others were dropped, then the newest.
+        newest = numbered("away", 1_000)[-(1_000 - dropped) :]
+        assert set(front.messages) <= set(newest)
+        worker.publish(b"again")
+        await wait_until(lambda: front.messages[-1:] == [b"again"])
+
+
+async def test_a_server_that_starts_later_is_waited_for(bus: Bus) -> None:
+    await asyncio.to_thread(bus.kill)
+    sender, listener = bus.fanout(), bus.fanout()
+    async with joined(sender) as worker:
+        await wait_until(lambda: sender._is_warned)
+        worker.publish(b"early")
+        start = asyncio.create_task(asyncio.to_thread(bus.start))
+        async with joined(listener, "front") as front:
+            await start
+            worker.publish(b"late")
+            await wait_until(lambda: front.messages[-1:] == [b"late"])
+
+
+async def test_what_was_sent_to_a_server_that_stood_still_arrives(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
+        worker.publish(b"before")
+        await wait_until(lambda: front.messages)
+        await asyncio.to_thread(bus.stop)
+        worker.publish(*numbered("while", 500))
+        # The loop is as free as ever: these are hundreds of rounds.
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert front.messages == [b"before"]
+        await asyncio.to_thread(bus.go_on)
+        await wait_until(lambda: len(front.messages) >= 501)
+        assert front.messages == [b"before", *numbered("while", 500)]
+
+
+async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
+    fanout = bus.fanout()
+    member = Member(fanout, ("front",))
+    task = asyncio.create_task(fanout.run())
+    await wait_until(lambda: member.reconnects)
+    await asyncio.to_thread(bus.stop)
+    try:
+        member.publish(bytes(5_000_000))
+        # It is on its way.
+        await wait_until(lambda: not fanout._queue)
+        async with asyncio.timeout(10):
+            await cancel_and_wait(task)
+    finally:
+        bus.go_on()
+
+
+@pytest.mark.parametrize("rounds", range(0, 24, 3))
+async def test_it_ends_at_any_moment(
+    bus: Bus, rounds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for size in (10, 300_000):
+        fanout = bus.fanout()
+        member = Member(fanout, ("front",))
+        task = asyncio.create_task(fanout.run())
+        await wait_until(lambda one=member: one.reconnects)
+        for _ in range(rounds):
+            member.publish(bytes(size))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await cancel_and_wait(task)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.slow
+async def test_a_server_that_stands_still_is_left(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
+        worker.publish(b"before")
+        await wait_until(lambda: front.messages)
+        await asyncio.to_thread(bus.stop)
+        worker.publish(b"into the void")
+        await wait_until(lambda: worker.fanout._is_warned, deadline_s=60)
+        await asyncio.to_thread(bus.kill)
+        await asyncio.to_thread(bus.start)
+        await wait_until(lambda: front.reconnects >= 2, deadline_s=60)
+        worker.publish(b"after")
+        await wait_until(lambda: front.messages[-1:] == [b"after"])
+
+
+async def test_sealed_messages_are_unreadable_on_the_way(bus: Bus) -> None:
+    async with (
+        bus.raw("front") as seen,
+        joined(bus.fanout(cipher()), "front") as front,
+        joined(bus.fanout(cipher(b"x")), "front") as stranger,
+    ):
+        front.publish(SECRET, SECRET * 1_000)
+        await wait_until(lambda: len(front.messages) >= 2 and seen)
+        stranger.publish(b"mine")
+        await wait_until(lambda: stranger.messages)
+        assert seen
+        assert not any(SECRET in one for one in seen)
+        assert (front.messages, stranger.messages) == ([SECRET, SECRET * 1_000], [b"mine"])
+
+
+async def test_without_a_key_they_are_plain(bus: Bus) -> None:
+    async with bus.raw("front") as seen, joined(bus.fanout(), "front") as front:
+        front.publish(SECRET)
+        await wait_until(lambda: front.messages and seen)
+        assert any(SECRET in one for one in seen)
+
+
+async def test_a_kore_with_a_key_believes_no_plain_message(bus: Bus) -> None:
+    (plain,) = FrameWriter("front", new_sender(), None).frames([b"do evil"], 1_000)
+    async with joined(bus.fanout(cipher()), "front") as front:
+        await bus.send_raw("front", b64encode(plain) if isinstance(bus, PostgresBus) else plain)
+        await bus.send_raw("front", b"anything")
+        front.publish(b"true")
+        await wait_until(lambda: front.messages)
+        assert front.messages == [b"true"]

@@ -1,0 +1,125 @@
+"""Cutting, batching and sealing: whatever is sent comes out again, whatever is lost of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySource, new_sender
+from gateway.store.cipher import Cipher
+
+CIPHER = Cipher(b"k" * 32, "KEY")
+sizes = st.lists(st.integers(0, 700) | st.sampled_from([0, 1, 58, 59, 60, 3_000]), max_size=25)
+limits = st.integers(64, 900)
+keys = st.sampled_from([None, CIPHER])
+
+
+class Reading:
+    def __init__(self, key: KeySource | None = None) -> None:
+        self.messages: list[bytes] = []
+        self.misses = 0
+        self.reader = FrameReader("front", key, self.messages.append, self._miss)
+
+    def _miss(self) -> None:
+        self.misses += 1
+
+
+def made(sizes: list[int]) -> list[bytes]:
+    """Each unlike all others, if it is not too short for that."""
+    return [(f"{n}:".encode() * size)[:size] for n, size in enumerate(sizes)]
+
+
+@given(sizes, limits, keys)
+def test_all_comes_out_again(sizes: list[int], limit: int, key: KeySource | None) -> None:
+    messages = made(sizes)
+    frames = list(FrameWriter("front", new_sender(), key).frames(messages, limit))
+    assert all(len(frame) <= limit for frame in frames)
+    reading = Reading(key)
+    for frame in frames:
+        reading.reader.read(frame)
+        # Once more, as after a connection that was lost before it was confirmed.
+        reading.reader.read(frame)
+    assert reading.messages == messages
+    assert reading.misses == 0
+
+
+@given(sizes, limits, keys, st.data())
+def test_a_lost_frame_costs_only_what_was_in_it(
+    sizes: list[int], limit: int, key: KeySource | None, data: st.DataObject
+) -> None:
+    messages = made(sizes)
+    frames = list(FrameWriter("front", new_sender(), key).frames(messages, limit))
+    if len(frames) < 3:
+        return
+    lost = data.draw(st.integers(1, len(frames) - 2))
+    whole, reading = Reading(key), Reading(key)
+    ends = []
+    for n, frame in enumerate(frames):
+        whole.reader.read(frame)
+        ends += [n] * (len(whole.messages) - len(ends))
+        if n != lost:
+            reading.reader.read(frame)
+    begins = [0, *ends]
+    untouched = [
+        message
+        for message, begin, end in zip(messages, begins, ends, strict=False)
+        if not begin <= lost <= end
+    ]
+    touched = len(messages) - len(untouched)
+    assert reading.misses == 1
+    assert len(messages) - touched <= len(reading.messages) < len(messages)
+    assert is_within(untouched, reading.messages)
+    assert is_within(reading.messages, messages)
+
+
+def is_within(some: list[bytes], all_: list[bytes]) -> bool:
+    """Whether they are among the others, in the same order."""
+    rest = iter(all_)
+    return all(one in rest for one in some)
+
+
+@given(st.binary(max_size=200), keys)
+def test_anything_else_is_refused(data: bytes, key: KeySource | None) -> None:
+    reading = Reading(key)
+    try:
+        reading.reader.read(data)
+    except FrameError:
+        assert reading.messages == []
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_a_sealed_frame_that_was_changed_does_not_open(place: int, change: int) -> None:
+    (frame,) = FrameWriter("front", new_sender(), CIPHER).frames([b"m" * 160], 1_000)
+    changed = bytearray(frame)
+    changed[place % len(frame)] ^= change
+    reading = Reading(CIPHER)
+    with pytest.raises(FrameError):
+        reading.reader.read(bytes(changed))
+    # Nor has it spoiled the true one.
+    reading.reader.read(frame)
+    assert reading.messages == [b"m" * 160]
+
+
+def test_a_frame_of_another_topic_does_not_open() -> None:
+    (frame,) = FrameWriter("workers", new_sender(), CIPHER).frames([b"m"], 1_000)
+    with pytest.raises(FrameError, match="another key"):
+        Reading(CIPHER).reader.read(frame)
+
+
+def test_who_joins_in_the_middle_of_a_message_hears_the_next() -> None:
+    _, *frames = FrameWriter("front", new_sender(), None).frames([b"a" * 200, b"b"], 100)
+    reading = Reading()
+    for frame in frames:
+        reading.reader.read(frame)
+    assert (reading.messages, reading.misses) == ([b"b"], 0)
+
+
+def test_senders_do_not_disturb_each_other() -> None:
+    both = [
+        list(FrameWriter("front", new_sender(), None).frames([name * 500], 100))
+        for name in (b"a", b"b")
+    ]
+    reading = Reading()
+    for pair in zip(*both, strict=True):
+        for frame in pair:
+            reading.reader.read(frame)
+    assert reading.messages == [b"a" * 500, b"b" * 500]

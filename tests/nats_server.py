@@ -1,0 +1,72 @@
+"""A NATS server of a test's own, on a free port of loopback."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+PROGRAM = shutil.which("nats-server")
+needs_nats = pytest.mark.skipif(PROGRAM is None, reason="nats-server is not installed")
+_PATIENCE_S = 20.0
+_LOOK_S = 0.01
+
+
+class NatsServer:
+    """`options` are those of its command line. Runs from `start` until `kill`, more than once on
+    the same port."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder, self._options = folder, options
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        assert PROGRAM is not None
+        place = ("-a", "127.0.0.1", "-p", str(self.port), "--ports_file_dir", self._folder)
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, *place, *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        ports = self._folder / f"nats-server_{self._process.pid}.ports"
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _is_whole(ports):
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            assert time.monotonic() < deadline, "nats-server does not start"
+            time.sleep(_LOOK_S)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """SIGSTOP, until `go_on`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+def _is_whole(ports: Path) -> bool:
+    with suppress(FileNotFoundError, json.JSONDecodeError):
+        return bool(json.loads(ports.read_text())["nats"])
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
