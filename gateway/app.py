@@ -38,6 +38,7 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
 from gateway.delivery.retry_policy import LONGEST_REST_S
+from gateway.front import open_front
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import WatchedConfig
 from gateway.resources import Channels, Resources, SecurityContext
@@ -51,11 +52,16 @@ from gateway.store.cipher import Cipher, cipher_of
 from gateway.store.errors import StoreInUse
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import preferences
+from gateway.store.repositories import preferences, usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.repositories.delivery import outbox
-from gateway.store.repositories.execution import claims, restored_backup, subagent_tasks, turns
+from gateway.store.repositories.execution import (
+    claims,
+    restored_backup,
+    subagent_tasks,
+    turns,
+)
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.turns.agents.factory import build_agent
 
@@ -76,6 +82,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
     config: WatchedConfig | None = None,
     full_access: str | None = None,
     standby: bool = False,
+    has_workers: bool = False,
 ) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
@@ -83,8 +90,9 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
     that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
     their answers, `config` the files whose changes are taken in. With `full_access`, a token, this
     terminal's messages that bring it run without rules, so that no other process can speak to this
-    one. With `standby` it waits for the end of a Kore on another machine that owns the data. Raises
-    `Locked` when another process owns the data, `StoreError`, `ConfigError`.
+    one. With `standby` it waits for the end of a Kore on another machine that owns the data. With
+    `has_workers` other processes run the turns, except those of terminals here. Raises `Locked`
+    when another process owns the data, `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
         raise ConfigError(full_access_refusal())
@@ -110,6 +118,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             cipher,
             check=ownership.needs_recovery,
             standby=standby,
+            has_workers=has_workers,
         )
         stack.push_async_callback(database.close)
         await database.transact(
@@ -125,16 +134,17 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         stack.push_async_callback(agent.aclose)
         agent.changes = open_change_log(database, home.undo, cipher)
         events = EventHub()
+        front = open_front(settings, cipher, has_workers=has_workers)
         places = await places_of(settings, home, database)
         running: Channels = {}
-        _add(running, ConsoleChannel(events))
-        _add(running, ApiChannel(events))
+        add_channel(running, ConsoleChannel(events))
+        add_channel(running, ApiChannel(events))
         if channels:
             for channel in await open_channels(settings, database, stack, places, menu=menu()):
-                _add(running, channel)
+                add_channel(running, channel)
         await database.transact(limit, running.keys())
         await database.transact(set_queues, {"telegram": settings.telegram.queue})
-        await database.transact(recover, ownership.one_shot_lanes)
+        await database.transact(recover, ownership.one_shot_lanes, has_workers=has_workers)
         redactor = redactor_of(settings, os.environ)
         # Tokens of MCP servers are known only once they are read.
         agent.redactor.teach(redactor)
@@ -144,9 +154,14 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         access.token_role = token_roles(home)
         sandbox = "none (full access)" if has_full_access else str(choice)
         security = SecurityContext(access, roles, audit, redactor, sandbox, full_access)
+        resources = Resources(
+            *(home, database, agent, events, running, security, front.link),
+            reservations=front.reservations,
+            on_people_changed=front.notify_people,
+        )
         app = build_container(
             settings,
-            Resources(home, database, agent, events, running, security),
+            resources,
             hands_over=not channels and not has_full_access,
             config=config,
         )
@@ -162,7 +177,11 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         if has_full_access:
             await audit.record(full_access_entry(settings.agent.workspace))
         control = nullcontext() if has_full_access else _serve_control(app, home)
-        async with _run_tasks(app, database, events, is_gateway=channels), control:
+        async with (
+            _run_tasks(app, database, events, is_gateway=channels),
+            control,
+            front.running(app, resources, settings),
+        ):
             if channels:
                 app.jobs.start_firing()
                 await stack.enter_async_context(_serve_http(app, settings, running))
@@ -191,7 +210,13 @@ def token_roles(home: DataDir) -> Callable[[str], str | None]:
 
 
 async def _open_store(
-    settings: Settings, home: DataDir, cipher: Cipher | None, *, check: bool, standby: bool
+    settings: Settings,
+    home: DataDir,
+    cipher: Cipher | None,
+    *,
+    check: bool,
+    standby: bool,
+    has_workers: bool,
 ) -> Store:
     """Raises `StoreError`: without `standby` also `StoreInUse`."""
     is_told = False
@@ -204,6 +229,7 @@ async def _open_store(
                 cipher=cipher,
                 lease_s=settings.store.lease_s,
                 replaces=standby,
+                has_workers=has_workers,
             )
         except StoreInUse as exc:
             if not standby:
@@ -335,7 +361,7 @@ def _serve_http(
     )
 
 
-def _add(channels: Channels, channel: Channel) -> None:
+def add_channel(channels: Channels, channel: Channel) -> None:
     channels[channel.name, channel.account] = channel
 
 
@@ -352,13 +378,15 @@ def _restored_notice(messages: Sequence[int]) -> str:
     )
 
 
-def recover(tx: Transaction, attended: Sequence[str]) -> None:
-    """Sort out what the last process left, before anything runs."""
+def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = False) -> None:
+    """Sort out what the last process left, before anything runs. Workers that go on keep theirs."""
     abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
     abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
     if closed_count := restored_backup.settle(tx, time.time(), _restored_notice):
         log.warning("a backup was restored: closed %d unfinished messages", closed_count)
-    claims.recover(tx)
+    for worker in (None, *(() if has_workers else claims.workers_at_work(tx))):
+        usage.forget_reservations(tx, worker)
+        claims.recover(tx, worker)
     approvals.recover(tx, time.time())
     duplicate_count = outbox.recover(tx, time.time() + LONGEST_REST_S)
     if abandoned_count or duplicate_count:

@@ -32,6 +32,7 @@ from gateway.media.downloader import MediaDownloader
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
 from gateway.media.uploads import Uploads
+from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, ReloadTargets, WatchedConfig
 from gateway.ops.screens import ScreenData
@@ -290,7 +291,9 @@ def build_container(
         languages=languages,
         jobs=jobs,
     )
-    audit_relay = AuditRelay(database, resources.security.audit, resources.home.audit_pending)
+    audit = resources.security.audit
+    audit_log = audit if isinstance(audit, AuditLog) else None
+    audit_relay = AuditRelay(database, audit_log, resources.home.audit_pending)
     ingestor = Ingestor(
         database=database,
         access=access,

@@ -6,6 +6,7 @@ from dataclasses import field
 
 from agent.agent import Agent
 from agent.records import frozen
+from agent.security.audit import AuditSink
 from agent.security.redaction import Redactor
 from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
@@ -14,7 +15,6 @@ from gateway.channels.base import Channel
 from gateway.core.event_hub import EventHub
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import wait_for
-from gateway.ops.audit.log import AuditLog
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
 from gateway.turns.command_reports import REPORT_AFTER_S
@@ -31,7 +31,7 @@ class SecurityContext:
 
     access: AccessControl
     roles: RoleRegistry
-    audit: AuditLog
+    audit: AuditSink
     redactor: Redactor
     sandbox: str
     full_access: str | None = None

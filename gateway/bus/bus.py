@@ -181,6 +181,10 @@ class MessageBus:
     def is_at_work(self, lane: str) -> bool:
         return (lane, False) in self._lanes
 
+    def is_alone(self, lane: str) -> bool:
+        """Whether a turn that may have ended a process can run on this lane now."""
+        return self._isolation.is_first(lane)
+
     async def isolate(self) -> None:
         """Run turns that may have ended a process one at a time; while nothing else runs here."""
         if not self._lanes and (lanes := await self._suspects()) and not self._lanes:

@@ -24,6 +24,11 @@ def positive_count(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """A count from 0 on the command line."""
+    return 0 if text == "0" else positive_count(text)
+
+
 def dollars(text: str) -> float:
     """An amount of money on the command line."""
     return _number(

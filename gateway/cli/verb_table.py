@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "completion": "completion",
     "config": "verbs.config.verb",
     "mcp": "verbs.mcp.verb",
-    **{name: f"verbs.server.{name}" for name in ("attach", "token")},
+    **{name: f"verbs.server.{name}" for name in ("attach", "token", "worker")},
 }
 # Verbs that share a module.
 _SHARED = {
@@ -67,6 +67,11 @@ VERBS = (
         ("chat", "run"),
     ),
     Verb("gateway", "run the gateway: Telegram and every other enabled channel", ("kore gateway",)),
+    Verb(
+        "worker",
+        "run turns for a gateway that leaves them to workers",
+        ("kore worker", "kore gateway --workers 4"),
+    ),
     Verb("init", "create a configuration and a workspace", ("kore init", "kore init --yes")),
     Verb(
         "channel",

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
 from agent.records import frozen
+from agent.security.audit import AuditSink
 from agent.security.redaction import Redactor
 from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.config import Settings
 from gateway.config.sources import Sources
-from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
@@ -40,7 +40,7 @@ class ScreenData:
     redactor: Redactor
     sources: Sources | None
     reloader: ConfigReloader | None
-    audit: AuditLog
+    audit: AuditSink
 
     def workbench(self) -> "Workbench":
         from gateway.ops.workbench import Workbench

@@ -75,6 +75,13 @@ class DataDir:
         """Which process has commands that end with it; there as long as it runs."""
         return self.root / "running"
 
+    def worker_marker(self, pid: int) -> Path:
+        """The same for a worker of this machine."""
+        return self.root / f"running-{pid}"
+
+    def worker_markers(self) -> list[Path]:
+        return sorted(self.root.glob("running-*"))
+
     @property
     def logs(self) -> Path:
         return self.root / "logs"

@@ -1,5 +1,6 @@
 """Which engine an address names: a file of SQLite, or a PostgreSQL server."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from gateway.store.sqlite.whole import WholeSqlite
 
 if TYPE_CHECKING:
     from gateway.store.postgres.whole import WholePostgres
+    from gateway.store.postgres.worker_store import PostgresWorkerStore
 
 _SQLITE = "sqlite:///"
 
 
-def open_store(
+def open_store(  # noqa: PLR0913 - what decides who owns it, by name
     url: str,
     home: Path,
     *,
@@ -27,10 +29,12 @@ def open_store(
     cipher: Cipher | None,
     lease_s: float | None = None,
     replaces: bool = False,
+    has_workers: bool = False,
 ) -> Store:
     """Open, create or upgrade it, and own it. `home` is where files lie beside a database that is
     none itself; `check` verifies a file first, for after an unclean exit. On a server an owner that
-    says nothing for `lease_s` (None: 15) may be replaced by one that `replaces`.
+    says nothing for `lease_s` (None: 15) may be replaced by one that `replaces`. Workers go on
+    beside one that `has_workers`, and end beside another.
 
     Raises `StoreError`, `StoreInUse` among them, and `ConfigError` where PostgreSQL's library is
     not installed.
@@ -42,14 +46,32 @@ def open_store(
     whole = whole_postgres(url)
     from gateway.store.postgres.engine import PostgresOptions, PostgresStore
 
-    options = PostgresOptions(replaces=replaces)
+    options = PostgresOptions(replaces=replaces, has_workers=has_workers)
     if lease_s is not None:
-        options = PostgresOptions(lease_s=lease_s, replaces=replaces)
+        options = replace(options, lease_s=lease_s)
 
     def write_copy(tx: Transaction, target: Path) -> None:
         copy_into(tx, whole, WholeSqlite(target), cipher)
 
     return PostgresStore.open(url, home, cipher=cipher, write_copy=write_copy, options=options)
+
+
+def join_store(
+    url: str, home: Path, *, cipher: Cipher | None, lease_s: float
+) -> "PostgresWorkerStore":
+    """As a worker, beside the owner of a database on a server. Raises `StoreError`, also while its
+    tables are of another version, and `ConfigError` where PostgreSQL's library is not installed."""
+    whole = whole_postgres(url)
+    from gateway.store.postgres.engine import PostgresOptions
+    from gateway.store.postgres.worker_store import PostgresWorkerStore
+
+    def write_copy(tx: Transaction, target: Path) -> None:
+        copy_into(tx, whole, WholeSqlite(target), cipher)
+
+    options = PostgresOptions(lease_s=lease_s)
+    return PostgresWorkerStore.join(
+        url, home, cipher=cipher, write_copy=write_copy, options=options
+    )
 
 
 def copy_unowned(url: str, target: Path) -> None:

@@ -6,7 +6,7 @@ writer was faster, a group of transactions failed), so a function changes no mem
 happen outside goes through `after_commit`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -134,3 +134,25 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class WorkerStore(Store, Protocol):
+    """A store that a worker has joined beside the owner of the data, as the number `worker` and
+    called `name`; `place` is the address without secrets."""
+
+    @property
+    def worker(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
+
+    def say(self, state: Mapping[str, Any]) -> None:
+        """What the worker says of itself from its next beat on."""
+        ...
+
+    async def leave(self) -> None:
+        """It counts no more: nothing can be stored from now on."""
+        ...

@@ -12,6 +12,7 @@ from gateway.delivery.sender import OutboxSender
 from gateway.fanout.base import Fanout
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
+from gateway.store.repositories import usage
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.execution import claims, open_work
 from gateway.store.repositories.execution.claims import OWNER
@@ -131,6 +132,7 @@ class FrontLoop:
         for number, name in ended:
             for session in open_work.pinned_sessions(tx, number):
                 lanes.append(report_lost_commands(tx, session, name))
+            usage.forget_reservations(tx, number)
             lanes += claims.recover(tx, number)
         self._table.forget_old(tx)
         return [one for one in lanes if one is not None], ended, self._table.alive(tx)

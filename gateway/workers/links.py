@@ -10,6 +10,7 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import OWNER, ClaimScope
 from gateway.workers.hints import (
+    EventsHint,
     Hint,
     LaneHint,
     MailHint,
@@ -109,6 +110,9 @@ class WorkerLink:
 
     def end_session(self, session: str) -> None:
         self._fanout.publish("workers", encode(SessionEndHint(session)))
+
+    def send_events(self, hint: EventsHint) -> None:
+        self._fanout.publish("front", encode(hint))
 
     def tell(self, hint: Hint) -> None:
         """The front."""

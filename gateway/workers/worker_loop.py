@@ -35,7 +35,7 @@ _PATIENCE = 3
 
 class WorkerLoop:
     """`run` works until it is cancelled. `say` tells the others how much there is to do here;
-    `refresh` reads again what commands change; `has_front` whether turns are left to workers."""
+    `refresh` reads again what commands change."""
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
@@ -48,7 +48,6 @@ class WorkerLoop:
         background: BackgroundWork,
         say: Callable[[Mapping[str, Any]], None],
         refresh: Callable[[], Awaitable[None]],
-        has_front: Callable[[Transaction], bool],
         most_turns: int,
     ) -> None:
         self._number = number
@@ -58,14 +57,18 @@ class WorkerLoop:
         self._background = background
         self._say = say
         self._refresh = refresh
-        self._has_front = has_front
         self._most_turns = most_turns
         self._group: asyncio.TaskGroup | None = None
         self._look_now = asyncio.Event()
-        self._is_idle = False
+        self._has_front: bool | None = None
+        self._is_stopping = False
         # Of lanes that wait, in how many looks they did.
         self._seen: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
+
+    def stop(self) -> None:
+        """Nothing new is taken any more."""
+        self._is_stopping = True
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -79,14 +82,16 @@ class WorkerLoop:
                 await _first(self._look_now, LOOK_S * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
 
     async def _look(self) -> None:
-        self._say({"lanes": self._bus.lanes, "room": self._most_turns - self._bus.lanes})
+        lanes_here = self._bus.lanes
+        room = 0 if self._is_stopping else self._most_turns - lanes_here
+        self._say({"lanes": lanes_here, "room": room, "handled": self._bus.handled_count})
         has_front, lanes, stopped = await self._database.transact(self._read)
-        if has_front == self._is_idle:
-            self._is_idle = not has_front
+        if has_front != self._has_front:
+            self._has_front = has_front
             log.info("taking turns" if has_front else "waiting for `kore gateway --workers`")
         for lane in stopped:
             self._bus.stop_now(lane)
-        if not has_front:
+        if not has_front or self._is_stopping:
             return
         await self._approvals.settle_missed()
         await self._bus.isolate()
@@ -98,7 +103,7 @@ class WorkerLoop:
                 self._take(lane)
 
     def _read(self, tx: Transaction) -> tuple[bool, list[str], list[str]]:
-        if not self._has_front(tx):
+        if not open_work.is_left_to_workers(tx):
             return False, [], []
         lanes = [one for one in open_work.lanes(tx) if not open_work.is_console(one)]
         return True, lanes, open_work.stopped_lanes(tx, self._number)
@@ -122,7 +127,8 @@ class WorkerLoop:
                 self._begin(self._refresh(), "people")
 
     def _take(self, lane: str) -> None:
-        if self._bus.is_at_work(lane) or self._bus.lanes < self._most_turns:
+        has_room = not self._is_stopping and self._bus.lanes < self._most_turns
+        if has_room or self._bus.is_at_work(lane):
             self._bus.wake(lane)
 
     def _begin(self, work: Awaitable[object], name: str) -> None:

@@ -9,7 +9,7 @@ and only what those have left who are noted there still is killed.
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -62,6 +62,17 @@ def end_orphans(file: Path) -> int:
                     ended += 1
             finally:
                 os.close(process)
+    return ended
+
+
+def end_all_orphans(files: Iterable[Path]) -> int:
+    """The same for several, whose files go once their processes are gone."""
+    ended = 0
+    for file in files:
+        ended += end_orphans(file)
+        with suppress(OSError):
+            if _is_gone(file.read_text(encoding="ascii", errors="replace"), _process_table()):
+                file.unlink()
     return ended
 
 

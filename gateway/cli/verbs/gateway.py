@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from gateway.cli.context import count
 from gateway.runtime.gc_tuning import freeze_after_start
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--standby",
         action="store_true",
         help="with PostgreSQL: wait until the Kore that owns the database ends",
+    )
+    parser.add_argument(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="with PostgreSQL: leave turns to N worker processes, and to those of `kore worker`",
     )
     parser.add_argument("--full-access", action="store_true", help=argparse.SUPPRESS)
 
@@ -68,23 +75,29 @@ def _settings(args: argparse.Namespace) -> "Settings":
 
     What cannot be used, such as a model, is told here, once, and not to everybody who writes.
     """
-    import os
-
     from gateway.cli.context import data_dir_of, settings_of
-    from gateway.config import require_model, require_telegram
-    from gateway.config.model_entries import check_models
 
     try:
         settings = settings_of(args)
-        require_model(settings)
-        check_models(settings, os.environ)
-        require_telegram(settings)
-        _require_anything(settings)
+        check_settings(settings)
     except ConfigError as exc:
         if exc.hint is None and data_dir_of(args).last_good_config.exists():
             exc.hint = t("`kore config revert` restores the last configuration a gateway used")
         raise
     return settings
+
+
+def check_settings(settings: "Settings") -> None:
+    """Raises `ConfigError` for what a process that serves people cannot use."""
+    import os
+
+    from gateway.config import require_model, require_telegram
+    from gateway.config.model_entries import check_models
+
+    require_model(settings)
+    check_models(settings, os.environ)
+    require_telegram(settings)
+    _require_anything(settings)
 
 
 def _require_anything(settings: "Settings") -> None:
@@ -131,7 +144,14 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     config = _watched_config(args, settings, log_as)
-    async with open_app(settings, home, channels=True, config=config, standby=args.standby) as app:
+    async with open_app(
+        settings,
+        home,
+        channels=True,
+        config=config,
+        standby=args.standby,
+        has_workers=args.workers is not None,
+    ) as app:
         waiting = None
         await _announce(app.service)
         reloader = app.reloader
@@ -145,9 +165,24 @@ async def _serve(
                 group.create_task(reloader.run(), name="configuration"),
                 group.create_task(trim_regularly(), name="memory"),
             ]
+            if args.workers:
+                work.append(group.create_task(_keep_workers(args), name="workers"))
             await stopped.wait()
             for task in work:
                 task.cancel()
+
+
+async def _keep_workers(args: argparse.Namespace) -> None:
+    """Worker processes with the same folder and configuration."""
+    from gateway.cli.context import data_dir_of
+    from gateway.workers.children import keep_workers
+
+    command = [sys.executable, "-m", "gateway", "worker", "--home", str(data_dir_of(args).root)]
+    if args.config is not None:
+        command += ["--config", str(args.config)]
+    if args.quiet:
+        command.append("--quiet")
+    await keep_workers(command, args.workers)
 
 
 def _watched_config(

@@ -29,9 +29,10 @@ class EntryLog(Protocol):
 
 
 class AuditRelay:
-    """One instance for a process: two would write the same notes."""
+    """One instance for a process: two would write the same notes. Without `audit` the owner of the
+    data does it, in another process."""
 
-    def __init__(self, database: Store, audit: EntryLog, pending: Path) -> None:
+    def __init__(self, database: Store, audit: EntryLog | None, pending: Path) -> None:
         self._database = database
         self._audit = audit
         self._pending = pending
@@ -42,22 +43,26 @@ class AuditRelay:
 
         A kill in between leaves a batch twice in the log, never in none.
         """
+        audit = self._audit
+        if audit is None:
+            return
         async with self._lock:
             try:
                 has_more = True
                 while has_more:
                     rows = await self._database.transact(audit_outbox.waiting, BATCH)
                     if rows:
-                        await self._audit.append([self._entry(one) for _, one in rows])
+                        await audit.append([_entry(audit, one) for _, one in rows])
                         numbers = [number for number, _ in rows]
                         await self._database.transact(audit_outbox.forget, numbers)
                     has_more = len(rows) == BATCH
                 while notes := await asyncio.to_thread(waiting_notes, self._pending):
-                    await self._audit.append([self._entry(note) for note in notes])
+                    await audit.append([_entry(audit, note) for note in notes])
                     await asyncio.to_thread(forget_notes, self._pending, len(notes))
             except (KoreError, OSError) as exc:
                 log.error("audit entries are delayed: %s", exc)
 
-    def _entry(self, one: AuditNote | AuditEntry) -> AuditEntry:
-        """A worker has summarized its own."""
-        return one if isinstance(one, AuditEntry) else self._audit.summarize(one.entry())
+
+def _entry(audit: EntryLog, one: AuditNote | AuditEntry) -> AuditEntry:
+    """A worker has summarized its own."""
+    return one if isinstance(one, AuditEntry) else audit.summarize(one.entry())

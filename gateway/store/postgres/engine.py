@@ -10,7 +10,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from agent.serialization import dumps
 from gateway.core.completion import run_to_completion
 from gateway.core.postgres_address import public_address
 from gateway.store.cipher import Cipher
@@ -36,9 +35,9 @@ from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.connection import connect, connect_first
-from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped
+from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped, run_alone
 from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
-from gateway.store.postgres.migrator import require_current, table_names, upgrade
+from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import check_key, mark_sealed
@@ -61,11 +60,12 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
     """How many `connections` work at once. An owner that says nothing for `lease_s` may be replaced
-    by one that `replaces`."""
+    by one that `replaces`. Workers go on beside an owner that `has_workers`."""
 
     connections: int = 4
     lease_s: float = 15.0
     replaces: bool = False
+    has_workers: bool = False
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class PostgresStore:
         self._address, self._fence, self._cipher = address, fence, cipher
         self._loop = asyncio.get_running_loop()
         self._replaced = asyncio.Event()
-        self._lease = LeaseKeeper(
+        self.lease = LeaseKeeper(
             fence, connection, partial(connect, address), options.lease_s, self._note_replaced
         )
         self._closed = False
@@ -139,19 +139,25 @@ class PostgresStore:
         try:
             # First of all: nobody upgrades the tables of a Kore that runs.
             ownership.lock_data(connection, place, options.lease_s if options.replaces else None)
-            with connection.transaction():
-                tx = PostgresTransaction(connection)
+            tx = PostgresTransaction(connection)
+
+            def prepare() -> None:
                 # Before anything is written: with a wrong key everything stays as it is.
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
-            owner = ownership.count_on(connection)
-            with connection.transaction():
+
+            def begin_owner() -> None:
                 commit_mark.add_rows(connection, 0, options.connections)
-                worker_table.set_leaves_turns(connection, False)
-                tx = PostgresTransaction(connection)
+                worker_table.begin_owner(connection, keeps=options.has_workers)
                 mark_sealed(tx, cipher)
-                active_channels.limit(tx, active_channels.ALL)
-                active_channels.set_queues(tx, {})
+                if not options.has_workers:
+                    # Workers that run take no more than what the last owner has left to them.
+                    active_channels.limit(tx, active_channels.ALL)
+                    active_channels.set_queues(tx, {})
+
+            run_alone(connection, prepare)
+            owner = run_alone(connection, lambda: ownership.count_on(connection))
+            run_alone(connection, begin_owner)
         except psycopg.Error as exc:
             connection.close()
             raise mapped(exc) from exc
@@ -164,45 +170,6 @@ class PostgresStore:
             options=options,
             write_copy=write_copy,
         )
-
-    @classmethod
-    def join(
-        cls,
-        address: str,
-        folder: Path,
-        name: str,
-        *,
-        write_copy: WriteCopy,
-        cipher: Cipher | None = None,
-        options: PostgresOptions | None = None,
-    ) -> "tuple[PostgresStore, int]":
-        """Work beside the owner of the data, as the worker with this number. Raises `StoreError`,
-        also while the tables are not those of this version."""
-        options = options or PostgresOptions()
-        place = public_address(address)
-        connection = connect_first(address)
-        try:
-            with connection.transaction():
-                tx = PostgresTransaction(connection)
-                require_current(tx, place)
-                check_key(tx, place, cipher, table_names(tx))
-                number = worker_table.add(connection, name)
-                first_slot = worker_table.first_slot(number)
-                commit_mark.add_rows(connection, first_slot, options.connections)
-        except psycopg.Error as exc:
-            connection.close()
-            raise mapped(exc) from exc
-        except StoreError:
-            connection.close()
-            raise
-        store = cls(
-            *(address, folder, worker_table.fence(number), connection),
-            first_slot=first_slot,
-            cipher=cipher,
-            options=options,
-            write_copy=write_copy,
-        )
-        return store, number
 
     async def transact(
         self,
@@ -240,16 +207,12 @@ class PostgresStore:
         return await self.transact(copy)
 
     def is_held(self) -> bool:
-        return self._lease.is_held()
+        return self.lease.is_held()
 
     async def until_held(self) -> None:
         # A clock runs it out, and a thread renews it.
         while not self.is_held():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
-
-    def say(self, state: Mapping[str, Any]) -> None:
-        """What a worker says of itself from its next beat on."""
-        self._lease.state = dumps(dict(state))
 
     async def until_replaced(self) -> None:
         await self._replaced.wait()
@@ -276,7 +239,7 @@ class PostgresStore:
             await asyncio.to_thread(self._jobs.put, None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
-        await asyncio.to_thread(self._lease.close)
+        await asyncio.to_thread(self.lease.close)
 
     def _hand_in(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         if self._closed:

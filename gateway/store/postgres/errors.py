@@ -1,8 +1,14 @@
 """What PostgreSQL refuses, as the errors that callers of the store get."""
 
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 import psycopg
 
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError, catalogue_text
+from gateway.store.port import Row
 
 # Classes of its codes: https://www.postgresql.org/docs/15/errcodes-appendix.html
 _NO_ROOM = ("53100",)
@@ -12,6 +18,8 @@ _BROKEN = ("XX001", "XX002")
 # Another transaction was faster, and this one may run again. A key that two transactions made at
 # once is refused as a duplicate, although one after the other they would both have passed.
 RERUN = ("40001", "40P01", "23505")
+_TRIES, _PAUSE_S = 50, 0.1
+T = TypeVar("T")
 
 
 def code_of(error: psycopg.Error) -> str:
@@ -23,6 +31,19 @@ def is_lost(error: psycopg.Error, connection: psycopg.Connection) -> bool:
     """Whether the server is gone: nothing is wrong with the statement."""
     code = code_of(error)
     return connection.broken or connection.closed or code[:2] == "08" or code in _SHUT_DOWN
+
+
+def run_alone(connection: "psycopg.Connection[Row]", work: Callable[[], T]) -> T:
+    """A transaction for a start, before the engine runs; again where another was faster."""
+    for attempt in range(_TRIES):
+        try:
+            with connection.transaction():
+                return work()
+        except psycopg.Error as exc:
+            if code_of(exc) not in RERUN or attempt == _TRIES - 1:
+                raise
+        time.sleep(random.uniform(0, _PAUSE_S))  # noqa: S311 - jitter
+    raise AssertionError("the last try returns or raises")
 
 
 def mapped(error: psycopg.Error) -> StoreError:

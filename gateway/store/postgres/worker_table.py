@@ -50,25 +50,14 @@ def first_slot(number: int) -> int:
     return _FIRST_SLOT + number * _SLOTS
 
 
-def set_leaves_turns(connection: "psycopg.Connection[Row]", leaves: bool) -> None:
-    """The owner has begun: workers of a program that is too old for these tables end."""
+def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
+    """A new owner has begun: workers end, or only those of a program that is too old for these
+    tables where it `keeps` the others."""
+    connection.execute("UPDATE owner SET has_workers = 0, oldest_schema = %s", (OLDEST_SCHEMA,))
     connection.execute(
-        "UPDATE owner SET has_workers = %s, oldest_schema = %s", (int(leaves), OLDEST_SCHEMA)
+        "UPDATE worker SET is_ended = 1 WHERE is_ended = 0 AND (schema < %s OR %s = 0)",
+        (OLDEST_SCHEMA, int(keeps)),
     )
-    connection.execute(
-        "UPDATE worker SET is_ended = 1 WHERE is_ended = 0 AND schema < %s", (OLDEST_SCHEMA,)
-    )
-
-
-def leave_turns(tx: Transaction) -> None:
-    """From now on workers run what the owner leaves to them."""
-    tx.run("UPDATE owner SET has_workers = 1")
-
-
-def has_front(tx: Transaction) -> bool:
-    """Whether an owner leaves turns to workers."""
-    (leaves,) = tx.one("SELECT has_workers FROM owner")
-    return bool(leaves)
 
 
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:

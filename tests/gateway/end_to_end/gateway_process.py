@@ -60,11 +60,12 @@ class GatewayProcess:
         sections: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         forked: bool = True,
+        verb: str = "gateway",
         words: Sequence[str] = (),
         runtime_dir: Path | None = None,
     ) -> None:
         self.api, self.model = api, model
-        self._words = ["gateway", *words]
+        self._words = [verb, *words]
         self._runtime_dir = runtime_dir
         self.forked = forked
         self.home = folder / "home"

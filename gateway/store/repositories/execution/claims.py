@@ -307,6 +307,15 @@ def recover(tx: Transaction, worker: int | None = None) -> list[str]:
     return [lane for (lane,) in lanes]
 
 
+def workers_at_work(tx: Transaction) -> list[int]:
+    """Those that have claimed a turn or a conversation."""
+    rows = tx.all(
+        f"SELECT worker FROM turn WHERE {LIVE} AND worker IS NOT NULL"
+        " UNION SELECT worker FROM session WHERE worker IS NOT NULL"
+    )
+    return [worker for (worker,) in rows]
+
+
 def release(tx: Transaction, turn: int) -> None:
     """It rests until something has happened: then any process may go on with it."""
     tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE id = ? AND {LIVE}", (turn,))

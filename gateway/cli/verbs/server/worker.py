@@ -1,0 +1,90 @@
+"""`kore worker`: runs turns for a gateway, on this machine or another."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.config import Settings
+
+log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+    # Of a gateway's own workers: its number, and that it ends with its input.
+    parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from gateway.cli.context import data_dir_of, settings_of
+    from gateway.cli.verbs.gateway import check_settings
+    from gateway.control.replacement import REPLACED
+    from gateway.runtime.allocator import keep_one_arena
+    from gateway.runtime.log_setup import open_logs
+    from gateway.runtime.process_hardening import disable_core_dumps
+    from gateway.store.errors import StoreTakenOver
+
+    disable_core_dumps()
+    keep_one_arena()
+    home, settings = data_dir_of(args), settings_of(args)
+    check_settings(settings)
+    home.ensure()
+    name = "worker.log" if args.slot is None else f"worker-{args.slot}.log"
+
+    def log_as(settings: "Settings") -> None:
+        file = home.logs / name
+        open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
+
+    log_as(settings)
+    try:
+        with suppress(asyncio.CancelledError):
+            asyncio.run(_serve(args, settings))
+    except StoreTakenOver as exc:
+        # It was declared dead while it started.
+        log.critical("%s", exc)
+        return REPLACED
+    return 0
+
+
+async def _serve(args: argparse.Namespace, settings: "Settings") -> None:
+    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once."""
+    import os
+    import signal
+
+    from gateway.cli.context import data_dir_of
+    from gateway.runtime.allocator import trim_regularly
+    from gateway.runtime.gc_tuning import freeze_after_start
+    from gateway.worker_app import open_worker
+
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            # Nothing is lost: what is under way is in the journal.
+            os._exit(1)
+        stopped.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if args.slot is not None:
+        # A key typed in the gateway's terminal is the gateway's.
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        loop.add_reader(sys.stdin.fileno(), lambda: _end_with_input(stopped))
+    async with open_worker(settings, data_dir_of(args)):
+        freeze_after_start()
+        trimming = asyncio.create_task(trim_regularly(), name="memory")
+        await stopped.wait()
+        trimming.cancel()
+
+
+def _end_with_input(stopped: asyncio.Event) -> None:
+    import os
+
+    if not os.read(sys.stdin.fileno(), 1024):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stopped.set()

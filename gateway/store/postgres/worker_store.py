@@ -1,0 +1,76 @@
+"""The store of a worker: the same work on the same tables, behind a row of its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from agent.serialization import dumps
+from gateway.core.postgres_address import own_name, public_address
+from gateway.store.cipher import Cipher
+from gateway.store.errors import StoreError
+from gateway.store.postgres import commit_mark, worker_table
+from gateway.store.postgres.connection import connect_first
+from gateway.store.postgres.engine import PostgresOptions, PostgresStore, WriteCopy
+from gateway.store.postgres.errors import mapped, run_alone
+from gateway.store.postgres.migrator import require_current, table_names
+from gateway.store.postgres.transaction import PostgresTransaction
+from gateway.store.sealing import check_key
+
+
+class PostgresWorkerStore(PostgresStore):
+    """Implements `gateway.store.port.WorkerStore`; made by `join`."""
+
+    worker: int
+    name: str
+    place: str
+
+    @classmethod
+    def join(
+        cls,
+        address: str,
+        folder: Path,
+        *,
+        write_copy: WriteCopy,
+        cipher: Cipher | None = None,
+        options: PostgresOptions | None = None,
+    ) -> "PostgresWorkerStore":
+        """Work beside the owner of the data. Raises `StoreError`, also while the tables are not
+        those of this version."""
+        options = options or PostgresOptions()
+        place, name = public_address(address), own_name()
+        connection = connect_first(address)
+        try:
+            tx = PostgresTransaction(connection)
+
+            def begin() -> int:
+                require_current(tx, place)
+                check_key(tx, place, cipher, table_names(tx))
+                number = worker_table.add(connection, name)
+                slot = worker_table.first_slot(number)
+                commit_mark.add_rows(connection, slot, options.connections)
+                return number
+
+            number = run_alone(connection, begin)
+        except psycopg.Error as exc:
+            connection.close()
+            raise mapped(exc) from exc
+        except StoreError:
+            connection.close()
+            raise
+        store = cls(
+            *(address, folder, worker_table.fence(number), connection),
+            first_slot=worker_table.first_slot(number),
+            cipher=cipher,
+            options=options,
+            write_copy=write_copy,
+        )
+        store.worker, store.name, store.place = number, name, place
+        return store
+
+    def say(self, state: Mapping[str, Any]) -> None:
+        self.lease.state = dumps(dict(state))
+
+    async def leave(self) -> None:
+        await self.transact(worker_table.end, self.worker)

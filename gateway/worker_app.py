@@ -1,0 +1,185 @@
+"""The composition root of a worker: a process that runs turns for a gateway, and nothing else."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.security.sandbox.orphan_processes import end_all_orphans, recorded_commands
+from gateway.access.roles import RoleRegistry
+from gateway.app import STOP_S, access_control, add_channel, token_roles
+from gateway.bus.bus import CONCURRENT_TURNS
+from gateway.channels.api import ApiChannel
+from gateway.channels.console import ConsoleChannel
+from gateway.channels.registry import open_channels, places_of
+from gateway.commands.table import menu
+from gateway.config import Settings
+from gateway.container import Container, build_container
+from gateway.control.replacement import end_when_replaced
+from gateway.fanout.base import Fanout
+from gateway.fanout.opening import open_fanout
+from gateway.ops.audit.stored_sink import StoredAuditSink
+from gateway.ops.config_reload import WatchedConfig
+from gateway.resources import Channels, Resources, SecurityContext
+from gateway.runtime.paths import DataDir
+from gateway.runtime.sandbox import choose_sandbox
+from gateway.runtime.secrets import redactor_of
+from gateway.runtime.workspace import ensure_workspace
+from gateway.sessions.undo_ledger import open_change_log
+from gateway.store.cipher import cipher_of
+from gateway.store.opening import join_store
+from gateway.store.port import Transaction, WorkerStore
+from gateway.store.repositories import usage
+from gateway.store.repositories.execution import claims
+from gateway.turns.agents.factory import build_agent
+from gateway.turns.usage.stored_reservations import StoredReservations
+from gateway.workers.event_relay import RelayedEvents
+from gateway.workers.hints import AuditHint, JobsHint
+from gateway.workers.links import WorkerLink
+from gateway.workers.worker_loop import WorkerLoop
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_worker(
+    settings: Settings, home: DataDir, *, config: WatchedConfig | None = None
+) -> AsyncIterator[Container]:
+    """Run turns until the block ends; then put down what runs, so that others go on with it.
+
+    Raises `StoreError`, also while the tables are of another version, and `ConfigError`.
+    """
+    if settings.store.path is not None:
+        raise ConfigError(
+            t("workers need a database that several processes can work on"),
+            hint=t("set store.url to a PostgreSQL database (docs/postgresql.md)"),
+        )
+    home.ensure()
+    async with AsyncExitStack() as stack:
+        marker = home.worker_marker(os.getpid())
+        if count := await asyncio.to_thread(end_all_orphans, home.worker_markers()):
+            log.warning("stopped %d leftover processes of a killed worker", count)
+        stack.enter_context(recorded_commands(marker))
+        ensure_workspace(settings.agent.workspace)
+        cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+        database = join_store(
+            settings.store.url, home.root, cipher=cipher, lease_s=settings.store.lease_s
+        )
+        stack.push_async_callback(database.close)
+        number = database.worker
+        choice = await choose_sandbox(settings, home)
+        agent = await build_agent(settings, home, choice.sandbox)
+        stack.push_async_callback(agent.aclose)
+        agent.changes = open_change_log(database, home.undo, cipher)
+        fanout = open_fanout(settings.bus.url, settings.store.url, cipher, database.name)
+        # Made of each other: which turns may run alone is the bus's to say.
+        link = WorkerLink(number, fanout, lambda lane: app.bus.is_alone(lane))
+        events = RelayedEvents(number, link.send_events)
+        link.flush = events.flush
+        channels = await _channels(settings, home, database, events, stack)
+        redactor = redactor_of(settings, os.environ)
+        agent.redactor.teach(redactor)
+        roles = RoleRegistry.of(settings)
+        audit = StoredAuditSink(
+            database,
+            lambda: link.tell(AuditHint()),
+            worker=f"worker {number}",
+            level=lambda: roles.audit_level,
+            clean=redactor.clean,
+        )
+        access = access_control(settings, channels, await places_of(settings, home, database))
+        access.token_role = token_roles(home)
+        security = SecurityContext(access, roles, audit, redactor, str(choice))
+        app = build_container(
+            settings,
+            Resources(
+                *(home, database, agent, events, channels, security, link),
+                reservations=StoredReservations,
+            ),
+            hands_over=False,
+            config=config,
+        )
+
+        await app.people.refresh()
+        loop = WorkerLoop(
+            number=number,
+            database=database,
+            fanout=fanout,
+            bus=app.bus,
+            approvals=app.approvals,
+            background=app.background,
+            say=database.say,
+            refresh=app.people.refresh,
+            most_turns=CONCURRENT_TURNS,
+        )
+        log.info("worker %d joins %s", number, database.place)
+        async with _run_tasks(app, database, fanout, loop, link):
+            yield app
+
+
+async def _channels(
+    settings: Settings,
+    home: DataDir,
+    database: WorkerStore,
+    events: RelayedEvents,
+    stack: AsyncExitStack,
+) -> Channels:
+    """For how they look and for previews: nothing is received here."""
+    channels: Channels = {}
+    add_channel(channels, ConsoleChannel(events))
+    add_channel(channels, ApiChannel(events))
+    places = await places_of(settings, home, database)
+    for channel in await open_channels(settings, database, stack, places, menu=menu()):
+        add_channel(channels, channel)
+    return channels
+
+
+@asynccontextmanager
+async def _run_tasks(
+    app: Container, database: WorkerStore, fanout: Fanout, loop: WorkerLoop, link: WorkerLink
+) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        work = [
+            group.create_task(fanout.run(), name="hints"),
+            group.create_task(app.bus.run(), name="bus"),
+            group.create_task(loop.run(), name="worker"),
+            group.create_task(app.compactions.run(), name="compactions"),
+            group.create_task(app.speech.run(), name="speech"),
+            group.create_task(app.reports.run(), name="reports of commands"),
+            group.create_task(_tell_of_jobs(app, link), name="jobs"),
+            group.create_task(end_when_replaced(database), name="ownership"),
+        ]
+        try:
+            yield
+        finally:
+            loop.stop()
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await app.bus.drain()
+            except TimeoutError:
+                log.warning("stopped with unfinished work; other workers go on with it")
+            lanes = await database.transact(put_down, database.worker)
+            for lane in lanes:
+                link.pass_on(lane, None)
+            for task in work:
+                task.cancel()
+            await asyncio.wait(work)
+            await database.leave()
+
+
+async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
+    """The front's clock runs them."""
+    while True:
+        await app.jobs.changed.wait()
+        app.jobs.changed.clear()
+        link.tell(JobsHint())
+
+
+def put_down(tx: Transaction, worker: int) -> list[str]:
+    """Its turns are anybody's, and are charged no attempt; returns their lanes."""
+    claims.suspend_all(tx, worker)
+    usage.forget_reservations(tx, worker)
+    return claims.recover(tx, worker)

@@ -1,0 +1,53 @@
+"""Workers on this machine: a gateway starts them, starts them again, and takes them down."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+log = logging.getLogger(__name__)
+
+# A worker that ends at once is started again more and more slowly.
+_FIRST_PAUSE_S, _MOST_PAUSE_S = 0.2, 30.0
+_STEADY_S = 30.0
+# How long a worker has to put down what it is at, before it is killed.
+STOP_S = 20.0
+
+
+async def keep_workers(command: Sequence[str], count: int) -> None:
+    """Run so many, each with `--slot` and its number behind the command, until cancelled. Each has
+    an open pipe as its input: should this process be killed, they end as well."""
+    async with asyncio.TaskGroup() as group:
+        for slot in range(1, count + 1):
+            group.create_task(_keep([*command, "--slot", str(slot)], slot), name=f"worker {slot}")
+
+
+async def _keep(command: Sequence[str], slot: int) -> None:
+    loop = asyncio.get_running_loop()
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        began_at = loop.time()
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            await _stop(process)
+            raise
+        if loop.time() - began_at > _STEADY_S:
+            pause_s = _FIRST_PAUSE_S
+        log.warning("worker process %d ended with status %d; another begins", slot, status)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
