@@ -12,6 +12,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import plural
@@ -54,6 +55,7 @@ from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher, cipher_of
 from gateway.store.errors import StoreInUse
+from gateway.store.files.port import FileStoreError
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences
@@ -63,6 +65,9 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.execution import claims, restored_backup, subagent_tasks, turns
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.turns.agents.factory import build_agent
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +125,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         await database.transact(
             outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
         )
+        files = _shared_files(settings, cipher)
         has_full_access = full_access is not None
         choice = (
             SandboxChoice(Unconfined(), {})
@@ -128,7 +134,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         )
         agent = await build_agent(settings, home, choice.sandbox, full_access=has_full_access)
         stack.push_async_callback(agent.aclose)
-        agent.changes = open_change_log(database, home.undo, cipher)
+        agent.changes = open_change_log(database, home.undo, cipher, files)
         events = EventHub()
         places = await places_of(settings, home, database)
         running: Channels = {}
@@ -151,7 +157,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         security = SecurityContext(access, roles, audit, redactor, sandbox, full_access)
         app = build_container(
             settings,
-            Resources(home, database, agent, events, running, security),
+            Resources(home, database, agent, events, running, security, files),
             hands_over=not channels and not has_full_access,
             config=config,
         )
@@ -159,9 +165,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         await database.transact(app.languages.load)
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
-            log.info("finishing an interrupted deletion of a person's data")
-            if failures := await app.user_data().finish():
-                log.warning("%d of their files or folders could not be deleted", failures)
+            await _finish_deletion(app)
         log_paired_members(running, access)
         if settings.server.terminal == "full":
             log.warning('server.terminal is "full": terminals in the browser have no sandbox')
@@ -175,6 +179,24 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
                 if settings.server.listen is not None:
                     await stack.enter_async_context(_serve_clients(app, settings, home))
             yield app
+
+
+def _shared_files(settings: Settings, cipher: Cipher | None) -> "SharedFiles | None":
+    """Where files lie that other machines see, if they do. Raises `ConfigError`."""
+    if settings.store.files is None:
+        return None
+    from gateway.store.files.opening import open_shared_files
+
+    return open_shared_files(settings.store.files, cipher)
+
+
+async def _finish_deletion(app: Container) -> None:
+    log.info("finishing an interrupted deletion of a person's data")
+    try:
+        if failures := await app.user_data().finish():
+            log.warning("%d of their files or folders could not be deleted", failures)
+    except FileStoreError as exc:
+        log.error("the deletion goes on at the next start: %s", exc)
 
 
 def token_roles(home: DataDir) -> Callable[[str], str | None]:

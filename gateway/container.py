@@ -32,6 +32,7 @@ from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
 from gateway.control.services.attachment_service import Attachments
 from gateway.core.event_hub import EventHub
+from gateway.delivery.outbound_files import FOLDER, OutgoingFiles
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
@@ -70,7 +71,9 @@ from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
+    from gateway.media.shared_inbox import SharedInbox
     from gateway.ops.user_data import UserDataService
+    from gateway.store.files.file_store import SharedFiles
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -91,7 +94,8 @@ class SecurityContext:
 
 @frozen
 class Resources:
-    """Resources that are open when the parts are made; the caller closes them."""
+    """Resources that are open when the parts are made; the caller closes them. `files` is where
+    files lie that other machines see."""
 
     home: DataDir
     database: Store
@@ -99,6 +103,7 @@ class Resources:
     events: EventHub
     channels: Channels
     security: SecurityContext
+    files: "SharedFiles | None" = None
 
 
 @frozen
@@ -163,6 +168,16 @@ def _similarity(settings: Settings, agent: Agent, database: Store) -> Similarity
     return StoredSimilarity(database, lambda: agent.models, model)
 
 
+def _shared_inbox(
+    settings: Settings, files: "SharedFiles | None", inboxes: TurnPermissions
+) -> "SharedInbox | None":
+    if files is None:
+        return None
+    from gateway.media.shared_inbox import SharedInbox
+
+    return SharedInbox(files, inboxes, settings.media.max_file_mb * 2**20)
+
+
 def build_container(
     settings: Settings,
     resources: Resources,
@@ -175,7 +190,7 @@ def build_container(
     """Nothing runs yet and nothing is awaited."""
     timing = timing or Timing()
     database, agent = resources.database, resources.agent
-    events, channels = resources.events, resources.channels
+    events, channels, files = resources.events, resources.channels, resources.files
     access, redactor = resources.security.access, resources.security.redactor
 
     # These parts call others that are made of them: those are named below.
@@ -197,6 +212,7 @@ def build_container(
         when_given_up=deny_unseen,
         clock=timing.sender_clock,
         wait=timing.sender_wait,
+        outgoing=OutgoingFiles(database.folder / FOLDER, files.outgoing if files else None),
     )
     approval_service = ApprovalService(
         renderer=renderer,
@@ -234,6 +250,7 @@ def build_container(
         clock=timing.usage_clock,
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
     )
+    received = _shared_inbox(settings, files, permissions)
     warn_unenforceable(settings.limits, agent.models)
     job_context = JobContext(
         access=access,
@@ -311,6 +328,7 @@ def build_container(
         on_answer=speech.consider,
         editors=editors,
         style=partial(find_style, resources.home),
+        received=received,
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(
@@ -390,6 +408,7 @@ def build_container(
         wake=bus.wake,
         media=settings.media,
         transcribe=Transcriber(settings.transcription).transcribe,
+        shared=received,
     )
 
     def user_data() -> "UserDataService":
@@ -404,6 +423,7 @@ def build_container(
             forget=windows.evict,
             reload_members=codes.load,
             flush_audit=audit_relay.flush,
+            files=files,
         )
 
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
@@ -466,7 +486,9 @@ def build_container(
         user_data=user_data,
         screens=screens,
         attachments=Attachments(
-            Uploads(lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20),
+            Uploads(
+                lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20, shared=received
+            ),
             SentFiles(database, screens.files),
         ),
         terminals=terminals,

@@ -17,7 +17,7 @@ from agent.serialization import event_to_json
 from agent.tools.base import Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
-from agent.types import Message
+from agent.types import Context, Message
 from agent.undo.recorder import RecorderFactory
 from agent.usage import UsageTotals
 from gateway.core.errors import AwaitingAnswer
@@ -71,6 +71,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from agent.code.watch.project_watches import ProjectWatches
+    from gateway.media.shared_inbox import SharedInbox
 
 # What stands in a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
@@ -101,7 +102,9 @@ class TurnRunner:
         similarity: Similarity | None = None,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
         style: Callable[[str], OutputStyle | None] = lambda name: None,
+        received: "SharedInbox | None" = None,
     ) -> None:
+        self._received = received
         self._database = database
         self._agent = agent
         self._renderer = renderer
@@ -150,6 +153,8 @@ class TurnRunner:
         """
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
+        if self._received is not None:
+            user_message = await self._bring_files(self._received, claim, user_message)
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
             claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
@@ -159,6 +164,8 @@ class TurnRunner:
         else:
             claim = await self._skill_calls.with_wishes(claim)
         window = await self._windows.open(claim.session, user_message)
+        if self._received is not None:
+            await self._received.bring_pictures(window.messages)
         message = claim.messages[-1]
         if not claim.resumed:
             folder = self._permissions.working_dir(message)
@@ -210,6 +217,18 @@ class TurnRunner:
         if first is None:
             self._compactions.consider(claim, window, task.model)
         return has_more
+
+    async def _bring_files(
+        self, received: "SharedInbox", claim: TurnClaim, question: Message
+    ) -> Message:
+        """The files of its messages, as far as another machine has received them, and the question
+        with what cannot be had."""
+        failures = await received.bring(claim.messages)
+        if failures and not claim.resumed:
+            context = Context("\n".join(f"[{failure}]" for failure in failures))
+            question = replace(question, content=(*question.content, context))
+            await self._database.transact(sessions.amend, claim.session, claim.turn, question)
+        return question
 
     def user_message(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
         """What a turn begins with that answers these; `session_mode` is its conversation's."""
