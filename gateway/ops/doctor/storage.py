@@ -107,7 +107,7 @@ def check_server(place: str, schema: Callable[[], int]) -> Check:
     return Check("database", "ok", t("{path}, schema {version}", path=place, version=version))
 
 
-def check_shared_files(files: Callable[[], SharedFiles]) -> Check:
+def check_shared_files(files: "Callable[[], SharedFiles]") -> Check:
     """What one machine writes, others can read: tried with a small file."""
     content = secrets.token_bytes(64)
     try:

@@ -141,7 +141,8 @@ class S3Objects:
             from obstore.store import S3Store
 
             patience, where = self._patience, self._where
-            config: S3Config = {}
+            # Not every server knows how to delete several at once.
+            config: S3Config = {"disable_bulk_delete": True}
             if where.endpoint:
                 config["endpoint"] = where.endpoint
             if where.region:

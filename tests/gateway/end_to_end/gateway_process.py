@@ -62,10 +62,12 @@ class GatewayProcess:
         forked: bool = True,
         words: Sequence[str] = (),
         runtime_dir: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.api, self.model = api, model
         self._words = ["gateway", *words]
         self._runtime_dir = runtime_dir
+        self._more_environ = environ or {}
         self.forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
@@ -275,6 +277,7 @@ class GatewayProcess:
             "KORE_HOME": str(self.home),
             "PYTHONPATH": str(ROOT),
             "PYTHONUTF8": "1",
+            **self._more_environ,
             # Where bubblewrap is missing root runs no command at all, unless it is told to.
             **({"XDG_RUNTIME_DIR": str(self._runtime_dir)} if self._runtime_dir else {}),
             **({} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}),
