@@ -23,8 +23,8 @@ _PAGE = 3
 
 
 class S3Server:
-    """`objects` are by key: bytes, and when they were put (Unix time). `refusals` is how many of the
-    next requests are answered with 503, `requests` what was asked."""
+    """`objects` are by key: bytes, and when they were put (Unix time). `refusals` is how many of
+    the next requests are answered with 503, `requests` what was asked."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, float]] = {}

@@ -45,6 +45,7 @@ from gateway.ops.audit.log import AuditLog
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
+from gateway.store.files.file_store import SharedFiles
 from gateway.store.repositories.conversations import sessions
 from gateway.turns.runner import TurnRunner
 from tests.fakes.platform import Platform
@@ -130,9 +131,10 @@ async def opened(
     modes: Mapping[str, PermissionMode] | None = None,
     cipher: Cipher | None = None,
     tools: Sequence[Tool] = (),
+    files: SharedFiles | None = None,
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
-    defaults."""
+    defaults, `files` those that other machines see."""
     platform = platform or Platform()
     events = EventHub()
     console = ConsoleChannel(events)
@@ -149,7 +151,7 @@ async def opened(
     agent = Agent(models, workspace=workspace, subagents=agents, tools=tools)
     try:
         await database.transact(recover, ())
-        agent.changes = open_change_log(database, folder / "undo", None)
+        agent.changes = open_change_log(database, folder / "undo", None, files)
         security = SecurityContext(
             access=AccessControl(owner, dict.fromkeys(channels, allow), {platform.name: "general"}),
             roles=RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {})),
@@ -160,7 +162,7 @@ async def opened(
         sections = {"agent": AgentSection(workspace=workspace), **(settings or {})}
         app = build_container(
             Settings().model_copy(update=sections),
-            Resources(DataDir(folder), database, agent, events, channels, security),
+            Resources(DataDir(folder), database, agent, events, channels, security, files),
             timing=timing,
             concurrent_turns=concurrent_turns,
         )

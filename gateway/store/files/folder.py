@@ -12,6 +12,7 @@ from agent.security.files.safe_open import LISTED, open_folder_beneath
 from gateway.store.errors import catalogue_text
 from gateway.store.files.port import (
     AREAS,
+    UNREACHABLE,
     FileStoreUnavailable,
     StoredObject,
     is_object_name,
@@ -189,7 +190,7 @@ class FolderObjects:
 
 def _away(place: str, reason: str) -> FileStoreUnavailable:
     return FileStoreUnavailable(
-        catalogue_text("files cannot be stored in or read from {place}: {reason}"),
+        UNREACHABLE,
         hint=catalogue_text(
             "Check that store.files is a mounted folder that Kore's user may write to."
         ),

@@ -15,6 +15,8 @@ _OBJECT = re.compile(r"[a-z0-9]{1,64}(?:/[a-z0-9]{1,64})?/[0-9a-f]{40,64}")
 # All areas that are in use; `check` is for a check that the store works.
 AREAS = ("undo", "outgoing", "inbox", "check")
 
+UNREACHABLE = catalogue_text("files cannot be stored in or read from {place}: {reason}")
+
 
 class FileStoreError(KoreError):
     """A file cannot be stored in `store.files`, or not be read from there."""

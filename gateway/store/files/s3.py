@@ -10,6 +10,7 @@ from agent.records import frozen
 from gateway.core.file_address import BucketAddress
 from gateway.store.errors import catalogue_text
 from gateway.store.files.port import (
+    UNREACHABLE,
     FileStoreUnavailable,
     StoredObject,
     is_object_name,
@@ -27,6 +28,16 @@ _READ_BYTES = 2**20
 _PARTS_AT_ONCE = 2
 _STATUS = re.compile(r"status(?: code)?:? ?(\d{3})", re.IGNORECASE)
 _MISSING_BUCKET = "NoSuchBucket"
+# What the library says of a connection, in its words and in ours.
+_REASONS = {
+    "dns": "the host was not found",
+    "connection refused": "the connection was refused",
+    "timed out": "no answer in time",
+    "timeout": "no answer in time",
+    "certificate": "its certificate is not trusted",
+    "connect": "no connection could be made",
+    "error sending request": "no connection could be made",
+}
 _KEYS = catalogue_text(
     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to keys that may read, write, list and delete"
     " there."
@@ -176,19 +187,31 @@ class S3Objects:
             return request()
         except FileNotFoundError as exc:
             if _MISSING_BUCKET in str(exc):
-                raise self._away(catalogue_text("there is no such bucket"), _NETWORK) from None
+                raise self._explained(exc) from None
             raise
         except BaseError as exc:
-            reason, hint = _explain(exc)
-            raise self._away(reason, hint) from None
+            raise self._explained(exc) from None
 
-    def _away(self, reason: str, hint: str) -> FileStoreUnavailable:
-        return FileStoreUnavailable(
-            catalogue_text("files cannot be stored in or read from {place}: {reason}"),
-            hint=hint,
-            place=self.place,
-            reason=reason,
-        )
+    def _explained(self, error: Exception) -> FileStoreUnavailable:
+        """Why a request failed, and a way out."""
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        text = str(error)
+        status = _STATUS.search(text)
+        if _MISSING_BUCKET in text:
+            return FileStoreUnavailable(
+                catalogue_text("there is no bucket {place}"), hint=_NETWORK, place=self.place
+            )
+        is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        if is_refused or (status and status[1] in ("401", "403")) or "credential" in text.lower():
+            return FileStoreUnavailable(
+                catalogue_text("the access keys were refused by {place}"),
+                hint=_KEYS,
+                place=self.place,
+            )
+        known = (reason for part, reason in _REASONS.items() if part in text.lower())
+        reason = f"HTTP {status[1]}" if status else next(known, "the request failed")
+        return FileStoreUnavailable(UNREACHABLE, hint=_NETWORK, place=self.place, reason=reason)
 
 
 class _Source:
@@ -209,36 +232,3 @@ class _Source:
         except Exception as exc:
             self.error = exc
             raise
-
-
-def _explain(error: Exception) -> tuple[str, str]:
-    """Why a request failed, and a way out."""
-    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
-
-    text = str(error)
-    if _MISSING_BUCKET in text:
-        return catalogue_text("there is no such bucket"), _NETWORK
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return catalogue_text("the access keys were refused"), _KEYS
-    status = _STATUS.search(text)
-    if status and status[1] in ("401", "403"):
-        return catalogue_text("the access keys were refused"), _KEYS
-    if status:
-        return f"HTTP {status[1]}", _NETWORK
-    for part, reason in _REASONS.items():
-        if part in text.lower():
-            return reason, _KEYS if part == "credential" else _NETWORK
-    return catalogue_text("the request failed"), _NETWORK
-
-
-_REASONS = {
-    "credential": catalogue_text("there are no access keys"),
-    "169.254.169.254": catalogue_text("there are no access keys"),
-    "dns": catalogue_text("the host was not found"),
-    "connection refused": catalogue_text("the connection was refused"),
-    "timed out": catalogue_text("it timed out"),
-    "timeout": catalogue_text("it timed out"),
-    "certificate": catalogue_text("its certificate is not trusted"),
-    "connect": catalogue_text("no connection could be made"),
-    "error sending request": catalogue_text("no connection could be made"),
-}

@@ -67,7 +67,7 @@ class GatewayProcess:
         self.api, self.model = api, model
         self._words = ["gateway", *words]
         self._runtime_dir = runtime_dir
-        self._more_environ = environ or {}
+        self._more_environ = environ if environ is not None else {}
         self.forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"

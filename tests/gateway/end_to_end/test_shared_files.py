@@ -218,6 +218,40 @@ async def test_deleting_a_person_deletes_their_files(
     assert len(inbox(first, 9)) == 1
 
 
+async def test_a_change_of_the_key_leaves_nothing_of_the_old_one(
+    machines: Machines, place: SharedPlace, tmp_path: Path
+) -> None:
+    keys = {f"KORE_TEST_KEY_{n}": str(n) * 64 for n in (1, 2)}
+    place.environ.update(keys)
+    file = share_workspace(machines, tmp_path) / "a.txt"
+    for one in (machines.first, machines.second):
+        store = {**_section(one, "store"), "encryption_key_env": "KORE_TEST_KEY_1"}
+        one.configure({"store": store, "agent": _section(one, "agent")})
+    first, second = machines.first, machines.second
+    await first.start()
+    await append(first, "one\n")
+    await append(first, "two\n")
+    first.api.fail("sendDocument", hang)
+    first.model.script(sends("a.txt"), "Sent.")
+    await first.api.user_says(OWNER, "send it")
+    await first.until(lambda: "sendDocument" in first.api.calls)
+    await first.kill()
+    refused = await first.kore("store", "rekey", "--to", "KORE_TEST_KEY_2")
+    assert refused.code == 1
+    assert "wait to be sent" in refused.err
+    await second.start()
+    await second.idle()
+    (sent,) = files(second, OWNER)
+    assert sent.files[0].data == b"one\ntwo\n"
+    assert (await second.answers_to(OWNER, "/undo"))[-1] == "Restored a.txt."
+    assert file.read_text() == "one\n"
+    await second.stop()
+    assert place.objects("undo")
+    ran = await second.kore("store", "rekey", "--to", "KORE_TEST_KEY_2")
+    assert ran.code == 0, ran.err
+    assert place.objects("undo") == []
+
+
 async def test_the_doctor_tries_it(machines: Machines, place: SharedPlace) -> None:
     first = machines.first
     ran = await first.kore("doctor")

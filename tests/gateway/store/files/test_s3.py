@@ -66,9 +66,9 @@ def test_a_server_that_is_away_is_told_and_used_once_it_is_back(s3: S3Server) ->
 
 def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
     store = impatient(s3, s3.address.replace("kore-files", "another-bucket"))
-    with pytest.raises(FileStoreUnavailable, match="no such bucket"):
+    with pytest.raises(FileStoreUnavailable, match="there is no bucket"):
         store.put(b"content")
-    with pytest.raises(FileStoreUnavailable, match="no such bucket"):
+    with pytest.raises(FileStoreUnavailable, match="there is no bucket"):
         store.fetch("0" * 64, BytesIO(), 10)
 
 
