@@ -22,6 +22,7 @@ from gateway.core.messages import OutboundFile
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, waiting
 from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.paths import DataDir
+from gateway.store.files.port import FileStoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import file_changes, preferences
 
@@ -144,7 +145,13 @@ class UserDataService:
         await self.flush_audit()
         shared = self.files.outgoing if self.files is not None else None
         await OutgoingFiles(self.database.folder / FOLDER, shared).delete(list(unsent))
-        left_out = await self.finish()
+        try:
+            left_out = await self.finish()
+        except FileStoreError as exc:
+            raise KoreError(
+                t("all but files is deleted: {reason}", reason=exc),
+                hint=t("The deletion goes on at the next start of Kore."),
+            ) from exc
         remaining = [str(path) for path in self.database.upgrade_copies()]
         return {**before, "copies": remaining, "left_out": left_out}
 

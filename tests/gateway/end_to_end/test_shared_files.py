@@ -30,6 +30,18 @@ class SharedPlace:
     server: S3Server | None = None
     environ: dict[str, str] = field(default_factory=dict)
 
+    def take_away(self) -> None:
+        if self.server is not None:
+            self.server.stop()
+        else:
+            Path(self.address).rename(f"{self.address}-gone")
+
+    def bring_back(self) -> None:
+        if self.server is not None:
+            self.server.start()
+        else:
+            Path(f"{self.address}-gone").rename(self.address)
+
     def objects(self, area: str) -> list[str]:
         if self.server is not None:
             return [key for key in self.server.objects if f"/{area}/" in key]
@@ -133,6 +145,29 @@ async def test_a_damaged_content_is_told_and_the_file_left_alone(
     assert answer.startswith("Skipped a.txt")
     assert file.read_text() == "one\ntwo\n"
     assert "is damaged, so it is not used" in second.log_text()
+
+
+async def test_a_store_that_is_away_is_told(
+    machines: Machines, place: SharedPlace, tmp_path: Path
+) -> None:
+    file = share_workspace(machines, tmp_path) / "a.txt"
+    first, second = machines.first, machines.second
+    await first.start()
+    await append(first, "one\n")
+    await append(first, "two\n")
+    await first.stop()
+    await second.start()
+    place.take_away()
+    answer = (await second.answers_to(OWNER, "/undo"))[-1]
+    assert "cannot be stored in or read from" in answer
+    second.model.script(sends("a.txt"), "It did not work.")
+    assert (await second.answers_to(OWNER, "send it"))[-1] == "It did not work."
+    assert "The file cannot be sent now" in last_user_message(second)
+    await append(second, "three\n")
+    assert file.read_text() == "one\ntwo\nthree\n"
+    place.bring_back()
+    assert (await second.answers_to(OWNER, "/undo 2"))[-1] == "Restored a.txt."
+    assert file.read_text() == "one\n"
 
 
 async def test_another_machine_sends_what_was_committed(
@@ -259,10 +294,7 @@ async def test_the_doctor_tries_it(machines: Machines, place: SharedPlace) -> No
     assert line.startswith("ok")
     assert "written and read" in line
     assert place.objects("check") == []
-    if place.server is not None:
-        place.server.stop()
-    else:
-        first.configure({"store": {**_section(first, "store"), "files": place.address + "-gone"}})
+    place.take_away()
     ran = await first.kore("doctor")
     assert ran.code == 1
     lines = ran.out.splitlines()
