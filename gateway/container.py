@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.records import frozen
 from agent.security.redaction import Redactor
-from agent.tools.base import Similarity
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
@@ -37,7 +36,7 @@ from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.delivery.user_language import UserLanguages
-from gateway.media.downloader import MediaDownloader
+from gateway.media.downloader import MediaDownloader, shared_inbox
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
 from gateway.media.uploads import Uploads
@@ -55,7 +54,7 @@ from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.sessions.session_servers import SessionServers
-from gateway.sessions.similarity import StoredSimilarity
+from gateway.sessions.similarity import similarity_of
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
 from gateway.terminals.registry import TerminalRegistry
@@ -71,7 +70,6 @@ from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
 
 if TYPE_CHECKING:
-    from gateway.media.shared_inbox import SharedInbox
     from gateway.ops.user_data import UserDataService
     from gateway.store.files.file_store import SharedFiles
 
@@ -94,8 +92,7 @@ class SecurityContext:
 
 @frozen
 class Resources:
-    """Resources that are open when the parts are made; the caller closes them. `files` is where
-    files lie that other machines see."""
+    """Resources that are open when the parts are made; the caller closes them."""
 
     home: DataDir
     database: Store
@@ -158,24 +155,6 @@ def access_control(
         settings.access.roles,
         chat_settings=places,
     )
-
-
-def _similarity(settings: Settings, agent: Agent, database: Store) -> Similarity | None:
-    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
-    model = settings.memory.embeddings
-    if model is None or settings.store.encryption_key_env is not None:
-        return None
-    return StoredSimilarity(database, lambda: agent.models, model)
-
-
-def _shared_inbox(
-    settings: Settings, files: "SharedFiles | None", inboxes: TurnPermissions
-) -> "SharedInbox | None":
-    if files is None:
-        return None
-    from gateway.media.shared_inbox import SharedInbox
-
-    return SharedInbox(files, inboxes, settings.media.max_file_mb * 2**20)
 
 
 def build_container(
@@ -250,7 +229,7 @@ def build_container(
         clock=timing.usage_clock,
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
     )
-    received = _shared_inbox(settings, files, permissions)
+    received = shared_inbox(settings.media, files, permissions)
     warn_unenforceable(settings.limits, agent.models)
     job_context = JobContext(
         access=access,
@@ -324,7 +303,7 @@ def build_container(
         reports=reports,
         jobs=jobs,
         is_command=command_reader.is_command,
-        similarity=_similarity(settings, agent, database),
+        similarity=similarity_of(settings, agent, database),
         on_answer=speech.consider,
         editors=editors,
         style=partial(find_style, resources.home),
@@ -462,6 +441,7 @@ def build_container(
         audit=resources.security.audit,
     )
     terminals = screens.terminals()
+    upload_bytes = settings.media.max_file_mb * 2**20
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
@@ -486,9 +466,7 @@ def build_container(
         user_data=user_data,
         screens=screens,
         attachments=Attachments(
-            Uploads(
-                lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20, shared=received
-            ),
+            Uploads(lambda: agent.workspace.folder, upload_bytes, shared=received),
             SentFiles(database, screens.files),
         ),
         terminals=terminals,

@@ -55,8 +55,8 @@ class Media:
     it is None the channel can fetch it by `remote`, unless `trouble` says in a sentence why it
     cannot be had; `unique` stays the same when the same file is sent again. `quoted`: it belongs to
     the message that is replied to. `words` is what it says: what was spoken, a place, a contact.
-    `digest` (SHA-256, hex) binds a picture that a model can be shown, `shared` is that of a file
-    that other machines can fetch.
+    `digest` (SHA-256, hex) binds a picture that a model can be shown, `file_digest` is that of
+    any file that other machines can fetch.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Media:
     # Which model wrote down what was spoken, and what that cost in nano-dollars if it is known.
     heard_by: str | None = None
     heard_nano: int | None = None
-    shared: str | None = None
+    file_digest: str | None = None
 
     @property
     def is_awaited(self) -> bool:

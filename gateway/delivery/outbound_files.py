@@ -20,7 +20,7 @@ from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
 from gateway.channels.base import Channel, MessageRefused, NotSent, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
-from gateway.store.files.port import FileDamaged, FileMissing, FileStoreError
+from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox
 
@@ -92,7 +92,7 @@ class OutgoingFiles:
     def _bring_all(self, files: Sequence[OutboundFile]) -> tuple[OutboundFile, ...]:
         try:
             return tuple(map(self._bring, files))
-        except (FileMissing, FileDamaged) as exc:
+        except (StoredFileMissing, StoredFileDamaged) as exc:
             raise MessageRefused(str(exc)) from exc
         except FileStoreError as exc:
             raise NotSent(str(exc)) from exc

@@ -29,6 +29,7 @@ from gateway.store.repositories.delivery.pending_media import PendingMessage
 
 if TYPE_CHECKING:
     from gateway.media.shared_inbox import SharedInbox
+    from gateway.store.files.file_store import SharedFiles
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +58,17 @@ _CALLED = {
 # No one is left to be notified.
 _FORGOTTEN = "the sender's data was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
+
+
+def shared_inbox(
+    media: MediaSection, files: "SharedFiles | None", inboxes: InboxPaths
+) -> "SharedInbox | None":
+    """For received files, where other machines see files."""
+    if files is None:
+        return None
+    from gateway.media.shared_inbox import SharedInbox
+
+    return SharedInbox(files, inboxes, media.max_file_mb * 2**20)
 
 
 class MediaDownloader:

@@ -54,13 +54,13 @@ class SharedInbox:
         except (FileStoreError, OSError) as exc:
             log.error("a received file stays on this machine: %s", exc)
             return media
-        return replace(media, shared=digest)
+        return replace(media, file_digest=digest)
 
     async def delete(self, media: Media) -> None:
         """It is not to stay. Raises `FileStoreError`."""
         folder, name = _split(media)
-        if name is not None and media.shared is not None:
-            await asyncio.to_thread(self.files.inbox(folder).delete, media.shared)
+        if name is not None and media.file_digest is not None:
+            await asyncio.to_thread(self.files.inbox(folder).delete, media.file_digest)
 
     async def bring(self, messages: Sequence[InboundMessage]) -> list[str]:
         """Fetch the files of messages that are not on this machine; returns a sentence for each
@@ -69,11 +69,11 @@ class SharedInbox:
         for message in messages:
             for media in message.media:
                 folder, name = _split(media)
-                if name is None or media.shared is None or folder != self._folder_of(message):
+                if name is None or media.file_digest is None or folder != self._folder_of(message):
                     continue
                 limit = media.size_bytes if media.size_bytes is not None else self._limit_bytes
                 try:
-                    await self._fetch(folder, name, media.shared, limit)
+                    await self._fetch(folder, name, media.file_digest, limit)
                 except (FileStoreError, OSError) as exc:
                     log.error("a received file cannot be fetched: %s", exc)
                     reason = str(exc) if isinstance(exc, FileStoreError) else exc.strerror

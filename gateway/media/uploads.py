@@ -140,7 +140,7 @@ class Uploads:
     async def look_again(self, media: Media) -> Media:
         """A client's word for a file of the inbox, with what there is. Raises `KoreError`."""
         if media.path is None or not is_inbox_path(media.path):
-            return replace(media, shared=None) if media.shared else media
+            return replace(media, file_digest=None) if media.file_digest else media
         workspace = self._workspace().resolve()
         path = self._inbox() / Path(media.path).name
         try:
@@ -150,7 +150,7 @@ class Uploads:
                 t("{name} is not there any more", name=_clean_name(media.name or path.name)),
                 hint=t("send the file again"),
             ) from None
-        there = replace(there, shared=None)
+        there = replace(there, file_digest=None)
         return await self._shared.put(there) if self._shared is not None else there
 
     def _inbox(self) -> Path:

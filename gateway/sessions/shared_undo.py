@@ -8,7 +8,7 @@ from io import BytesIO
 from agent.errors import ToolError
 from agent.undo.restore import LIMIT_BYTES
 from gateway.store.files.file_store import FileStore
-from gateway.store.files.port import FileDamaged, FileMissing, FileStoreError
+from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ class UndoFiles:
         content = BytesIO()
         try:
             self._files.fetch(name, content, LIMIT_BYTES)
-        except FileMissing:
+        except StoredFileMissing:
             return None
-        except FileDamaged as exc:
+        except StoredFileDamaged as exc:
             log.error("an earlier content cannot be restored: %s", exc)
             return None
         except FileStoreError as exc:

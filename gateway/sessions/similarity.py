@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from operator import mul
 from typing import TYPE_CHECKING
 
+from agent.agent import Agent
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig, resolve_model
+from gateway.config import Settings
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import embeddings
 
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 # So many texts are embedded in one search: others take their turn in the next one.
 NEW_TEXTS = 512
 UNKNOWN = -1.0
+
+
+def similarity_of(settings: Settings, agent: Agent, database: Store) -> "StoredSimilarity | None":
+    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
+    model = settings.memory.embeddings
+    if model is None or settings.store.encryption_key_env is not None:
+        return None
+    return StoredSimilarity(database, lambda: agent.models, model)
 
 
 class StoredSimilarity:

@@ -17,7 +17,7 @@ from agent.serialization import event_to_json
 from agent.tools.base import Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
-from agent.types import Context, Message
+from agent.types import Message
 from agent.undo.recorder import RecorderFactory
 from agent.usage import UsageTotals
 from gateway.core.errors import AwaitingAnswer
@@ -63,6 +63,7 @@ from gateway.turns.prompt import (
     opening_events,
     shown_taint,
 )
+from gateway.turns.received_files import with_received_files
 from gateway.turns.server_quotes import ServerQuotesReader
 from gateway.turns.skill_calls import SkillCallReader
 from gateway.turns.steering import Steering
@@ -154,7 +155,9 @@ class TurnRunner:
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
         if self._received is not None:
-            user_message = await self._bring_files(self._received, claim, user_message)
+            user_message = await with_received_files(
+                self._received, self._database, claim, user_message
+            )
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
             claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
@@ -217,18 +220,6 @@ class TurnRunner:
         if first is None:
             self._compactions.consider(claim, window, task.model)
         return has_more
-
-    async def _bring_files(
-        self, received: "SharedInbox", claim: TurnClaim, question: Message
-    ) -> Message:
-        """The files of its messages, as far as another machine has received them, and the question
-        with what cannot be had."""
-        failures = await received.bring(claim.messages)
-        if failures and not claim.resumed:
-            context = Context("\n".join(f"[{failure}]" for failure in failures))
-            question = replace(question, content=(*question.content, context))
-            await self._database.transact(sessions.amend, claim.session, claim.turn, question)
-        return question
 
     def user_message(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
         """What a turn begins with that answers these; `session_mode` is its conversation's."""

@@ -79,10 +79,10 @@ class FileStore:
         """Write the file to `target`; returns its size. What was written counts only when this
         returns.
 
-        Raises `FileStoreError`: `FileMissing`, and `FileDamaged` for what is not what was put in
-        or is larger than the limit; `OSError` where `target` cannot be written.
+        Raises `FileStoreError`: `StoredFileMissing`, and `StoredFileDamaged` for what is not what
+        was put in or is larger than the limit; `OSError` where `target` cannot be written.
         """
-        seen, size = self.hasher(), 0
+        hasher, size = self.hasher(), 0
         with self.objects.read(self.name_of(digest, owner)) as stored:
             pieces = stored if self.cipher is None else unseal_pieces(stored, self.cipher)
             try:
@@ -90,11 +90,11 @@ class FileStore:
                     size += len(piece)
                     if size > limit_bytes:
                         raise damaged(self.place)
-                    seen.update(piece)
+                    hasher.update(piece)
                     target.write(piece)
             except ValueError as exc:
                 raise damaged(self.place) from exc
-        if not hmac.compare_digest(seen.hexdigest(), digest):
+        if not hmac.compare_digest(hasher.hexdigest(), digest):
             raise damaged(self.place)
         return size
 
@@ -119,22 +119,22 @@ class FileStore:
         return count
 
     def _measure(self, source: bytes | Path) -> tuple[str, int]:
-        seen, size = self.hasher(), 0
+        hasher, size = self.hasher(), 0
         for piece in _pieces(source):
-            seen.update(piece)
+            hasher.update(piece)
             size += len(piece)
-        return seen.hexdigest(), size
+        return hasher.hexdigest(), size
 
     def _unchanged(self, source: bytes | Path, digest: str) -> Iterator[bytes]:
         """The pieces of the source; raises before the end when they are others by now."""
-        seen = self.hasher()
+        hasher = self.hasher()
         last = b""
         for piece in _pieces(source):
             if last:
                 yield last
-            seen.update(piece)
+            hasher.update(piece)
             last = piece
-        if seen.hexdigest() != digest:
+        if hasher.hexdigest() != digest:
             raise FileStoreError(
                 catalogue_text("a file changed while it was stored in {place}"), place=self.place
             )

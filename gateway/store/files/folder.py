@@ -33,12 +33,12 @@ class FolderObjects:
     count."""
 
     def __init__(self, folder: Path) -> None:
-        self._given = folder
+        self._folder = folder
         self._root: Path | None = None
 
     @property
     def place(self) -> str:
-        return str(self._given)
+        return str(self._folder)
 
     def write(self, name: str, pieces: Iterable[bytes], size_bytes: int) -> None:
         folder, file_name = self._split(name)
@@ -144,7 +144,7 @@ class FolderObjects:
         folders = [area]
         while folders:
             path = folders.pop()
-            found: list[tuple[str, os.stat_result]] = []
+            members: list[tuple[str, os.stat_result]] = []
             with (
                 suppress(FileNotFoundError),
                 self._explained(),
@@ -153,8 +153,8 @@ class FolderObjects:
             ):
                 for entry in entries:
                     with suppress(FileNotFoundError):
-                        found.append((entry.name, entry.stat(follow_symlinks=False)))
-            for name, info in found:
+                        members.append((entry.name, entry.stat(follow_symlinks=False)))
+            for name, info in members:
                 if stat.S_ISREG(info.st_mode):
                     yield f"{path}/{name}", info
                 elif stat.S_ISDIR(info.st_mode) and path.count("/") < _DEPTH:
@@ -171,7 +171,7 @@ class FolderObjects:
         """The folder as it really is: its owner may have reached it by a link."""
         if self._root is None:
             with self._explained(is_root=True):
-                self._root = self._given.resolve(strict=True)
+                self._root = self._folder.resolve(strict=True)
         if not self._root.is_dir():
             raise _away(self.place, os.strerror(errno.ENOENT))
         return self._root

@@ -31,11 +31,11 @@ class FileStoreUnavailable(FileStoreError):
     """The store does not answer, is full or refuses us: the same may be done later."""
 
 
-class FileMissing(FileStoreError):
+class StoredFileMissing(FileStoreError):
     """There is no such file."""
 
 
-class FileDamaged(FileStoreError):
+class StoredFileDamaged(FileStoreError):
     """What is stored is not what was put in, so it is not used."""
 
 
@@ -65,7 +65,7 @@ class ObjectStore(Protocol):
         ...
 
     def read(self, name: str) -> AbstractContextManager[Iterator[bytes]]:
-        """Its bytes in pieces. Raises `FileMissing`."""
+        """Its bytes in pieces. Raises `StoredFileMissing`."""
         ...
 
     def find(self, name: str) -> StoredObject | None: ...
@@ -95,8 +95,8 @@ def is_object_name(name: str) -> bool:
     return _OBJECT.fullmatch(name) is not None
 
 
-def missing(place: str) -> FileMissing:
-    return FileMissing(
+def missing(place: str) -> StoredFileMissing:
+    return StoredFileMissing(
         catalogue_text("a file is not in {place}"),
         hint=catalogue_text(
             "It was deleted, or store.files or the encryption key differ between the machines."
@@ -105,8 +105,8 @@ def missing(place: str) -> FileMissing:
     )
 
 
-def damaged(place: str) -> FileDamaged:
-    return FileDamaged(
+def damaged(place: str) -> StoredFileDamaged:
+    return StoredFileDamaged(
         catalogue_text("a file in {place} is damaged, so it is not used"),
         hint=catalogue_text("Check the storage; what is sent or written again is stored anew."),
         place=place,

@@ -209,8 +209,8 @@ class S3Objects:
                 hint=_KEYS,
                 place=self.place,
             )
-        known = (reason for part, reason in _REASONS.items() if part in text.lower())
-        reason = f"HTTP {status[1]}" if status else next(known, "the request failed")
+        reasons = (reason for part, reason in _REASONS.items() if part in text.lower())
+        reason = f"HTTP {status[1]}" if status else next(reasons, "the request failed")
         return FileStoreUnavailable(UNREACHABLE, hint=_NETWORK, place=self.place, reason=reason)
 
 

@@ -32,15 +32,15 @@ def seal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
 def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
     """Raises `ValueError` for what was not sealed so with this key, or is not whole."""
     stream = iter(pieces)
-    head, wanted = b"", len(_MARK) + _ID_BYTES
-    while len(head) < wanted:
+    head, head_bytes = b"", len(_MARK) + _ID_BYTES
+    while len(head) < head_bytes:
         piece = next(stream, b"")
         if not piece:
             raise ValueError("a sealed file is cut off")
         head += piece
     if not head.startswith(_MARK):
         raise ValueError("this is no sealed file")
-    file_id, rest = head[len(_MARK) : wanted], head[wanted:]
+    file_id, rest = head[len(_MARK) : head_bytes], head[head_bytes:]
 
     def behind() -> Iterator[bytes]:
         yield rest

@@ -64,7 +64,7 @@ async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
     first: Machine, second: Machine
 ) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
-    assert media.shared is not None
+    assert media.file_digest is not None
     assert await second.inbox.bring([message(media)]) == []
     copy = second.workspace / "inbox" / NAME
     assert copy.read_bytes() == b"content"
@@ -78,7 +78,7 @@ async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
 async def test_a_file_that_cannot_be_had_is_told(first: Machine, second: Machine) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
     for lost in (
-        replace(media, shared="0" * 64),
+        replace(media, file_digest="0" * 64),
         replace(media, size_bytes=3),
     ):
         (failure,) = await second.inbox.bring([message(lost)])
@@ -101,7 +101,7 @@ async def test_a_path_leads_nowhere_but_into_the_inbox_of_the_message(
     media = await first.inbox.put(first.receive(NAME, b"content"))
     lie = replace(media, path=path)
     assert await second.inbox.bring([message(lie)]) == []
-    picture = ImageFile(path, "image/png", str(media.shared))
+    picture = ImageFile(path, "image/png", str(media.file_digest))
     await second.inbox.bring_pictures([Message("user", (picture,))])
     assert await second.inbox.put(lie) == lie
     assert all_files(second.workspace) == []
@@ -119,7 +119,7 @@ async def test_an_inbox_that_became_a_link_is_not_followed(
 
 async def test_pictures_of_a_conversation_are_fetched(first: Machine, second: Machine) -> None:
     media = await first.inbox.put(first.receive("photo-0123456789abcdef.png", b"picture"))
-    picture = ImageFile(str(media.path), "image/png", str(media.shared))
+    picture = ImageFile(str(media.path), "image/png", str(media.file_digest))
     gone = ImageFile(str(media.path).replace("0", "1"), "image/png", "1" * 64)
     await second.inbox.bring_pictures([Message("user", (picture, gone))])
     (copy,) = all_files(second.workspace)
@@ -137,11 +137,11 @@ async def test_a_store_that_is_away_keeps_nobody_from_receiving(
 async def test_an_upload_of_a_client_is_shared_whatever_it_says(first: Machine) -> None:
     uploads = Uploads(lambda: first.workspace, LIMIT, shared=first.inbox)
     media = await sent(uploads, "a.txt", b"content")
-    seen = await uploads.look_again(replace(media, shared="f" * 64))
-    assert seen.shared is not None
-    assert first.files.inbox("inbox").exists(seen.shared)
-    elsewhere = Media("document", "/etc/passwd", shared=seen.shared)
-    assert (await uploads.look_again(elsewhere)).shared is None
+    seen = await uploads.look_again(replace(media, file_digest="f" * 64))
+    assert seen.file_digest is not None
+    assert first.files.inbox("inbox").exists(seen.file_digest)
+    elsewhere = Media("document", "/etc/passwd", file_digest=seen.file_digest)
+    assert (await uploads.look_again(elsewhere)).file_digest is None
 
 
 async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine) -> None:

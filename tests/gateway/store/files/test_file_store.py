@@ -14,7 +14,7 @@ import pytest
 
 from gateway.store.cipher import Cipher
 from gateway.store.files.file_store import FRESH_S, FileStore
-from gateway.store.files.port import FileDamaged, FileMissing, FileStoreError
+from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from tests.gateway.store.files.conftest import Place
 
 PIECE = 2**20
@@ -70,7 +70,7 @@ def test_what_is_deleted_or_was_never_there_is_missing(store: FileStore) -> None
     store.delete(digest)
     for one in (digest, "0" * 64):
         assert not store.exists(one)
-        with pytest.raises(FileMissing) as caught:
+        with pytest.raises(StoredFileMissing) as caught:
             read(store, one)
         assert caught.value.hint
     assert list(store.list()) == []
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_not_used(
 ) -> None:
     digest = store.put(b"content" * 400_000)
     place.replace(store.name_of(digest), damage)
-    with pytest.raises(FileDamaged) as caught:
+    with pytest.raises(StoredFileDamaged) as caught:
         read(store, digest)
     assert caught.value.hint
 
@@ -122,7 +122,7 @@ def test_a_file_in_the_place_of_another_is_not_used(store: FileStore, place: Pla
     one, other = store.put(b"one one"), store.put(b"another")
     theirs = place.stored(store.name_of(other))
     place.replace(store.name_of(one), lambda _: theirs)
-    with pytest.raises(FileDamaged):
+    with pytest.raises(StoredFileDamaged):
         read(store, one)
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_was_cut_is_whole_once_it_is_put_in_again(
 def test_a_file_larger_than_expected_is_not_used(store: FileStore) -> None:
     digest = store.put(b"0123456789")
     assert read(store, digest, 10) == b"0123456789"
-    with pytest.raises(FileDamaged):
+    with pytest.raises(StoredFileDamaged):
         read(store, digest, 9)
 
 
@@ -151,7 +151,7 @@ def test_sealed_files_tell_nothing(place: Place) -> None:
         assert b"secret" not in place.stored(name)
     assert not any("77" in one.split("/")[1] and "telegram" in one for one in place.everything())
     other = place.open(Cipher(b"K" * 32, "KEY")).outgoing
-    with pytest.raises(FileMissing):
+    with pytest.raises(StoredFileMissing):
         read(other, shared.outgoing.put(b"the secret plan"))
 
 

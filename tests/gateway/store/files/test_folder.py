@@ -12,7 +12,7 @@ import pytest
 from gateway.store.cipher import Cipher
 from gateway.store.files.file_store import FileStore, SharedFiles
 from gateway.store.files.folder import FolderObjects
-from gateway.store.files.port import FileMissing, FileStoreUnavailable
+from gateway.store.files.port import FileStoreUnavailable, StoredFileMissing
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ def test_what_is_no_ordinary_file_is_missing(store: FileStore, root: Path) -> No
     path.unlink()
     os.mkfifo(path)
     assert not store.exists(digest)
-    with pytest.raises(FileMissing):
+    with pytest.raises(StoredFileMissing):
         store.fetch(digest, BytesIO(), 100)
     path.unlink()
     path.mkdir()
     assert not store.exists(digest)
-    with pytest.raises((FileMissing, FileStoreUnavailable)):
+    with pytest.raises((StoredFileMissing, FileStoreUnavailable)):
         store.fetch(digest, BytesIO(), 100)
 
 
