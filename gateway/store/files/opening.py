@@ -27,5 +27,5 @@ def open_shared_files(
         )
     from gateway.store.files.s3 import Patience, S3Objects
 
-    patience = Patience() if is_patient else Patience(retries=1, total_s=5.0, request_s=10.0)
+    patience = Patience() if is_patient else Patience(retries=1, total_s=5.0, silence_s=5.0)
     return SharedFiles(S3Objects(place, patience), cipher)

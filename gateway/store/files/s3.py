@@ -26,6 +26,7 @@ T = TypeVar("T")
 _PART_BYTES = 8 * 2**20
 _READ_BYTES = 2**20
 _PARTS_AT_ONCE = 2
+_LONGEST_S = 3_600.0
 _STATUS = re.compile(r"status(?: code)?:? ?(\d{3})", re.IGNORECASE)
 _MISSING_BUCKET = "NoSuchBucket"
 # What the library says of a connection, in its words and in ours.
@@ -47,12 +48,13 @@ _NETWORK = catalogue_text("Check the endpoint in store.files and the network.")
 
 @frozen
 class Patience:
-    """How often a request is tried again, and for how long; the waits in between grow."""
+    """How often a request is tried again, and for how long; the waits in between grow. `silence_s`
+    is how long a server may send nothing."""
 
     retries: int = 6
     total_s: float = 20.0
     connect_s: float = 5.0
-    request_s: float = 60.0
+    silence_s: float = 30.0
 
 
 class S3Objects:
@@ -164,7 +166,9 @@ class S3Objects:
                 client_options={
                     "allow_http": bool(where.endpoint and where.endpoint.startswith("http://")),
                     "connect_timeout": timedelta(seconds=patience.connect_s),
-                    "timeout": timedelta(seconds=patience.request_s),
+                    "read_timeout": timedelta(seconds=patience.silence_s),
+                    # A large file takes as long as it takes.
+                    "timeout": timedelta(seconds=_LONGEST_S),
                 },
                 retry_config={
                     "max_retries": patience.retries,

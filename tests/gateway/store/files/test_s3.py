@@ -1,6 +1,7 @@
 """A bucket: keys that are refused, a server that is away or busy, addresses."""
 
 import logging
+import socket
 from io import BytesIO
 from pathlib import Path
 
@@ -62,6 +63,18 @@ def test_a_server_that_is_away_is_told_and_used_once_it_is_back(s3: S3Server) ->
     assert "network" in (caught.value.hint or "")
     s3.start()
     assert store.exists(digest)
+
+
+@pytest.mark.timeout(30)
+def test_a_server_that_says_nothing_is_not_waited_for(s3: S3Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        where = BucketAddress("kore-files", "", endpoint, "eu-1")
+        objects = S3Objects(where, Patience(retries=0, total_s=1.0, silence_s=0.5))
+        store = SharedFiles(objects).outgoing
+        for call in (lambda: store.exists("0" * 64), lambda: store.put(b"content")):
+            with pytest.raises(FileStoreUnavailable, match="in time|no connection"):
+                call()
 
 
 def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
