@@ -73,7 +73,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(s3: S3Server) -> None:
         objects = S3Objects(where, Patience(retries=0, total_s=1.0, silence_s=0.5))
         store = SharedFiles(objects).outgoing
         for call in (lambda: store.exists("0" * 64), lambda: store.put(b"content")):
-            with pytest.raises(FileStoreUnavailable, match="in time|no connection"):
+            with pytest.raises(FileStoreUnavailable, match=r"in time|no connection"):
                 call()
 
 
