@@ -12,6 +12,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import plural
@@ -50,6 +51,7 @@ from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher, cipher_of
 from gateway.store.errors import StoreInUse
+from gateway.store.files.port import FileStoreError
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences, usage
@@ -64,6 +66,9 @@ from gateway.store.repositories.execution import (
 )
 from gateway.store.sqlite.backup import discard_unfinished
 from gateway.turns.agents.factory import build_agent
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +129,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         await database.transact(
             outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
         )
+        files = shared_files(settings, cipher)
         has_full_access = full_access is not None
         choice = (
             SandboxChoice(Unconfined(), {})
@@ -132,7 +138,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         )
         agent = await build_agent(settings, home, choice.sandbox, full_access=has_full_access)
         stack.push_async_callback(agent.aclose)
-        agent.changes = open_change_log(database, home.undo, cipher)
+        agent.changes = open_change_log(database, home.undo, cipher, files)
         events = EventHub()
         front = open_front(settings, cipher, has_workers=has_workers)
         places = await places_of(settings, home, database)
@@ -155,7 +161,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         sandbox = "none (full access)" if has_full_access else str(choice)
         security = SecurityContext(access, roles, audit, redactor, sandbox, full_access)
         resources = Resources(
-            *(home, database, agent, events, running, security, front.link),
+            *(home, database, agent, events, running, security, files, front.link),
             reservations=front.reservations,
             on_people_changed=front.notify_people,
         )
@@ -168,9 +174,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         await app.people.refresh()
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
-            log.info("finishing an interrupted deletion of a person's data")
-            if failures := await app.user_data().finish():
-                log.warning("%d of their files or folders could not be deleted", failures)
+            await _finish_deletion(app)
         log_paired_members(running, access)
         if settings.server.terminal == "full":
             log.warning('server.terminal is "full": terminals in the browser have no sandbox')
@@ -200,6 +204,23 @@ def access_control(
         settings.access.roles,
         chat_settings=places,
     )
+
+
+def shared_files(settings: Settings, cipher: Cipher | None) -> "SharedFiles | None":
+    """Where files lie that other machines see, if they do. Raises `ConfigError`."""
+    if settings.store.files is None:
+        return None
+
+    return open_shared_files(settings.store.files, cipher)
+
+
+async def _finish_deletion(app: Container) -> None:
+    log.info("finishing an interrupted deletion of a person's data")
+    try:
+        if failures := await app.user_data().finish():
+            log.warning("%d of their files or folders could not be deleted", failures)
+    except FileStoreError as exc:
+        log.error("the deletion goes on at the next start: %s", exc)
 
 
 def token_roles(home: DataDir) -> Callable[[str], str | None]:

@@ -25,10 +25,11 @@ from gateway.control.handover import Handover
 from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
 from gateway.control.services.attachment_service import Attachments
+from gateway.delivery.outbound_files import FOLDER, OutgoingFiles
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
-from gateway.media.downloader import MediaDownloader
+from gateway.media.downloader import MediaDownloader, shared_inbox
 from gateway.media.speech import SpeechService
 from gateway.media.transcription import Transcriber
 from gateway.media.uploads import Uploads
@@ -109,7 +110,7 @@ def build_container(
     """Nothing runs yet and nothing is awaited."""
     timing, link = timing or Timing(), resources.link
     database, agent = resources.database, resources.agent
-    events, channels = resources.events, resources.channels
+    events, channels, files = resources.events, resources.channels, resources.files
     access, redactor = resources.security.access, resources.security.redactor
 
     # These parts call others that are made of them: those are named below.
@@ -132,6 +133,7 @@ def build_container(
         clock=timing.sender_clock,
         wait=timing.sender_wait,
         pass_on=link.pass_on_mail,
+        outgoing=OutgoingFiles(database.folder / FOLDER, files.outgoing if files else None),
     )
     approval_service = ApprovalService(
         renderer=renderer,
@@ -172,6 +174,7 @@ def build_container(
         clock=timing.usage_clock,
         subagent_max_cost_usd=settings.subagents.max_cost_usd,
     )
+    received = shared_inbox(settings.media, files, permissions)
     warn_unenforceable(settings.limits, agent.models)
     job_context = JobContext(
         access=access,
@@ -256,6 +259,7 @@ def build_container(
         on_answer=speech.consider,
         editors=editors,
         style=partial(find_style, resources.home),
+        received=received,
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(
@@ -346,6 +350,7 @@ def build_container(
         wake=bus.wake,
         media=settings.media,
         transcribe=Transcriber(settings.transcription).transcribe,
+        shared=received,
     )
 
     def user_data() -> "UserDataService":
@@ -360,6 +365,7 @@ def build_container(
             forget=windows.evict,
             reload_people=people.reload,
             flush_audit=audit_relay.flush,
+            files=files,
         )
 
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None
@@ -398,6 +404,7 @@ def build_container(
         audit=resources.security.audit,
     )
     terminals = screens.terminals()
+    upload_bytes = settings.media.max_file_mb * 2**20
     service = LocalService(
         agent=agent,
         model_calls=ModelCaller(agent, database, usage),
@@ -422,7 +429,7 @@ def build_container(
         user_data=user_data,
         screens=screens,
         attachments=Attachments(
-            Uploads(lambda: agent.workspace.folder, settings.media.max_file_mb * 2**20),
+            Uploads(lambda: agent.workspace.folder, upload_bytes, shared=received),
             SentFiles(database, screens.files),
         ),
         terminals=terminals,

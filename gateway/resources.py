@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.records import frozen
@@ -19,6 +20,9 @@ from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
 from gateway.turns.command_reports import REPORT_AFTER_S
 from gateway.turns.usage.reservations import MemoryReservations, Reservations
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
@@ -50,6 +54,7 @@ class Resources:
     events: EventHub
     channels: Channels
     security: SecurityContext
+    files: "SharedFiles | None" = None
     link: ProcessLink = field(default_factory=SoleProcess)
     reservations: Callable[[Store], Reservations] = MemoryReservations
     on_people_changed: Callable[[], None] = lambda: None

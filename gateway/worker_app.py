@@ -10,7 +10,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.sandbox.orphan_processes import end_all_orphans, recorded_commands
 from gateway.access.roles import RoleRegistry
-from gateway.app import STOP_S, access_control, add_channel, token_roles
+from gateway.app import STOP_S, access_control, add_channel, shared_files, token_roles
 from gateway.bus.bus import CONCURRENT_TURNS
 from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
@@ -73,7 +73,8 @@ async def open_worker(
         choice = await choose_sandbox(settings, home)
         agent = await build_agent(settings, home, choice.sandbox)
         stack.push_async_callback(agent.aclose)
-        agent.changes = open_change_log(database, home.undo, cipher)
+        files = shared_files(settings, cipher)
+        agent.changes = open_change_log(database, home.undo, cipher, files)
         fanout = open_fanout(settings.bus.url, settings.store.url, cipher, database.name)
         # Made of each other: which turns may run alone is the bus's to say.
         link = WorkerLink(number, fanout, lambda lane: app.bus.is_alone(lane))
@@ -96,7 +97,7 @@ async def open_worker(
         app = build_container(
             settings,
             Resources(
-                *(home, database, agent, events, channels, security, link),
+                *(home, database, agent, events, channels, security, files, link),
                 reservations=StoredReservations,
             ),
             hands_over=False,

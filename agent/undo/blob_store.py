@@ -1,15 +1,20 @@
 """Contents of files, kept by their fingerprint: compressed, sealed if the store is, and capped."""
 
+import logging
 import os
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Protocol
 
+from agent.errors import ToolError
 from agent.records import frozen
+
+log = logging.getLogger(__name__)
 
 LIMIT_BYTES = 500_000_000
 # Longer than steps are kept, so that none outlives what it needs.
@@ -29,25 +34,46 @@ class BlobCipher:
     key: bytes
 
 
+class SharedBlobs(Protocol):
+    """Contents that other machines see, too. Each call raises `ToolError` when that could not be
+    done."""
+
+    def put(self, name: str, data: bytes) -> None: ...
+
+    def get(self, name: str) -> bytes | None:
+        """None when they are not there, or damaged."""
+        ...
+
+    def has(self, name: str) -> bool: ...
+
+
 class BlobStore:
     """A folder of contents. What it gives back is what was put in, or nothing.
 
-    It takes no more than `limit_bytes`, and drops what was not used for a week.
+    It takes no more than `limit_bytes`, and drops what was not used for a week. With `shared` it
+    finds also what other machines have put there.
     """
 
     def __init__(
-        self, folder: Path, *, seal: BlobCipher | None = None, limit_bytes: int = LIMIT_BYTES
+        self,
+        folder: Path,
+        *,
+        seal: BlobCipher | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        shared: SharedBlobs | None = None,
     ) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
         self._seal = seal
+        self._shared = shared
         self._size_bytes: int | None = None
         self._expired_at: float | None = None
 
     def name(self, data: bytes) -> str:
         """The fingerprint of these bytes."""
-        key = self._seal.key if self._seal else b""
-        return blake2b(data, digest_size=_NAME_BYTES, key=key).hexdigest()
+        made = fingerprint(self._seal.key if self._seal else b"")
+        made.update(data)
+        return made.hexdigest()
 
     def put(self, data: bytes, needed: Collection[str] = ()) -> tuple[str, bool]:
         """The name of these bytes, and whether they are kept. Raises OSError.
@@ -71,7 +97,35 @@ class BlobStore:
         return name, True
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of this name; None when they are not kept, or not unharmed."""
+        """The bytes of this name; None when they are not kept, or not unharmed.
+
+        Raises ToolError when they are not here, and other machines' cannot be looked at.
+        """
+        data = self._local(name)
+        if data is not None or self._shared is None:
+            return data
+        data = self._shared.get(name)
+        if data is None or self.name(data) != name:
+            return None
+        with suppress(OSError):
+            self.put(data)
+        return data
+
+    def share(self, names: Iterable[str]) -> bool:
+        """Let other machines have these contents, as far as they are here; False when they cannot
+        be given them now."""
+        if self._shared is None:
+            return True
+        try:
+            for name in dict.fromkeys(names):
+                if (data := self._local(name)) is not None:
+                    self._shared.put(name, data)
+        except ToolError as exc:
+            log.warning("earlier contents stay on this machine: %s", exc)
+            return False
+        return True
+
+    def _local(self, name: str) -> bytes | None:
         try:
             packed = self._path(name).read_bytes()
             data = zlib.decompress(self._seal.decrypt(packed, name) if self._seal else packed)
@@ -80,7 +134,10 @@ class BlobStore:
         return data if self.name(data) == name else None
 
     def has(self, name: str) -> bool:
-        return self._path(name).exists()
+        """Raises ToolError as `get` does."""
+        if self._path(name).exists():
+            return True
+        return self._shared is not None and self._shared.has(name)
 
     @property
     def size_bytes(self) -> int:
@@ -157,6 +214,11 @@ class BlobStore:
 
     def _path(self, name: str) -> Path:
         return self.folder / "blobs" / name[:2] / name[2:]
+
+
+def fingerprint(key: bytes) -> blake2b:
+    """What makes names of contents."""
+    return blake2b(digest_size=_NAME_BYTES, key=key)
 
 
 def make_private(folder: Path) -> None:

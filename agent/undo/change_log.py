@@ -12,6 +12,8 @@ from agent.undo.ledger import Ledger
 from agent.undo.records import ChangeOrigin, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import snapshot_path
 
+_HERE_ONLY = "the earlier content could not be shared, so only this machine can undo this"
+
 
 @dataclass(slots=True, eq=False)
 class TrackingWindow:
@@ -58,15 +60,20 @@ class ChangeLog:
                 for window in self._windows:
                     if window.origin.session != origin.session:
                         window.paths_of_others.update(contents)
-            self.add(origin, changes)
+            notes += self.add(origin, changes)
         return notes
 
     def folder(self, origin: ChangeOrigin, path: Path) -> None:
         """A folder is about to be made where nothing is, with those above it. Raises ToolError."""
         self.add(origin, [*_missing_folders(path), FileChange(path, None, FileState("folder"))])
 
-    def add(self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False) -> None:
-        """Put what a call changes on record. Raises ToolError."""
+    def add(
+        self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False
+    ) -> list[str]:
+        """Put what a call changes on record; returns what a person has to be told. Raises
+        ToolError."""
+        needed = [one.before.value for one in changes if one.before and one.before.kind == "file"]
+        is_everywhere = self.blobs.share(filter(None, needed))
         step = ChangeStep(
             session=origin.session,
             turn=origin.turn,
@@ -81,6 +88,7 @@ class ChangeLog:
             self.ledger.add(step)
         except KoreError as exc:
             raise ToolError(f"The change could not be recorded, so it was not made: {exc}") from exc
+        return [] if is_everywhere else [_HERE_ONLY]
 
     def open(self, origin: ChangeOrigin) -> TrackingWindow:
         """A command is about to run in a folder."""

@@ -65,7 +65,9 @@ class CommandChangeDetector:
     ) -> None:
         difference = _Difference(self._origin.root, before, after, window.paths_of_others)
         if difference.changes:
-            self._changes.add(self._origin, difference.changes, shared=window.overlaps)
+            self.notes += self._changes.add(
+                self._origin, difference.changes, shared=window.overlaps
+            )
         paths = [change.path for change in difference.changes if not _is_folder(change)]
         self.changed_paths += map(str, [*paths, *difference.unrecoverable_paths][:_TOUCHED])
         if difference.unrecoverable_paths:

@@ -105,10 +105,10 @@ def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
         return ""
     if state.kind == "link":
         return f"link to {state.value}\n"
-    data = blobs.get(state.value)
-    if data is None and (there := read(path)) is not None and blobs.name(there) == state.value:
-        data = there
     try:
+        data = blobs.get(state.value)
+        if data is None and (there := read(path)) is not None and blobs.name(there) == state.value:
+            data = there
         return decode(data, path).text if data is not None else None
     except ToolError:
         return None

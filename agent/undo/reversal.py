@@ -189,6 +189,8 @@ class Reversal:
                     return True
                 if not is_same_state(now, source, modes=modes) or not is_stored:
                     return False
+                if now is not None and now.kind == "file":
+                    self._blobs.share([now.value])
                 restore(path, now, target, self._blobs, move.root)
         except ToolError:
             return False

@@ -17,6 +17,7 @@ from gateway.config.value_types import (
     BotUrl,
     BusUrl,
     ChatPlace,
+    FileAddress,
     FileEnding,
     FilePath,
     Flag,
@@ -244,6 +245,7 @@ class SecuritySection(Section):
 class StoreSection(Section):
     url: StoreUrl = "sqlite:///~/.kore/kore.db"
     encryption_key_env: Word | None = None
+    files: FileAddress | None = None
     lease_s: Annotated[Number, Field(ge=1)] = 15
 
     @property
@@ -261,12 +263,15 @@ class StoreSection(Section):
         return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The database, what SQLite keeps beside it, its copies, and files on their way out."""
+    def local_paths(self) -> tuple[Path, ...]:
+        """The database, what SQLite keeps beside it, its copies, and files on their way out; the
+        folder of files that other machines see, too."""
+        shared = [Path(self.files)] if self.files and self.files.startswith("/") else []
         if self.path is None:
-            return ()
+            return tuple(shared)
         names = (self.path.name + end for end in ("", "-wal", "-shm"))
-        return tuple(self.path.with_name(name) for name in (*names, "backups", "outgoing"))
+        own = (self.path.with_name(name) for name in (*names, "backups", "outgoing"))
+        return (*own, *shared)
 
 
 class BusSection(Section):

@@ -55,6 +55,18 @@ def _bus_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _file_address(text: str) -> str:
+    from gateway.core.file_address import parse_file_address
+
+    try:
+        parse_file_address(text)
+    except ValueError as exc:
+        raise ValueError(
+            t("the full path of a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME")
+        ) from exc
+    return text
+
+
 def _vendor_model(text: str) -> str:
     vendor, slash, name = text.partition("/")
     if not (vendor and slash and name):
@@ -147,6 +159,7 @@ BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 
 BusUrl = Annotated[str, AfterValidator(_bus_url)]
+FileAddress = Annotated[str, AfterValidator(_file_address)]
 
 
 def _language(value: Any) -> Any:

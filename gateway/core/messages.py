@@ -55,7 +55,8 @@ class Media:
     it is None the channel can fetch it by `remote`, unless `trouble` says in a sentence why it
     cannot be had; `unique` stays the same when the same file is sent again. `quoted`: it belongs to
     the message that is replied to. `words` is what it says: what was spoken, a place, a contact.
-    `digest` (SHA-256, hex) binds a picture that a model can be shown.
+    `digest` (SHA-256, hex) binds a picture that a model can be shown, `file_digest` is that of
+    any file that other machines can fetch.
     """
 
     kind: str
@@ -73,6 +74,7 @@ class Media:
     # Which model wrote down what was spoken, and what that cost in nano-dollars if it is known.
     heard_by: str | None = None
     heard_nano: int | None = None
+    file_digest: str | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -313,6 +315,8 @@ class OutboundFile:
     `outgoing.py`), or one that holds `text`.
 
     `kind` is how the platform should show it; a platform that knows no such thing sends a document.
+    `digest` (SHA-256, hex) is set where other machines can send it, too: they fetch it by that and
+    the last part of `path`.
     """
 
     name: str
@@ -320,6 +324,7 @@ class OutboundFile:
     text: str | None = None
     kind: FileKind = "document"
     size_bytes: int = 0
+    digest: str | None = None
 
 
 @frozen

@@ -4,20 +4,33 @@ A copy is private to Kore (0600) and is deleted once it is on record that it has
 will; what a crash leaves behind is swept up at the next start.
 """
 
+import asyncio
+import logging
 import os
+import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
+from agent.errors import ToolError
 from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
-from gateway.channels.base import Channel, MessageRefused, SupportsMedia
+from gateway.channels.base import Channel, MessageRefused, NotSent, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
+from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox
 
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import FileStore
+
+log = logging.getLogger(__name__)
+
 FOLDER = "outgoing"
+_COPY = re.compile(r"[0-9a-f]{32}")
 # What Telegram shows as a picture is smaller than what it carries.
 _PHOTO_BYTES = 10 * 2**20
 _KINDS: dict[str, FileKind] = {
@@ -29,13 +42,104 @@ _KINDS: dict[str, FileKind] = {
 }
 
 
+class OutgoingFiles:
+    """Copies of files in the folder of this machine until they are sent; with `shared` any other
+    machine can send them, too. Each copy there belongs to one message."""
+
+    def __init__(self, folder: Path, shared: "FileStore | None" = None) -> None:
+        self._folder = folder
+        self._shared = shared
+
+    async def snapshot(self, path: Path, limit_bytes: int) -> OutboundFile:
+        """A copy of the file at the real `path`, for one message. Raises `ToolError`."""
+        copy = await asyncio.to_thread(snapshot_file, path, self._folder, limit_bytes)
+        try:
+            return await self._share(copy)
+        except FileStoreError as exc:
+            raise ToolError(f"The file cannot be sent now: {exc}") from exc
+
+    async def write(self, name: str, data: bytes, kind: FileKind) -> OutboundFile:
+        """A copy that holds `data`, for one message. Raises `OSError` and `FileStoreError`."""
+        path = await asyncio.to_thread(write_snapshot, data, self._folder)
+        return await self._share(OutboundFile(name, str(path), None, kind, len(data)))
+
+    async def bring_here(self, message: OutboundMessage) -> OutboundMessage:
+        """The message, with its files in the folder of this machine. Raises `SendError`."""
+        content = message.content
+        if self._shared is None or all(file.digest is None for file in content.files):
+            return message
+        files = await asyncio.to_thread(self._bring_all, content.files)
+        return replace(message, content=replace(content, files=files))
+
+    async def delete(self, files: Sequence[OutboundFile]) -> None:
+        """Their messages were sent, or never will be."""
+        delete_snapshots(files)
+        if self._shared is not None and any(file.digest for file in files):
+            await asyncio.to_thread(self._delete_shared, files)
+
+    async def _share(self, file: OutboundFile) -> OutboundFile:
+        """Raises `FileStoreError`; then the copy is gone."""
+        if self._shared is None or file.path is None:
+            return file
+        path = Path(file.path)
+        try:
+            digest = await asyncio.to_thread(self._shared.put, path, path.name)
+        except BaseException:
+            delete_snapshots([file])
+            raise
+        return replace(file, digest=digest)
+
+    def _bring_all(self, files: Sequence[OutboundFile]) -> tuple[OutboundFile, ...]:
+        try:
+            return tuple(map(self._bring, files))
+        except (StoredFileMissing, StoredFileDamaged) as exc:
+            raise MessageRefused(str(exc)) from exc
+        except FileStoreError as exc:
+            raise NotSent(str(exc)) from exc
+        except OSError as exc:
+            raise NotSent(f"a file cannot be copied here: {exc.strerror}") from exc
+
+    def _bring(self, file: OutboundFile) -> OutboundFile:
+        if self._shared is None or file.path is None or file.digest is None:
+            return file
+        name = Path(file.path).name
+        if not _COPY.fullmatch(name):
+            raise MessageRefused(f"{name!r} is no copy of a file")
+        copy = self._folder / name
+        if not copy.is_file():
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            part = self._folder / f"{name}.{secrets.token_hex(4)}"
+            try:
+                with _new_file(part) as target:
+                    self._shared.fetch(file.digest, target, file.size_bytes, name)
+                os.replace(part, copy)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        return replace(file, path=str(copy))
+
+    def _delete_shared(self, files: Sequence[OutboundFile]) -> None:
+        assert self._shared is not None
+        for file in files:
+            if file.path is None or file.digest is None:
+                continue
+            name = Path(file.path).name
+            if _COPY.fullmatch(name):
+                # As it was fetched for another machine's message.
+                with suppress(OSError):
+                    (self._folder / name).unlink(missing_ok=True)
+            try:
+                self._shared.delete(file.digest, name)
+            except FileStoreError as exc:
+                log.warning("a sent file is deleted later: %s", exc)
+
+
 def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
     """A copy of the file at the real `path`, for one message. Raises `ToolError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with open(os.open(copy, flags, 0o600), "wb") as target:
+        with _new_file(copy) as target:
             size, head = file_io.copy(path, target, limit_bytes)
             target.flush()
             os.fsync(target.fileno())
@@ -49,8 +153,7 @@ def write_snapshot(data: bytes, folder: Path) -> Path:
     """A copy that holds `data`, for one message. Raises OSError."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with open(os.open(copy, flags, 0o600), "wb") as target:
+    with _new_file(copy) as target:
         target.write(data)
         target.flush()
         os.fsync(target.fileno())
@@ -86,9 +189,24 @@ def delete_orphans(tx: Transaction, folder: Path) -> int:
     return len(old)
 
 
+def shared_names(tx: Transaction, shared: "FileStore") -> set[str]:
+    """Under which names the store keeps files of messages that are still to be sent."""
+    return {
+        shared.name_of(file.digest, Path(file.path).name)
+        for file in waiting(tx)
+        if file.digest is not None and file.path is not None
+    }
+
+
 def waiting(tx: Transaction) -> set[OutboundFile]:
     """The files of messages that are still to be sent."""
     return {OutboundFile(**file) for file in outbox.files_to_send(tx)}
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """For its owner only."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "wb")
 
 
 def _kind_of(path: Path, size_bytes: int, head: bytes) -> FileKind:

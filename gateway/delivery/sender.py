@@ -27,7 +27,7 @@ from gateway.channels.base import (
 )
 from gateway.core.messages import OutboundPart
 from gateway.delivery.best_effort import BestEffortTasks
-from gateway.delivery.outbound_files import delete_snapshots, send_message
+from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, send_message
 from gateway.delivery.outbox_reader import OutboxReader, Wait
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.retry_policy import (
@@ -70,8 +70,8 @@ class OutboxSender:
 
     `when_given_up` is called inside the transaction that gives a part of a delivery up, and
     returns what follows once that is on disk. `clock` tells Unix time in seconds and does not
-    jump, `wait` is how a route rests until its next try. In a process that sends nothing itself
-    `pass_on` tells the one that does.
+    jump, `wait` is how a route rests until its next try, `outgoing` holds the files of messages.
+    In a process that sends nothing itself `pass_on` tells the one that does.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -84,8 +84,10 @@ class OutboxSender:
         clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
         pass_on: Callable[[str], None] | None = None,
+        outgoing: OutgoingFiles | None = None,
     ) -> None:
         self._pass_on = pass_on
+        self.outgoing = outgoing or OutgoingFiles(database.folder / FOLDER)
         self._database = database
         self._renderer = renderer
         self._languages = languages
@@ -264,7 +266,7 @@ class OutboxSender:
             following, left = await self._reader.record_sent(
                 due, provider_message_id, lane, answers=reacting is not None
             )
-            delete_snapshots(due.message.content.files)
+            await self.outgoing.delete(due.message.content.files)
             if reacting is not None and self._group is not None:
                 # The answer stands there: its questions are done, what was said behind them is not.
                 self._best_effort.begin(
@@ -276,11 +278,13 @@ class OutboxSender:
     async def _record_sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
         """Send it when the platform has room; returns the platform's id."""
         route = due.message.route
+        # Before it counts as in flight: what is not here yet certainly does not arrive.
+        message = await self.outgoing.bring_here(due.message)
         if not is_taken:
             await self._take(channel, due)
         await self._database.until_held()
         with use_locale(self._languages.of_route(route)):
-            return await send_message(channel, due.message)
+            return await send_message(channel, message)
 
     async def _take(self, channel: Channel, due: PendingPart) -> None:
         """Mark it as in flight, when the platform has room."""
@@ -361,7 +365,7 @@ class OutboxSender:
         reason = self._renderer.clean(reason)
         parts, follow = await self._reader.run_with_retries(self._end, due, reason, whole_lane)
         follow()
-        delete_snapshots(due.message.content.files)
+        await self.outgoing.delete(due.message.content.files)
         self.given_up_count += parts
         log.error(
             "dropped %d messages to %s, from %s part %d on: %s",

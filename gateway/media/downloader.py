@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from agent.i18n import mark_for_translation, t, use_locale
@@ -20,12 +20,16 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
-from gateway.media.storage import delete_expired_daily
+from gateway.media.storage import InboxPaths, delete_expired_daily
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import pending_media
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.delivery.pending_media import PendingMessage
+
+if TYPE_CHECKING:
+    from gateway.media.shared_inbox import SharedInbox
+    from gateway.store.files.file_store import SharedFiles
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,13 +60,15 @@ _FORGOTTEN = "the sender's data was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
 
 
-class InboxPaths(Protocol):
-    """Where files go that come with a message; `Rules` knows."""
+def shared_inbox(
+    media: MediaSection, files: "SharedFiles | None", inboxes: InboxPaths
+) -> "SharedInbox | None":
+    """For received files, where other machines see files."""
+    if files is None:
+        return None
+    from gateway.media.shared_inbox import SharedInbox
 
-    @property
-    def workspace(self) -> Path: ...
-
-    def inbox(self, message: InboundMessage) -> Path: ...
+    return SharedInbox(files, inboxes, media.max_file_mb * 2**20)
 
 
 class MediaDownloader:
@@ -71,7 +77,8 @@ class MediaDownloader:
     What a kill interrupts is begun again at the next start: a row is held until all is there, or a
     sentence says why not. `media` says how large a file may be that is taken, and for how long it
     is kept; `transcribe` writes down what is said in one, `wake` lets a lane
-    go on whose row waits no more, `waits_s` are the rests between tries.
+    go on whose row waits no more, `shared` lets other machines have it, `waits_s` are the rests
+    between tries.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -85,6 +92,7 @@ class MediaDownloader:
         wake: Callable[[str], None],
         media: MediaSection,
         transcribe: Callable[[Media, Path], Awaitable[Media]] | None = None,
+        shared: "SharedInbox | None" = None,
         waits_s: tuple[float, ...] = _WAITS_S,
     ) -> None:
         self._database = database
@@ -96,6 +104,7 @@ class MediaDownloader:
         self._limit_bytes = media.max_file_mb * 2**20
         self._keep_days = media.keep_days
         self._transcribe = transcribe
+        self._shared = shared
         self._waits_s = waits_s
         self._changed = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
@@ -128,6 +137,11 @@ class MediaDownloader:
             if self._keep_days is not None:
                 swept = delete_expired_daily(self._inboxes.workspace, self._keep_days)
                 group.create_task(swept, name="sweeper of the inbox")
+            if self._shared is not None:
+                from gateway.media.shared_inbox import sweep_daily
+
+                sweeping = sweep_daily(self._shared.files, self._database, self._keep_days)
+                group.create_task(sweeping, name="sweeper of shared files")
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(rest_s):
@@ -213,6 +227,8 @@ class MediaDownloader:
         path = folder / storage_name(media, message.account)
         async with self._locks.setdefault(path, asyncio.Lock()), self._slots:
             local = await self._local_copy(channel, row.seq, media, path, workspace)
+        if self._shared is not None:
+            local = await self._share(self._shared, row.seq, local)
         try:
             # No other file waits for it: this may take minutes.
             return (
@@ -245,6 +261,15 @@ class MediaDownloader:
             await asyncio.to_thread(discard, path)
             raise NotFetched(_FORGOTTEN)
         return await asyncio.to_thread(with_file_facts, media, path, workspace)
+
+    async def _share(self, shared: "SharedInbox", seq: int, local: Media) -> Media:
+        """The file, where the machine that answers can fetch it."""
+        media = await shared.put(local)
+        # As in `_local_copy`.
+        if await self._transact(pending_media.is_forgotten, seq):
+            await shared.delete(media)
+            raise NotFetched(_FORGOTTEN)
+        return media
 
     async def _transact(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs

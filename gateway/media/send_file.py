@@ -1,6 +1,5 @@
 """What `send_file` does in a chat: copies into the outbox, in the order of the conversation."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from agent.tools.base import CallContext, FileDelivery, Send
 from gateway.channels.base import SupportsMedia
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import OutboundFile, OutboundPart
-from gateway.delivery.outbound_files import FOLDER, delete_snapshots, snapshot_file
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store
@@ -45,15 +43,14 @@ def file_sender(
         channel = renderer.channel(route)
         if channel is None or not isinstance(channel, SupportsMedia):
             return load_prompt("sent_nowhere")
-        folder = database.folder / FOLDER
         limit = channel.file_limit_bytes
         files: list[OutboundFile] = []
         try:
             for path in request.paths:
-                snapshot = await asyncio.to_thread(snapshot_file, path, folder, limit)
+                snapshot = await sender.outgoing.snapshot(path, limit)
                 files.append(replace(snapshot, name=renderer.clean(snapshot.name)))
         except BaseException:
-            delete_snapshots(files)
+            await sender.outgoing.delete(files)
             raise
         caption = defuse_answer(renderer.clean(request.caption), exposure)
         reply = OutgoingReply(

@@ -17,8 +17,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.channels.base import SupportsMedia, ability
 from gateway.config.sections import TtsSection
-from gateway.core.messages import InboundMessage, OutboundFile, OutboundPart, Route
-from gateway.delivery.outbound_files import FOLDER, delete_snapshots, write_snapshot
+from gateway.core.messages import InboundMessage, OutboundPart, Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store
@@ -93,9 +92,7 @@ class SpeechService:
 
     async def _send(self, reply: SpokenReply) -> None:
         data = await self._speak(reply.text)
-        folder = self.database.folder / FOLDER
-        path = await asyncio.to_thread(write_snapshot, data, folder)
-        file = OutboundFile(t("Answer.ogg"), str(path), None, "voice", len(data))
+        file = await self.sender.outgoing.write(t("Answer.ogg"), data, "voice")
         part = OutboundPart("", files=(file,))
         letter = OutgoingReply(
             delivery_id=reply.delivery_id,
@@ -107,7 +104,7 @@ class SpeechService:
         try:
             await self.database.transact(outbox.put, None, [letter], time.time())
         except BaseException:
-            delete_snapshots([file])
+            await self.sender.outgoing.delete([file])
             raise
         self.sender.wake(reply.route.lane)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from agent.security.files import file_io
 from agent.security.files.folder_tree import TreeWalk
@@ -20,7 +20,7 @@ from agent.security.files.paths import INBOX_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import mark_tainted
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
-from gateway.core.messages import Media
+from gateway.core.messages import InboundMessage, Media
 
 # What stays free on the disk whatever is sent.
 FREE_BYTES = 100 * 2**20
@@ -54,6 +54,15 @@ _ENDINGS = {
 _OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
 
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class InboxPaths(Protocol):
+    """Where files go that come with a message; `TurnPermissions` knows."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    def inbox(self, message: InboundMessage) -> Path: ...
 
 
 def storage_name(media: Media, account: str) -> str:

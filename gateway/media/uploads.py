@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -21,6 +22,9 @@ from agent.security.files.safe_open import open_folder_beneath
 from agent.text.visible import escape_line
 from gateway.core.messages import Media
 from gateway.media import storage
+
+if TYPE_CHECKING:
+    from gateway.media.shared_inbox import SharedInbox
 
 # Its base64 fits into a request.
 PART_BYTES = 2**20
@@ -62,7 +66,9 @@ class Uploads:
         workspace: Callable[[], Path],
         limit_bytes: int,
         clock: Callable[[], float] = time.monotonic,
+        shared: "SharedInbox | None" = None,
     ) -> None:
+        self._shared = shared
         self._workspace = workspace
         self._limit_bytes = limit_bytes
         self._clock = clock
@@ -134,16 +140,18 @@ class Uploads:
     async def look_again(self, media: Media) -> Media:
         """A client's word for a file of the inbox, with what there is. Raises `KoreError`."""
         if media.path is None or not is_inbox_path(media.path):
-            return media
+            return replace(media, file_digest=None) if media.file_digest else media
         workspace = self._workspace().resolve()
         path = self._inbox() / Path(media.path).name
         try:
-            return await asyncio.to_thread(storage.with_file_facts, media, path, workspace)
+            there = await asyncio.to_thread(storage.with_file_facts, media, path, workspace)
         except OSError:
             raise KoreError(
                 t("{name} is not there any more", name=_clean_name(media.name or path.name)),
                 hint=t("send the file again"),
             ) from None
+        there = replace(there, file_digest=None)
+        return await self._shared.put(there) if self._shared is not None else there
 
     def _inbox(self) -> Path:
         return self._workspace().resolve() / INBOX_FOLDER

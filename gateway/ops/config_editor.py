@@ -43,7 +43,8 @@ _WIDENING_KEYS = frozenset(
     | {("agent", "workspace"), ("agent", "start_in"), ("agent", "default_agent")}
     | {("tools", "asset_export"), ("images", "ask"), ("subagents", "max_cost_usd")}
     # Where everything that people write is sent, with the key; spending is counted by prices.
-    | {("store", "url"), ("store", "encryption_key_env"), ("bus", "url"), ("images", "price_usd")}
+    | {("store", name) for name in ("url", "files", "encryption_key_env")}
+    | {("bus", "url"), ("images", "price_usd")}
     | {(section, "api_base") for section in ("transcription", "tts", "images")}
     | {("transcription", "price_per_minute_usd")}
 )

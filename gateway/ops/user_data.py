@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -19,11 +19,15 @@ from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from gateway.access.control import AccessControl, folder_name
 from gateway.core.messages import OutboundFile
-from gateway.delivery.outbound_files import delete_snapshots, waiting
+from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, waiting
 from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.paths import DataDir
+from gateway.store.files.port import FileStoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import file_changes, preferences
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
 
 # Folders that are no file of the owner's, but other people's.
 _CHANNELS = ("telegram",)
@@ -98,6 +102,7 @@ class UserDataService:
     forget: Callable[[str], None]
     reload_people: Callable[[Transaction], None]
     flush_audit: Callable[[], Awaitable[None]]
+    files: "SharedFiles | None" = None
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
         """Counts of the stored data. Raises `KoreError` for an id without a person."""
@@ -138,8 +143,15 @@ class UserDataService:
             self.forget(session)
         await self.database.transact(self.reload_people)
         await self.flush_audit()
-        await asyncio.to_thread(delete_snapshots, unsent)
-        left_out = await self.finish()
+        shared = self.files.outgoing if self.files is not None else None
+        await OutgoingFiles(self.database.folder / FOLDER, shared).delete(list(unsent))
+        try:
+            left_out = await self.finish()
+        except FileStoreError as exc:
+            raise KoreError(
+                t("all but files is deleted: {reason}", reason=exc),
+                hint=t("The deletion goes on at the next start of Kore."),
+            ) from exc
         remaining = [str(path) for path in self.database.upgrade_copies()]
         return {**before, "copies": remaining, "left_out": left_out}
 
@@ -147,7 +159,8 @@ class UserDataService:
         """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
         process that was killed in it left that to the next start.
 
-        How many files and folders could not be deleted.
+        How many files and folders could not be deleted. Raises `FileStoreError` when files that
+        other machines see cannot be deleted now.
         """
         state = await self.database.transact(preferences.get_state, preferences.DELETION)
         left_out = 0
@@ -157,6 +170,8 @@ class UserDataService:
             plan = _Plan(**json.loads(state))
             needed = await self.database.transact(_needed_blobs)
             left_out = await asyncio.to_thread(_unlink, self.home, plan, needed)
+            if self.files is not None:
+                await asyncio.to_thread(_delete_shared, self.files, plan, needed)
             if plan.copies:
                 for path in self.database.upgrade_copies():
                     path.unlink(missing_ok=True)
@@ -233,6 +248,15 @@ def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
     for note in home.undo.glob("memos/*"):
         note.unlink(missing_ok=True)
     return left_out
+
+
+def _delete_shared(files: "SharedFiles", plan: "_Plan", needed: frozenset[str]) -> None:
+    for folder in plan.folders():
+        name = str(folder.relative_to(plan.workspace))
+        if name.split("/")[0] == INBOX_FOLDER:
+            files.inbox(name).delete_others()
+    undo = files.undo
+    undo.delete_others({undo.name_of(name) for name in needed})
 
 
 def _is_deleted(member: TreeEntry) -> bool:

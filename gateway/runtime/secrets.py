@@ -27,6 +27,8 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
     variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
     if settings.store.encryption_key_env:
         variables.append(settings.store.encryption_key_env)
+    if settings.store.files:
+        variables += ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
     values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
     bots = (settings.telegram.token, *(bot.token for bot in settings.telegram.accounts))
     values |= {token.get_secret_value().partition(":")[2] for token in bots}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig, resolve_model
-from agent.tools.base import Similarity
 from gateway.config import Settings
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import embeddings
@@ -24,7 +23,7 @@ NEW_TEXTS = 512
 UNKNOWN = -1.0
 
 
-def similarity_of(settings: Settings, agent: Agent, database: Store) -> Similarity | None:
+def similarity_of(settings: Settings, agent: Agent, database: Store) -> "StoredSimilarity | None":
     """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
     model = settings.memory.embeddings
     if model is None or settings.store.encryption_key_env is not None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent.undo.change_log import ChangeLog
     from agent.undo.ledger import UndoOperation, UndoResult
     from agent.undo.records import ChangeStep
+    from gateway.store.files.file_store import SharedFiles
     from gateway.store.port import Transaction
 
 P = ParamSpec("P")
@@ -21,9 +22,10 @@ T = TypeVar("T")
 
 
 def open_change_log(
-    database: Store, folder: Path, cipher: Cipher | None
+    database: Store, folder: Path, cipher: Cipher | None, shared: "SharedFiles | None" = None
 ) -> "Callable[[], ChangeLog]":
-    """Opens the journal when it is first needed. Call it where the database's loop runs."""
+    """Opens the journal when it is first needed. Call it where the database's loop runs. With
+    `shared` other machines can undo, too."""
     loop = asyncio.get_running_loop()
 
     @cache
@@ -32,7 +34,13 @@ def open_change_log(
         from agent.undo.change_log import ChangeLog
 
         seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
-        return ChangeLog(StoreLedger(database, loop), BlobStore(folder, seal=seal))
+        elsewhere = None
+        if shared is not None:
+            from gateway.sessions.shared_undo import UndoFiles
+
+            elsewhere = UndoFiles(shared.undo)
+        blobs = BlobStore(folder, seal=seal, shared=elsewhere)
+        return ChangeLog(StoreLedger(database, loop), blobs)
 
     return open_once
 

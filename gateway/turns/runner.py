@@ -63,6 +63,7 @@ from gateway.turns.prompt import (
     opening_events,
     shown_taint,
 )
+from gateway.turns.received_files import with_received_files
 from gateway.turns.server_quotes import ServerQuotesReader
 from gateway.turns.skill_calls import SkillCallReader
 from gateway.turns.steering import Steering
@@ -71,6 +72,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from agent.code.watch.project_watches import ProjectWatches
+    from gateway.media.shared_inbox import SharedInbox
 
 # What stands in a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
@@ -101,7 +103,9 @@ class TurnRunner:
         similarity: Similarity | None = None,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
         style: Callable[[str], OutputStyle | None] = lambda name: None,
+        received: "SharedInbox | None" = None,
     ) -> None:
+        self._received = received
         self._database = database
         self._agent = agent
         self._renderer = renderer
@@ -154,6 +158,10 @@ class TurnRunner:
         """
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
+        if self._received is not None:
+            user_message = await with_received_files(
+                self._received, self._database, claim, user_message
+            )
         if not claim.resumed:
             user_message = await self._background.with_background_notes(claim, user_message)
             claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
@@ -163,6 +171,8 @@ class TurnRunner:
         else:
             claim = await self._skill_calls.with_wishes(claim)
         window = await self._windows.open(claim.session, user_message)
+        if self._received is not None:
+            await self._received.bring_pictures(window.messages)
         message = claim.messages[-1]
         if not claim.resumed:
             folder = self._permissions.working_dir(message)

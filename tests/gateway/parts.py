@@ -39,6 +39,7 @@ from gateway.resources import Channels, Resources, SecurityContext, Timing
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
+from gateway.store.files.file_store import SharedFiles
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 from gateway.turns.runner import TurnRunner
@@ -128,9 +129,10 @@ async def opened(
     tools: Sequence[Tool] = (),
     reservations: Callable[[Store], Reservations] = MemoryReservations,
     on_people_changed: Callable[[], None] = lambda: None,
+    files: SharedFiles | None = None,
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
-    defaults."""
+    defaults, `files` those that other machines see."""
     platform = platform or Platform()
     events = EventHub()
     console = ConsoleChannel(events)
@@ -147,7 +149,7 @@ async def opened(
     agent = Agent(models, workspace=workspace, subagents=agents, tools=tools)
     try:
         await database.transact(recover, ())
-        agent.changes = open_change_log(database, folder / "undo", None)
+        agent.changes = open_change_log(database, folder / "undo", None, files)
         security = SecurityContext(
             access=AccessControl(owner, dict.fromkeys(channels, allow), {platform.name: "general"}),
             roles=RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {})),
@@ -160,6 +162,7 @@ async def opened(
             Settings().model_copy(update=sections),
             Resources(
                 *(DataDir(folder), database, agent, events, channels, security),
+                files=files,
                 reservations=reservations,
                 on_people_changed=on_people_changed,
             ),

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
@@ -20,6 +21,9 @@ from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.store.opening import whole_postgres
 from gateway.store.sqlite.file_check import check_file
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
@@ -124,6 +128,11 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_telegram(settings, home),
         _check_store(settings),
         storage.check_files(settings),
+        *(
+            [storage.check_shared_files(lambda: _shared_files(settings))]
+            if settings.store.files
+            else []
+        ),
         checks.check_disk(settings.store.path.parent if settings.store.path else home.root),
         *([checks.check_watches()] if settings.context.watch else []),
         checks.check_packages(),
@@ -137,6 +146,15 @@ def _check_store(settings: Settings) -> Check:
     return storage.check_server(
         settings.store.place, lambda: whole_postgres(settings.store.url).schema()
     )
+
+
+def _shared_files(settings: Settings) -> "SharedFiles":
+    """Raises `ConfigError`."""
+    from gateway.store.cipher import cipher_of
+    from gateway.store.files.opening import open_shared_files
+
+    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    return open_shared_files(str(settings.store.files), cipher, is_patient=False)
 
 
 async def _ask_model(settings: Settings) -> Check:

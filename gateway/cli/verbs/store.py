@@ -16,6 +16,7 @@ from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
     from gateway.store.cipher import Cipher
+    from gateway.store.files.file_store import SharedFiles
 
 _SETTING = "store.encryption_key_env"
 
@@ -132,8 +133,16 @@ def _run_rekey(args: argparse.Namespace) -> int:
                 t("no key given, and {setting} is not set", setting=_SETTING),
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
-        # What undo has kept with the old key, or without one, must not stay.
-        texts = _rekey(settings.store, old, new, BlobStore(home.undo).clear)
+        shared = _shared_files(settings.store)
+
+        def forget() -> None:
+            # What undo has kept with the old key, or without one, must not stay.
+            BlobStore(home.undo).clear()
+            if shared is not None:
+                shared.undo.delete_others()
+                shared.all_inboxes.delete_others()
+
+        texts = _rekey(settings.store, old, new, forget)
     name = new.variable
     if args.json:
         print_json({"texts": texts, "key": name, "configured": configured})
@@ -160,6 +169,21 @@ def _run_rekey(args: argparse.Namespace) -> int:
             )
         )
     return 0
+
+
+def _shared_files(store: StoreSection) -> "SharedFiles | None":
+    """Raises `KoreError` while files in it wait to be sent: they are sealed with the old key."""
+    if store.files is None:
+        return None
+    from gateway.store.files.opening import open_shared_files
+
+    shared = open_shared_files(store.files, None)
+    if any(True for _ in shared.outgoing.list()):
+        raise KoreError(
+            t("files in {place} wait to be sent; they need the key until now", place=shared.place),
+            hint=t("Start Kore, wait until they are sent, and stop it again."),
+        )
+    return shared
 
 
 def _rekey(store: StoreSection, old: KeyName, new: KeyName, forget: Callable[[], None]) -> int:

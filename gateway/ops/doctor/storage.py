@@ -1,10 +1,14 @@
 """What Kore keeps: it belongs to its owner only, and the database is whole."""
 
 import os
+import re
+import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -13,6 +17,11 @@ from gateway.config.json_files.document import private
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreBusy
+
+if TYPE_CHECKING:
+    from gateway.store.files.file_store import SharedFiles
+
+_LOOPBACK = re.compile(r"\(http://(?:127\.|localhost[:/)]|\[::1\])")
 
 
 def check_home(home: DataDir) -> Check:
@@ -30,7 +39,7 @@ def check_home(home: DataDir) -> Check:
 
 def check_files(settings: Settings) -> Check:
     """What was put elsewhere belongs to its owner only, too."""
-    files = [*settings.store.files, *filter(None, [settings.logging.file])]
+    files = [*settings.store.local_paths, *filter(None, [settings.logging.file])]
     return _private("files", files) or Check("files", "ok", t("private"))
 
 
@@ -96,3 +105,25 @@ def check_server(place: str, schema: Callable[[], int]) -> Check:
             "database", "ok", t("{path} is empty; it is filled at the first start", path=place)
         )
     return Check("database", "ok", t("{path}, schema {version}", path=place, version=version))
+
+
+def check_shared_files(files: "Callable[[], SharedFiles]") -> Check:
+    """What one machine writes, others can read: tried with a small file."""
+    content = secrets.token_bytes(64)
+    try:
+        store = files().trial
+        digest = store.put(content)
+        read = BytesIO()
+        store.fetch(digest, read, len(content))
+        store.delete(digest)
+    except KoreError as exc:
+        return Check("shared files", "fail", str(exc), exc.hint)
+    place = store.place
+    if "(http://" in place and not _LOOPBACK.search(place):
+        return Check(
+            "shared files",
+            "warn",
+            t("{place}: what is sent there is not encrypted on its way", place=place),
+            t("use an endpoint with https://"),
+        )
+    return Check("shared files", "ok", t("{place}, written and read", place=place))

@@ -68,6 +68,14 @@ def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
     )
 
 
+def _file_values(file: OutboundFile) -> dict[str, Any]:
+    """Without what is not set: an older Kore refuses what it does not know."""
+    values = asdict(file)
+    if file.digest is None:
+        del values["digest"]
+    return values
+
+
 def files_from_row(
     tx: Transaction, delivery_id: str, number: int, files: str
 ) -> list[dict[str, Any]]:
@@ -86,6 +94,6 @@ def columns_of_part(
     return {
         "body": seal(part.text, "body"),
         "entities": seal(dumps([asdict(entity) for entity in part.entities]), "entities"),
-        "files": seal(dumps([asdict(file) for file in part.files]), "files"),
+        "files": seal(dumps([_file_values(file) for file in part.files]), "files"),
         "buttons": dumps([asdict(button) for button in part.buttons]),
     }

@@ -67,7 +67,7 @@ async def build_agent(
         web_search_results=settings.tools.web_search_results,
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.protected_paths, *settings.files, *settings.store.files, *policy),
+        off_limits=(*home.protected_paths, *settings.files, *settings.store.local_paths, *policy),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
         limits=command_limits(settings),

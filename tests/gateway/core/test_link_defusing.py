@@ -30,6 +30,7 @@ HIDDEN = {
     (OutboundFile, "path"),
     (OutboundFile, "text"),
     (OutboundFile, "kind"),
+    (OutboundFile, "digest"),
     (Button, "data"),
     (Entity, "type"),
 }

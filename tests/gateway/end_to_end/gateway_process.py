@@ -63,10 +63,12 @@ class GatewayProcess:
         verb: str = "gateway",
         words: Sequence[str] = (),
         runtime_dir: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.api, self.model = api, model
         self._words = [verb, *words]
         self._runtime_dir = runtime_dir
+        self._more_environ = environ if environ is not None else {}
         self.forked = forked
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
@@ -276,6 +278,7 @@ class GatewayProcess:
             "KORE_HOME": str(self.home),
             "PYTHONPATH": str(ROOT),
             "PYTHONUTF8": "1",
+            **self._more_environ,
             # Where bubblewrap is missing root runs no command at all, unless it is told to.
             **({"XDG_RUNTIME_DIR": str(self._runtime_dir)} if self._runtime_dir else {}),
             **({} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}),

@@ -12,8 +12,8 @@ from gateway.channels.base import NotFetched
 from gateway.config.sections import MediaSection
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
-from gateway.media.downloader import AT_ONCE, InboxPaths, MediaDownloader
-from gateway.media.storage import storage_name
+from gateway.media.downloader import AT_ONCE, MediaDownloader
+from gateway.media.storage import InboxPaths, storage_name
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform

@@ -190,7 +190,13 @@ async def test_more_power_has_to_be_confirmed(
         await editor().change("security.sandbox", "none", checked["proposal"], is_confirmed=False)
     assert (home / "config.json").read_bytes() == before
     await editor().change("security.sandbox", "none", checked["proposal"], is_confirmed=True)
-    for key in ("hooks", "mcp_servers.x", "server.listen", "access.roles.telegram:1", "agents"):
+    for key in (
+        "hooks",
+        "mcp_servers.x",
+        "server.listen",
+        "access.roles.telegram:1",
+        "store.files",
+    ):
         assert widens_power(tuple(key.split(".")))
     for key in ("agent.max_iterations", "model_list.local.temperature", "tts.voice", "profiles"):
         assert not widens_power(tuple(key.split(".")))

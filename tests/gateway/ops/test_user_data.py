@@ -12,6 +12,8 @@ import pytest
 from agent.errors import KoreError
 from gateway.core.messages import OutboundFile, OutboundPart, Route, Sender
 from gateway.delivery.outbound_files import FOLDER
+from gateway.store.files.file_store import SharedFiles
+from gateway.store.files.folder import FolderObjects
 from gateway.store.repositories import preferences
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
@@ -143,3 +145,22 @@ async def test_what_the_owner_has_goes_and_what_lies_in_a_channels_folder_stays(
         await user_data.delete("cli:me", copies=False)
         assert [path.name for path in inbox.iterdir()] == ["telegram"]
         assert (inbox / "telegram" / "7" / "d.txt").exists()
+
+
+async def test_files_that_cannot_be_deleted_now_are_deleted_later(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    files = SharedFiles(FolderObjects(shared))
+    async with opened(tmp_path, [], files=files) as parts:
+        await queue_file(parts, "71")
+        theirs, other = (files.inbox(f"inbox/chat/{who}").put(b"x") for who in ("71", "72"))
+        user_data = parts.app.user_data()
+        shared.rename(tmp_path / "unmounted")
+        with pytest.raises(KoreError, match="all but files") as caught:
+            await user_data.delete("chat:71", copies=False)
+        assert "next start" in (caught.value.hint or "")
+        (tmp_path / "unmounted").rename(shared)
+        assert files.inbox("inbox/chat/71").exists(theirs)
+        assert await user_data.finish() == 0
+        assert not files.inbox("inbox/chat/71").exists(theirs)
+        assert files.inbox("inbox/chat/72").exists(other)

@@ -125,7 +125,7 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
     tools = ToolSettings(
         sandbox=sandbox,
         blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.protected_paths, *settings.files, *settings.store.files),
+        off_limits=(*home.protected_paths, *settings.files, *settings.store.local_paths),
     )
     logins = LoginOptions(args.crash.redactor.learn)
     plugins = InstalledPlugins(home.plugins)

@@ -551,6 +551,7 @@ export interface Media {
   digest?: string | null
   heard_by?: string | null
   heard_nano?: number | null
+  file_digest?: string | null
 }
 
 export interface MessageOptions {

@@ -1,0 +1,31 @@
+"""Which store of files an address names: a shared folder, or a bucket."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from agent.errors import ConfigError
+from gateway.core.file_address import parse_file_address
+from gateway.store.cipher import Cipher
+from gateway.store.errors import catalogue_text
+from gateway.store.files.file_store import SharedFiles
+
+
+def open_shared_files(
+    address: str, cipher: Cipher | None, *, is_patient: bool = True
+) -> SharedFiles:
+    """For a valid address. Nothing is looked at yet; without patience what fails is tried again
+    only once. Raises `ConfigError` where the library is not installed."""
+    place = parse_file_address(address)
+    if isinstance(place, Path):
+        from gateway.store.files.folder import FolderObjects
+
+        return SharedFiles(FolderObjects(place), cipher)
+    if find_spec("obstore") is None:
+        raise ConfigError(
+            catalogue_text("store.files names an S3 bucket, but obstore is not installed"),
+            hint="pip install 'kore-assistant[s3]'",
+        )
+    from gateway.store.files.s3 import Patience, S3Objects
+
+    patience = Patience() if is_patient else Patience(retries=1, total_s=5.0, silence_s=5.0)
+    return SharedFiles(S3Objects(place, patience), cipher)

@@ -1,0 +1,172 @@
+"""Files that one machine received and another needs; what nobody needs is cleaned away."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.taint.file_marks import is_marked
+from agent.types import ImageFile, Message
+from agent.undo.blob_store import KEEP_S
+from gateway.core.messages import InboundMessage, Media, OutboundFile, OutboundPart, Route
+from gateway.media.shared_inbox import SharedInbox, sweep
+from gateway.media.uploads import Uploads
+from gateway.store.files.file_store import SharedFiles
+from gateway.store.files.folder import FolderObjects
+from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from tests.gateway.media.test_downloader import Inboxes
+from tests.gateway.media.test_uploads import sent
+from tests.gateway.parts import chat_message, opened
+
+NAME = "report-0123456789abcdef.txt"
+LIMIT = 10 * 2**20
+
+
+class Machine:
+    """A workspace of its own, and what it shares."""
+
+    def __init__(self, workspace: Path, shared: Path) -> None:
+        workspace.mkdir()
+        shared.mkdir(exist_ok=True)
+        self.workspace = workspace
+        self.files = SharedFiles(FolderObjects(shared))
+        self.inbox = SharedInbox(self.files, Inboxes(workspace), LIMIT)
+
+    def receive(self, name: str, data: bytes) -> Media:
+        path = self.workspace / "inbox" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        return Media("document", f"inbox/{name}", size_bytes=len(data))
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "first", tmp_path / "shared")
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "second", tmp_path / "shared")
+
+
+def message(*media: Media) -> InboundMessage:
+    return chat_message("look", media=media)
+
+
+def all_files(folder: Path) -> list[Path]:
+    return [one for one in folder.rglob("*") if not one.is_dir()]
+
+
+async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
+    first: Machine, second: Machine
+) -> None:
+    media = await first.inbox.put(first.receive(NAME, b"content"))
+    assert media.file_digest is not None
+    assert await second.inbox.bring([message(media)]) == []
+    copy = second.workspace / "inbox" / NAME
+    assert copy.read_bytes() == b"content"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert is_marked(copy)
+    copy.write_bytes(b"changed here")
+    assert await second.inbox.bring([message(media)]) == []
+    assert copy.read_bytes() == b"changed here"
+
+
+async def test_a_file_that_cannot_be_had_is_told(first: Machine, second: Machine) -> None:
+    media = await first.inbox.put(first.receive(NAME, b"content"))
+    for lost in (
+        replace(media, file_digest="0" * 64),
+        replace(media, size_bytes=3),
+    ):
+        (failure,) = await second.inbox.bring([message(lost)])
+        assert failure.startswith(f"inbox/{NAME} is not on this machine")
+    assert all_files(second.workspace) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"../{NAME}", f"/etc/{NAME}", f"inbox/../../{NAME}", f"memory/{NAME}", f"inbox//{NAME}"),
+        *("inbox/../USER.md", "inbox/USER.md", f"inbox/.{NAME}", f"inbox/{NAME}.part"),
+        # Somebody else's folder, and no folder.
+        *(f"inbox/telegram/9/{NAME}", NAME, ""),
+    ],
+)
+async def test_a_path_leads_nowhere_but_into_the_inbox_of_the_message(
+    first: Machine, second: Machine, path: str
+) -> None:
+    media = await first.inbox.put(first.receive(NAME, b"content"))
+    lie = replace(media, path=path)
+    assert await second.inbox.bring([message(lie)]) == []
+    picture = ImageFile(path, "image/png", str(media.file_digest))
+    await second.inbox.bring_pictures([Message("user", (picture,))])
+    assert await second.inbox.put(lie) == lie
+    assert all_files(second.workspace) == []
+
+
+async def test_an_inbox_that_became_a_link_is_not_followed(
+    first: Machine, second: Machine, tmp_path: Path
+) -> None:
+    media = await first.inbox.put(first.receive(NAME, b"content"))
+    (tmp_path / "elsewhere").mkdir()
+    (second.workspace / "inbox").symlink_to(tmp_path / "elsewhere")
+    assert len(await second.inbox.bring([message(media)])) == 1
+    assert all_files(tmp_path / "elsewhere") == []
+
+
+async def test_pictures_of_a_conversation_are_fetched(first: Machine, second: Machine) -> None:
+    media = await first.inbox.put(first.receive("photo-0123456789abcdef.png", b"picture"))
+    picture = ImageFile(str(media.path), "image/png", str(media.file_digest))
+    gone = ImageFile(str(media.path).replace("0", "1"), "image/png", "1" * 64)
+    await second.inbox.bring_pictures([Message("user", (picture, gone))])
+    (copy,) = all_files(second.workspace)
+    assert copy.read_bytes() == b"picture"
+
+
+async def test_a_store_that_is_away_keeps_nobody_from_receiving(
+    first: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").rename(tmp_path / "unmounted")
+    media = first.receive(NAME, b"content")
+    assert await first.inbox.put(media) == media
+
+
+async def test_an_upload_of_a_client_is_shared_whatever_it_says(first: Machine) -> None:
+    uploads = Uploads(lambda: first.workspace, LIMIT, shared=first.inbox)
+    media = await sent(uploads, "a.txt", b"content")
+    seen = await uploads.look_again(replace(media, file_digest="f" * 64))
+    assert seen.file_digest is not None
+    assert first.files.inbox("inbox").exists(seen.file_digest)
+    elsewhere = Media("document", "/etc/passwd", file_digest=seen.file_digest)
+    assert (await uploads.look_again(elsewhere)).file_digest is None
+
+
+async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine) -> None:
+    files, now, day_s = first.files, time.time(), 86_400.0
+
+    def age(digest: str, area: str, seconds: float) -> None:
+        for one in (tmp_path / "shared" / area).rglob(digest[2:]):
+            os.utime(one, (now - seconds, now - seconds))
+
+    outgoing = {name: files.outgoing.put(name.encode(), name * 32) for name in "abc"}
+    for name in "ab":
+        age(files.outgoing.name_of(outgoing[name], name * 32)[-64:], "outgoing", 2 * 3_600)
+    undo = [files.undo.put(one) for one in (b"old", b"new")]
+    age(undo[0], "undo", KEEP_S + 60)
+    age(undo[1], "undo", KEEP_S - 60)
+    received = [files.inbox("inbox").put(one) for one in (b"old", b"new")]
+    age(received[0], "inbox", 31 * day_s)
+    async with opened(tmp_path, [], files=files) as parts:
+        waiting = OutboundFile("a", f"/elsewhere/{'a' * 32}", digest=outgoing["a"])
+        reply = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("", files=(waiting,))])
+        await parts.database.transact(outbox.put, None, [reply], now)
+        # b: sent, or its row was never stored; c: its row may follow.
+        assert await sweep(files, parts.database, None, now) == 2
+        assert await sweep(files, parts.database, 30, now) == 1
+    left = {name for name, one in outgoing.items() if files.outgoing.exists(one, name * 32)}
+    assert left == {"a", "c"}
+    assert [files.undo.exists(one) for one in undo] == [False, True]
+    assert [files.inbox("inbox").exists(one) for one in received] == [False, True]

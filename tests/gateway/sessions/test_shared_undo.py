@@ -1,0 +1,81 @@
+"""Contents for undo in the store of files: a store that is away holds up no change."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ToolError
+from agent.undo.blob_store import BlobCipher, BlobStore
+from agent.undo.change_log import ChangeLog
+from agent.undo.file_ledger import FileLedger
+from agent.undo.records import ChangeOrigin
+from gateway.sessions.shared_undo import UndoFiles
+from gateway.store.cipher import Cipher
+from gateway.store.files.file_store import SharedFiles
+from gateway.store.files.folder import FolderObjects
+
+
+def log_of(folder: Path, shared: Path, cipher: Cipher | None = None) -> ChangeLog:
+    seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
+    files = UndoFiles(SharedFiles(FolderObjects(shared), cipher).undo)
+    return ChangeLog(FileLedger(folder), BlobStore(folder, seal=seal, shared=files))
+
+
+@pytest.fixture(params=[None, Cipher(b"k" * 32, "KEY")], ids=["plain", "sealed"])
+def logs(request: pytest.FixtureRequest, tmp_path: Path) -> list[ChangeLog]:
+    """Of two machines."""
+    (tmp_path / "shared").mkdir()
+    return [log_of(tmp_path / name, tmp_path / "shared", request.param) for name in "ab"]
+
+
+def change(log: ChangeLog, path: Path, data: bytes) -> list[str]:
+    origin = ChangeOrigin("s", 1, "c", "write_file", path.parent)
+    notes = log.files(origin, {path: data})
+    path.write_bytes(data)
+    return notes
+
+
+def test_only_earlier_contents_of_changes_are_shared(logs: list[ChangeLog], tmp_path: Path) -> None:
+    first, second = logs
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"before")
+    first.blobs.put(b"some other file of a folder")
+    assert change(first, path, b"after") == []
+    (step,) = first.ledger.steps("s")
+    before = step.changes[0].before
+    assert before is not None
+    assert second.blobs.has(before.value)
+    assert second.blobs.get(before.value) == b"before"
+    assert before.value in second.blobs.names()
+    assert len([one for one in (tmp_path / "shared").rglob("*") if one.is_file()]) == 1
+
+
+def test_a_store_that_is_away_is_told_and_the_change_is_made(
+    logs: list[ChangeLog], tmp_path: Path
+) -> None:
+    first, second = logs
+    (tmp_path / "shared").rename(tmp_path / "unmounted")
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"before")
+    (note,) = change(first, path, b"after")
+    assert "only this machine" in note
+    (step,) = first.ledger.steps("s")
+    before = step.changes[0].before
+    assert before is not None
+    assert first.blobs.get(before.value) == b"before"
+    with pytest.raises(ToolError, match="shared"):
+        second.blobs.has(before.value)
+
+
+def test_a_store_that_failed_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    shared, clock = tmp_path / "shared", [0.0]
+    files = UndoFiles(SharedFiles(FolderObjects(shared)).undo, lambda: clock[0])
+    name = BlobStore(tmp_path / "blobs").name(b"content")
+    with pytest.raises(ToolError, match="cannot be stored"):
+        files.put(name, b"content")
+    shared.mkdir()
+    with pytest.raises(ToolError, match="a moment ago"):
+        files.put(name, b"content")
+    clock[0] = 31.0
+    files.put(name, b"content")
+    assert files.get(name) == b"content"
