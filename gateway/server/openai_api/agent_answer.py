@@ -5,7 +5,6 @@ The events only bring the words earlier.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TypeVar
@@ -15,7 +14,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.types import Result
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import CONSOLE, Media
+from gateway.core.messages import Media, console_principal
 from gateway.core.records import Delivered, MessageOutcome, SessionEvent, TurnStored
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.request_sessions import MessagePlace
@@ -154,7 +153,7 @@ class AgentAnswer:
     async def _answer(self, question: events.ApprovalAsked) -> None:
         if self._speaker.may_approve:
             return
-        if await self._service.answer_approval(question.nonce, "deny", f"{CONSOLE}:{os.getuid()}"):
+        if await self._service.answer_approval(question.nonce, "deny", console_principal()):
             self._denied[_title(question)] = None
 
     def _note(self, event: SessionEvent | None) -> None:
