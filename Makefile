@@ -50,11 +50,11 @@ WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))
 test: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
-# What speaks of the store: the gateway, its service, kills. One part only: make test-postgres
+# What speaks of the store: the gateway with its terminals and pages, its service, kills. One part: make test-postgres
 # POSTGRES_TESTS=tests/gateway/bus
 POSTGRES_TESTS ?= tests/gateway tests/contracts/test_service.py tests/crash \
 	--ignore tests/gateway/store/sqlite --ignore tests/gateway/store/postgres \
-	--ignore tests/gateway/store/test_cipher.py --ignore tests/gateway/cli --ignore-glob 'tests/gateway/server/test_web*'
+	--ignore tests/gateway/store/test_cipher.py
 
 test-postgres: $(VENV)/.dev
 	@KORE_TEST_STORE=postgres $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" \

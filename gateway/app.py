@@ -210,6 +210,7 @@ def shared_files(settings: Settings, cipher: Cipher | None) -> "SharedFiles | No
     """Where files lie that other machines see, if they do. Raises `ConfigError`."""
     if settings.store.files is None:
         return None
+    from gateway.store.files.opening import open_shared_files
 
     return open_shared_files(settings.store.files, cipher)
 

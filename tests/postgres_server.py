@@ -25,6 +25,8 @@ from gateway.store.postgres.migrator import upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 
 _USER = "postgres"
+# Then the number of the process that it belongs to.
+_PREFIX = "kore-pg-"
 _TEMPLATE = "kore_template"
 _PATIENCE_S = 10.0
 _LOOK_S = 0.005
@@ -57,7 +59,7 @@ class PostgresServer:
 
     def __init__(self, *, is_durable: bool = False, parent: Path | None = None) -> None:
         self._is_durable = is_durable
-        self.folder = Path(tempfile.mkdtemp(prefix="kore-pg-", dir=parent or _memory()))
+        self.folder = _new_folder(parent)
         if os.getuid() == 0:
             shutil.chown(self.folder, _USER)
         self._run("initdb", "-D", self.data, "-A", "trust", "-U", "kore", "--no-sync", "-E", "UTF8")
@@ -73,6 +75,8 @@ class PostgresServer:
         # Nothing but the socket in its own folder.
         options = (
             f"-c listen_addresses='' -k {self.folder} -c max_connections=300"
+            # Shared memory in the same folder, too, so that a kill leaves nothing elsewhere.
+            " -c dynamic_shared_memory_type=mmap"
             " -c shared_buffers=32MB -c autovacuum=off -c max_pred_locks_per_transaction=256"
         )
         if self._is_durable:
@@ -89,15 +93,7 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL for all its processes; returns when none is left."""
         (first,) = (self.data / "postmaster.pid").read_text().splitlines()[:1]
-        processes = [int(first), *_children(int(first))]
-        for process in processes:
-            # The others end by themselves when the first has.
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        deadline = time.monotonic() + _PATIENCE_S
-        while any(map(_is_alive, processes)):
-            assert time.monotonic() < deadline, "a process of PostgreSQL outlived SIGKILL"
-            time.sleep(_LOOK_S)
+        _kill(int(first))
         # Where nothing has asked yet how they ended, the next server takes their numbers for alive.
         for lock in (self.data / "postmaster.pid", self.folder / ".s.PGSQL.5432.lock"):
             lock.unlink(missing_ok=True)
@@ -155,6 +151,47 @@ def create_database() -> str:
 def database_of(path: Path) -> str:
     """The one that stands for the file of SQLite's in `path`; made when it is first asked for."""
     return create_database()
+
+
+def environ_of(home: Path) -> dict[str, str]:
+    """What tells a `kore` of this folder where its data is; nothing for SQLite's file."""
+    if engine() == "sqlite":
+        return {}
+    return {"KORE_STORE_URL": database_of(home / "kore.db")}
+
+
+def _new_folder(parent: Path | None) -> Path:
+    parent = parent or _memory() or Path(tempfile.gettempdir())
+    remove_abandoned(parent)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+
+
+def remove_abandoned(parent: Path) -> None:
+    """End the servers of processes that are gone, as a test run that was killed leaves them, and
+    remove their folders."""
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if not owner.isdecimal() or _is_alive(int(owner)):
+            continue
+        with suppress(OSError, ValueError):
+            first = int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+            # The number may be another process's by now.
+            if str(folder).encode() in Path(f"/proc/{first}/cmdline").read_bytes():
+                _kill(first)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kill(first: int) -> None:
+    """The first process of a server and all others; returns when none is left."""
+    processes = [first, *_children(first)]
+    for process in processes:
+        # The others end by themselves when the first has.
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + _PATIENCE_S
+    while any(map(_is_alive, processes)):
+        assert time.monotonic() < deadline, "a process of PostgreSQL outlived SIGKILL"
+        time.sleep(_LOOK_S)
 
 
 def _children(process: int) -> list[int]:

@@ -72,6 +72,7 @@ class McpServers:
         self._tools: tuple[McpTool, ...] = ()
         self._retired: list[McpConnection] = []
         self._background: set[asyncio.Task[None]] = set()
+        self._is_closing = False
         self._meters = ResourceLimits()
         for server in settings.servers:
             self._add(server)
@@ -110,7 +111,11 @@ class McpServers:
         servers = {server.name: server for server in settings.servers}
         for name, each in list(self._servers.items()):
             if servers.get(name) != each.settings:
-                self._retired.append(self._servers.pop(name).connection)
+                retired = self._servers.pop(name)
+                self._retired.append(retired.connection)
+                if retired.listing_task is not None:
+                    # It would start the server again.
+                    retired.listing_task.cancel()
         for name, server in servers.items():
             if name not in self._servers:
                 self._add(server)
@@ -145,13 +150,17 @@ class McpServers:
     async def aclose(self) -> None:
         """End all servers; what they had only for a time goes."""
         await self.pending_logins.aclose()
-        tasks = list(self._background)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        connections = [*self._retired, *(each.connection for each in self._servers.values())]
-        await asyncio.gather(*(connection.aclose() for connection in connections))
+        self._is_closing = True
+        try:
+            tasks = list(self._background)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            connections = [*self._retired, *(each.connection for each in self._servers.values())]
+            await asyncio.gather(*(connection.aclose() for connection in connections))
+        finally:
+            self._is_closing = False
         await asyncio.to_thread(self._own_folder.close)
 
     def folder_of(self, name: str) -> Path:
@@ -181,7 +190,9 @@ class McpServers:
     def _add(self, server: McpServerSettings) -> None:
         def on_change() -> None:
             entry.is_stale = True
-            self._begin(entry)
+            # What a server tells while it ends would start it again.
+            if not self._is_closing and self._servers.get(server.name) is entry:
+                self._begin(entry)
 
         log_file = ServerLog(partial(self.folder_of, server.name))
         login: ServerLogin | None = None

@@ -42,6 +42,7 @@ from gateway.core.messages import (
     MessageOptions,
     Route,
     Sender,
+    console_principal,
 )
 from gateway.core.records import (
     ConsoleLease,
@@ -207,7 +208,7 @@ class LocalService(
         return outcome
 
     async def create_session(self) -> str:
-        principal = f"{CONSOLE}:{os.getuid()}"
+        principal = console_principal()
         session = await self._database.transact(sessions.create_session, principal, time.time())
         self._announce(session)
         return session
@@ -266,7 +267,7 @@ class LocalService(
             return None
         if opened.session is not None and not fresh:
             await self._sessions.set_status(opened.session, "open")
-        language = self._languages.choice_of(f"{CONSOLE}:{os.getuid()}")
+        language = self._languages.choice_of(console_principal())
         return replace(opened, language=language)
 
     async def list_sessions(
@@ -401,21 +402,21 @@ class LocalService(
         return await self._database.transact(self._pairing.people, time.time())
 
     async def approve_pairing(self, code: str) -> str:
-        by = f"{CONSOLE}:{os.getuid()}"
+        by = console_principal()
         return await self._run_pairing(self._pairing.approve, code, by, time.time())
 
     async def invite_owner(self, channel: str, account: str) -> str:
         return await self._run_pairing(self._pairing.invite, channel, account, time.time())
 
     async def revoke_pairing(self, who: str) -> str:
-        by = f"{CONSOLE}:{os.getuid()}"
+        by = console_principal()
         return await self._run_pairing(self._pairing.revoke, who, by, time.time())
 
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
         return [asdict(grant) for grant in await self._database.transact(grants.list_grants)]
 
     async def revoke_grants(self, grant: int | None) -> str:
-        by = f"{CONSOLE}:{os.getuid()}"
+        by = console_principal()
         revoked = await self._database.transact(grants.revoke_grant, grant, by, time.time())
         await self._audit_relay.flush()
         if grant is None:

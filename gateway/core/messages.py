@@ -1,6 +1,7 @@
 """What travels over the bus: messages in, messages out, and the route between them."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
@@ -372,3 +373,8 @@ class OutboundMessage:
 
 
 CONSOLE = "cli"
+
+
+def console_principal() -> str:
+    """The user of this machine's console, as approvals, sessions and costs name them."""
+    return f"{CONSOLE}:{os.getuid()}"

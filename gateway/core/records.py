@@ -27,6 +27,11 @@ class Delivered:
     maybe_duplicate: bool = False
     seq: int = 0
 
+    def is_repeat(self, last_seq: int) -> bool:
+        """Whether a watcher whose last delivery has this number was given it before: what went into
+        a connection that broke comes again."""
+        return self.maybe_duplicate and 0 < self.seq <= last_seq
+
 
 @frozen
 class TurnStored:

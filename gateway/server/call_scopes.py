@@ -8,7 +8,7 @@ from typing import Any
 from agent.errors import PolicyDenied
 from agent.i18n import t
 from gateway.control.service import Service
-from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage, console_principal
 from gateway.media.uploads import is_inbox_path
 from gateway.server.tokens import AccessToken, Scope
 
@@ -78,16 +78,15 @@ def check_call(token: AccessToken, call: str, arguments: Mapping[str, Any]) -> N
 def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
     """What an admin's client says of who speaks is what it knows of its own machine: here it is the
     owner. Raises `PolicyDenied` for words in the name of others."""
-    me = str(os.getuid())
     if call == Service.submit.__name__:
         message: InboundMessage = values["message"]
         if message.channel != CONSOLE:
             raise PolicyDenied(t("only a console's messages can be submitted"))
         options = replace(message.options, full_access=None)
-        sender = replace(message.sender, id=me)
+        sender = replace(message.sender, id=str(os.getuid()))
         return {**values, "message": replace(message, sender=sender, options=options)}
     if call == Service.answer_approval.__name__:
-        return {**values, "by": f"{CONSOLE}:{me}"}
+        return {**values, "by": console_principal()}
     return values
 
 

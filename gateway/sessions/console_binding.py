@@ -1,12 +1,11 @@
 """Consoles: which conversation a terminal is in, inside the caller's transaction."""
 
-import os
 import time
 from dataclasses import replace
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.core.messages import CONSOLE, Route
+from gateway.core.messages import CONSOLE, Route, console_principal
 from gateway.core.records import ConsoleLease
 from gateway.core.token_routes import token_of_lane, token_principal
 from gateway.sessions import lookup
@@ -21,7 +20,7 @@ LOCAL, MAIN = "local", "main"
 
 def bind(tx: Transaction, lane: str, session: str | None) -> str:
     token = token_of_lane(lane)
-    principal = f"{CONSOLE}:{os.getuid()}" if token is None else token_principal(token)
+    principal = console_principal() if token is None else token_principal(token)
     if token is not None and sessions.bound_session(tx, lane) is None:
         # Refused here, a message leaves nothing behind.
         check_room(tx, principal)
@@ -75,7 +74,7 @@ def _open_lane(
     if fresh:
         sessions.unbind(tx, lane)
         return ConsoleLease(chat_id, None, unfinished=False)
-    last = sessions.last_of(tx, f"{CONSOLE}:{os.getuid()}")
+    last = sessions.last_of(tx, console_principal())
     if last is not None:
         bind(tx, lane, last)
     return ConsoleLease(chat_id, last, unfinished=False)

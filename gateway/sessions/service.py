@@ -1,7 +1,6 @@
 """The archivist: searches conversations, forks, names, pauses and closes them."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from agent.errors import KoreError
 from agent.events import SessionClosed
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from gateway.core.messages import CONSOLE
+from gateway.core.messages import console_principal
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.sessions import lookup
 from gateway.sessions.background_work import BackgroundWork
@@ -61,7 +60,7 @@ class SessionService:
         return await self._with(session_admin.preview, session, first, last)
 
     async def fork(self, session: str, last: int | None = None) -> str:
-        owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
+        owner = SessionOwner(console_principal())
         return await self._with(_fork, session, owner, last, time.time())
 
     async def rename(self, session: str, name: str) -> str:
@@ -83,7 +82,7 @@ class SessionService:
             transcript = await asyncio.to_thread(read, text)
         except KoreError as exc:
             raise KoreError(f"{file}: {exc}", hint=exc.hint) from exc
-        owner = SessionOwner(f"{CONSOLE}:{os.getuid()}")
+        owner = SessionOwner(console_principal())
         return await self.database.transact(_put, transcript, owner, time.time())
 
     async def set_status(self, session: str, status: Status) -> str:

@@ -58,6 +58,12 @@ class WholeDatabase(Protocol):
         ...
 
 
+def check_empty(target: WholeDatabase, cipher: Cipher | None) -> None:
+    """Raises `StoreError` for a database that nothing can be copied into."""
+    with target.opened(cipher) as tx:
+        _refuse_content(tx)
+
+
 def copy_store(
     source: WholeDatabase, target: WholeDatabase, cipher: Cipher | None
 ) -> dict[str, int]:

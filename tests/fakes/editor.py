@@ -15,7 +15,8 @@ import pytest
 
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
-from tests import fork_server
+from gateway.core.task_scope import task_scope
+from tests import fork_server, postgres_server
 from tests.fakes.acp_lines import LineCheck
 from tests.fakes.model import ModelServer
 
@@ -128,7 +129,8 @@ class EditorSetup:
         return (sys.executable, "-m", "gateway", "acp", *options)
 
     def environ(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
+        own = {"HOME": str(self.home), "KORE_HOME": str(self.home)}
+        return {"PATH": os.environ["PATH"], **own, **postgres_server.environ_of(self.home)}
 
     @asynccontextmanager
     async def open(
@@ -140,23 +142,24 @@ class EditorSetup:
             ["acp", *options], cwd=self.project, env=self.environ(), stderr=2, limit=_LIMIT
         )
         reader = asyncio.StreamReader(_LIMIT)
-        pump = asyncio.create_task(_pump(process.stdout, reader, check))
-        connection = acp.connect_to_agent(
-            editor,
-            process.stdin,
-            reader,
-            use_unstable_protocol=True,
-            observers=[check.note_event],
-        )
-        try:
-            offered = acp.schema.ClientCapabilities.model_validate(capabilities or {})
-            await connection.initialize(protocol_version=1, client_capabilities=offered)
-            yield editor, connection, process
-        finally:
-            await connection.close()
-            process.stdin.close()
-            await process.wait()
-            await pump
+        async with task_scope() as start:
+            pump = start(_pump(process.stdout, reader, check))
+            connection = acp.connect_to_agent(
+                editor,
+                process.stdin,
+                reader,
+                use_unstable_protocol=True,
+                observers=[check.note_event],
+            )
+            try:
+                offered = acp.schema.ClientCapabilities.model_validate(capabilities or {})
+                await connection.initialize(protocol_version=1, client_capabilities=offered)
+                yield editor, connection, process
+            finally:
+                await connection.close()
+                process.stdin.close()
+                await process.wait()
+                await pump
         assert not (faults := check.faults()), faults
 
     @asynccontextmanager

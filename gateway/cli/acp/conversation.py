@@ -30,10 +30,10 @@ from gateway.cli.acp.sent_text import SentText
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
 from gateway.cli.acp.updates import TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
-from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, console_principal
 from gateway.core.records import Delivered
 from gateway.core.task_scope import task_scope
 from gateway.store.errors import StoreClosed
@@ -103,7 +103,7 @@ class EditorConversation:
         # One prompt at a time: editors send the next one when they have the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
-        # The last delivery by its number: what went into a connection that broke comes again.
+        # The last delivery by its number.
         self._delivered = 0
         self._uses: Counter[str] = Counter()
 
@@ -285,7 +285,7 @@ class EditorConversation:
     ) -> bool:
         """Whether the answer is complete. Its words were passed on as they came, but for those of
         Kore itself, and those that came while the owner of the data was lost."""
-        if event.maybe_duplicate and 0 < event.seq <= self._delivered:
+        if event.is_repeat(self._delivered):
             return False
         self._delivered = max(event.seq, self._delivered)
         is_ours = event.event_id == message.event_id
@@ -319,7 +319,9 @@ class EditorConversation:
         except ConnectionError:
             # The editor has gone, and said nothing: the question stays open for the next one.
             return
-        await service.answer_approval(approval.nonce, reply.answer, principal(), reply.words)
+        await service.answer_approval(
+            approval.nonce, reply.answer, console_principal(), reply.words
+        )
 
     async def _tell(self, *updates: Update | Any) -> None:
         for update in updates:

@@ -279,10 +279,10 @@ async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, f
 
 async def _fork(service: "Service", session: str | None) -> str:
     """A copy of this session, or of the one that was used here last."""
-    from gateway.cli.console.chat.message_builder import principal
+    from gateway.core.messages import console_principal
 
     if session is None:
-        session = await service.last_session(principal())
+        session = await service.last_session(console_principal())
         if session is None:
             raise ConfigError(t("--fork-session: there is no session yet"))
     return await service.fork_session(session)

@@ -17,13 +17,13 @@ from agent.types import Result
 from gateway.cli.chat.progress_line import ProgressLine
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
-from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.output.text import call_line, event_line, outcome
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost, HandedOver
-from gateway.core.messages import MessageOptions
+from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class OneShotTurn:
         streams = order.streams and order.output == "text"
         self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
-        # The last delivery by its number: what went into a connection that broke comes again.
+        # The last delivery by its number.
         self._delivered = 0
         self._result: Result | None = None
         self._error: events.Error | None = None
@@ -148,7 +148,7 @@ class OneShotTurn:
     async def _choose_session(self, lane: str) -> None:
         session = self._request.session
         if self._request.latest:
-            session = await self._service.last_session(principal())
+            session = await self._service.last_session(console_principal())
         if session is not None:
             await self._service.bind_session(lane, session)
 
@@ -216,11 +216,11 @@ class OneShotTurn:
         with self._progress.pause():
             reply = await self._ask(approval) if self._ask else ApprovalReply("deny")
         await self._service.answer_approval(
-            approval.nonce, reply.answer, principal(), reply.words, reply.scope
+            approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
 
     def _deliver(self, delivered: Delivered) -> bool:
-        if delivered.maybe_duplicate and 0 < delivered.seq <= self._delivered:
+        if delivered.is_repeat(self._delivered):
             return False
         self._delivered = max(delivered.seq, self._delivered)
         ours = delivered.event_id == self._message.event_id

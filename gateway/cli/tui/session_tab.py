@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static, TabPane
 
 from agent.errors import KoreError
+from agent.events import SessionStart
 from agent.i18n import t
 from agent.text.visible import escape_line
 from gateway.cli.console.chat.local_commands import (
@@ -32,7 +33,7 @@ from gateway.cli.tui.message_input import MessageInput
 from gateway.cli.tui.tab_conversation import TabConversation, TabStart
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
-from gateway.core.records import SessionEvent
+from gateway.core.records import SessionEvent, SessionIdle, TurnStored
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import UserCommand
@@ -77,7 +78,7 @@ class SessionTab(TabPane):
         self._start = start
         self._is_due = False
         self._seen_entries = 0
-        self._was_running = False
+        self._is_status_stale = False
         self._queued = 0
         self._has_failed = False
 
@@ -288,6 +289,8 @@ class SessionTab(TabPane):
     def _take(self, event: SessionEvent | None) -> None:
         if event is not None:
             self.status.take(event)
+        # Not by what is seen to run: a quick turn begins and ends between two paintings.
+        self._is_status_stale |= isinstance(event, SessionStart | TurnStored | SessionIdle)
         self._note_news()
 
     def _note_news(self) -> None:
@@ -299,9 +302,9 @@ class SessionTab(TabPane):
         """Paint what has come in. A tab behind another one is painted when it comes to front."""
         self._is_due = False
         content = self.conversation.content
-        if self._was_running and not content.is_running:
+        if self._is_status_stale:
+            self._is_status_stale = False
             self.run_worker(self.refresh_status(), name="status of a session")
-        self._was_running = content.is_running
         if self.is_in_front:
             self._seen_entries = len(content.entries)
             self.feed.show_news()

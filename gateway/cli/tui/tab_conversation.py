@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from agent.errors import KoreError
 from agent.events import ApprovalAsked
 from agent.records import frozen
-from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, remarks
 from gateway.cli.tui.feed_content import FeedContent
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import MessageOptions
+from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import SessionEvent
 from gateway.sessions.session_feed import route_of_session
 
@@ -125,7 +125,7 @@ class TabConversation:
     async def answer(self, approval: ApprovalAsked, reply: ApprovalReply) -> bool:
         """False when it has expired or was answered already. Raises `KoreError`."""
         return await self.service.answer_approval(
-            approval.nonce, reply.answer, principal(), reply.words, reply.scope
+            approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
 
     async def stop(self) -> bool:

@@ -239,6 +239,18 @@ def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "Bac
     return read_back(copy)
 
 
+def _check_database(settings: "Settings") -> None:
+    """Before anything is replaced: a full database of a server is refused. Raises `StoreError`."""
+    if settings.store.path is not None:
+        return
+    from gateway.store.cipher import cipher_of
+    from gateway.store.copying import check_empty
+    from gateway.store.opening import whole_postgres
+
+    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    check_empty(whole_postgres(settings.store.url), cipher)
+
+
 def run_restore(args: argparse.Namespace) -> int:
     from gateway.store.errors import StoreError
     from gateway.store.sqlite.backup import read_back
@@ -258,8 +270,7 @@ def run_restore(args: argparse.Namespace) -> int:
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []
-        if not args.database_only:
-            _check(args, parts)
+        _check_database(settings_of(args) if args.database_only else _check(args, parts))
         print(f"{file}: {size(file.stat().st_size)}, {_counts_text(summary)}", file=sys.stderr)
         _ask(args)
         if not args.database_only:
@@ -380,17 +391,18 @@ def _is_ours(name: str) -> bool:
     return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] == WORKSPACE)
 
 
-def _check(args: argparse.Namespace, parts: Path) -> None:
-    """Before anything is replaced: whether the configuration of the backup would load here."""
+def _check(args: argparse.Namespace, parts: Path) -> "Settings":
+    """Before anything is replaced: whether the configuration of the backup would load here, and
+    what it says."""
     from gateway.cli.context import sources_of
     from gateway.config.json_files.document import read_object
 
     config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
     if config is None:
-        return
+        return settings_of(args)
     sources = sources_of(args)
     try:
-        sources.load({sources.own_file: config, sources.secrets_file: secrets or {}})
+        return sources.load({sources.own_file: config, sources.secrets_file: secrets or {}})
     except ConfigError as exc:
         hint = t("nothing was restored; --database-only leaves the configuration as it is")
         raise ConfigError(str(exc), hint=hint) from None

@@ -134,13 +134,13 @@ async def _show(
     new_status: "Callable[[str], StatusLine]",
     folder: Path | None,
 ) -> int:
-    from gateway.cli.console.chat.message_builder import principal
     from gateway.cli.tui.full_screen import FullScreen
+    from gateway.core.messages import console_principal
     from gateway.server.replaceable_service import kept_service
 
     async with kept_service(connect) as (service, keeping):
         sessions = list(args.session or ())
-        if args.latest and (last := await service.last_session(principal())) is not None:
+        if args.latest and (last := await service.last_session(console_principal())) is not None:
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
         full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)

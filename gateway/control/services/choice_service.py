@@ -1,13 +1,12 @@
 """The calls that choose how a session is answered, for the process that owns the data."""
 
-import os
 import time
 from collections.abc import Callable
 
 from agent.errors import ConfigError, KoreError
 from agent.providers.pool import ModelPool
 from agent.security.policy.base import PermissionMode
-from gateway.core.messages import CONSOLE
+from gateway.core.messages import CONSOLE, console_principal
 from gateway.sessions import lookup
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Store, Transaction
@@ -43,7 +42,7 @@ class ChoiceService:
         await self._database.transact(choose)
 
     async def choose_mode(self, session: str, mode: PermissionMode) -> None:
-        principal = f"{CONSOLE}:{os.getuid()}"
+        principal = console_principal()
         default = self._default_mode(CONSOLE)
 
         def choose(tx: Transaction) -> None:

@@ -5,7 +5,6 @@ The events only bring the words earlier.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TypeVar
@@ -13,9 +12,9 @@ from typing import TypeVar
 from agent import events
 from agent.i18n import t
 from agent.records import frozen
-from agent.types import Result
+from agent.types import Message, Result
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import CONSOLE, Media
+from gateway.core.messages import Media, console_principal
 from gateway.core.records import Delivered, MessageOutcome, SessionEvent, TurnStored
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.request_sessions import MessagePlace
@@ -110,8 +109,6 @@ class AgentAnswer:
         seq = (await service.preview_session(place.session, 0, 0)).info.messages
         async with service.follow_session(place.session, seq) as watched:
             before = await service.message_outcome(place.event_id)
-            if before.state == "unknown":
-                await self._send()
             # Of a turn that runs already the words before this are not told again: its answer
             # comes as a whole.
             self._is_told = before.state in ("unknown", "waiting")
@@ -120,7 +117,12 @@ class AgentAnswer:
                 yield self._end(before)
                 return
             async with aclosing(ticked(watched, TICK_S)) as news:
+                is_sent = before.state != "unknown"
                 async for event in news:
+                    if not is_sent:
+                        # Not before it is read here: what is on disk by then is not told live.
+                        await self._send()
+                        is_sent = True
                     if event is None or isinstance(event, events.SessionStart):
                         await self._look(event)
                     if self._runs and self._is_told and event is not None:
@@ -154,7 +156,7 @@ class AgentAnswer:
     async def _answer(self, question: events.ApprovalAsked) -> None:
         if self._speaker.may_approve:
             return
-        if await self._service.answer_approval(question.nonce, "deny", f"{CONSOLE}:{os.getuid()}"):
+        if await self._service.answer_approval(question.nonce, "deny", console_principal()):
             self._denied[_title(question)] = None
 
     def _note(self, event: SessionEvent | None) -> None:
@@ -171,6 +173,27 @@ class AgentAnswer:
         return TurnEnd(
             outcome, self._result, self._error, words, tuple(self._denied), self._has_gap
         )
+
+
+class ReplyWords:
+    """The words of a reply as they stream. Whoever reads late is told of its message alone, once
+    that is stored: `missing` are the words that did not stream."""
+
+    def __init__(self) -> None:
+        self._streamed = ""
+
+    def add(self, text: str) -> None:
+        self._streamed += text
+
+    def begin_again(self) -> None:
+        self._streamed = ""
+
+    def missing(self, message: Message) -> str:
+        """Of a message that is stored; what streams after a reply is of the next one."""
+        if message.role != "assistant":
+            return ""
+        streamed, self._streamed = self._streamed, ""
+        return message.text[len(streamed) :] if message.text.startswith(streamed) else ""
 
 
 def check_end(end: TurnEnd) -> None:

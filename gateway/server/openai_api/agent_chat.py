@@ -8,8 +8,10 @@ from aiohttp import web
 from agent import events
 from agent.errors import KoreError
 from agent.types import Result
+from gateway.core.records import MessageStored
 from gateway.server.openai_api.agent_answer import (
     AgentAnswer,
+    ReplyWords,
     TurnEnd,
     answer_text,
     check_end,
@@ -78,17 +80,29 @@ class TextDeltas:
     def __init__(self) -> None:
         self.text = ""
         self._is_paragraph = False
+        self._reply = ReplyWords()
 
     def of(self, event: object) -> str:
         match event:
-            case events.IterationStart() | events.Retry():
+            case events.IterationStart():
+                self._is_paragraph = bool(self.text)
+            case events.Retry():
+                self._reply.begin_again()
                 self._is_paragraph = bool(self.text)
             case events.TextDelta(text) if text:
-                words = f"\n\n{text}" if self._is_paragraph else text
-                self._is_paragraph = False
-                self.text += words
+                self._reply.add(text)
+                return self._add(text)
+            case MessageStored(message=message):
+                words = self._add(self._reply.missing(message))
+                self._is_paragraph = bool(self.text)
                 return words
         return ""
+
+    def _add(self, text: str) -> str:
+        words = f"\n\n{text}" if text and self._is_paragraph else text
+        self._is_paragraph &= not text
+        self.text += words
+        return words
 
 
 def finish_of(result: Result | None) -> str:

@@ -5,8 +5,10 @@ from contextlib import aclosing
 from typing import Any
 
 from agent import events
+from gateway.core.records import MessageStored
 from gateway.server.openai_api.agent_answer import (
     AgentAnswer,
+    ReplyWords,
     TurnEnd,
     check_end,
 )
@@ -41,14 +43,24 @@ class _Steps:
         self._calls: dict[str, int] = {}
         self._questions: dict[str, int] = {}
         self._text = ""
+        self._reply = ReplyWords()
 
     def write(self, event: object) -> None:
         writer = self._writer
         match event:
             case events.TextDelta(text) if text:
+                self._reply.add(text)
                 self._text += text
                 writer.add_text(text)
-            case events.IterationStart() | events.Retry():
+            case MessageStored(message=message):
+                if words := self._reply.missing(message):
+                    self._text += words
+                    writer.add_text(words)
+                    writer.end_message()
+            case events.Retry():
+                self._reply.begin_again()
+                writer.end_message()
+            case events.IterationStart():
                 writer.end_message()
             case events.ToolStart(call_id, name, arguments):
                 writer.end_message()

@@ -1,6 +1,5 @@
 """Calls of a model for a program, without Kore's agent: metered, limited, and never stored."""
 
-import os
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -20,7 +19,7 @@ from agent.providers.pool import OpenModel
 from agent.serialization import dumps, event_to_json, message_to_json
 from agent.types import ImageFile
 from agent.usage import Tariff, UsageTotals
-from gateway.core.messages import CONSOLE, Route
+from gateway.core.messages import CONSOLE, Route, console_principal
 from gateway.core.records import ModelCall
 from gateway.store.port import Store
 from gateway.store.repositories.execution import turns
@@ -65,7 +64,7 @@ class ModelCaller:
     async def _payer(self) -> Payer:
         turn = await self._database.transact(turns.add_model_call, _ROUTE.lane, time.time())
         chat = Route(CONSOLE, "local", "").lane.rstrip(":")
-        principal = f"{CONSOLE}:{os.getuid()}"
+        principal = console_principal()
         return Payer(turn, f"model-call-{turn}", _ROUTE.lane, chat, principal, turn)
 
 

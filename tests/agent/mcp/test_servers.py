@@ -203,6 +203,22 @@ async def test_what_a_server_that_is_no_longer_configured_says_changes_nothing(
     assert "exception" not in caplog.text
 
 
+async def test_a_server_that_is_taken_out_while_it_is_read_is_not_started_again(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, stand_in("restless")) as servers, asyncio.TaskGroup() as group:
+        connection = servers.connection("s")
+        # Its list has changed meanwhile, and is read once more after a pause.
+        loading = group.create_task(servers.load())
+        async with asyncio.timeout(30):
+            while servers.listing("s") is None:
+                await asyncio.sleep(0.005)
+        servers.apply(McpSettings((), tmp_path))
+        await servers.load()
+        await loading
+        assert connection.state == "idle"
+
+
 async def test_a_server_that_never_stops_logging_is_ended(tmp_path: Path) -> None:
     server = stand_in("babble")
     result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"}, Asked())

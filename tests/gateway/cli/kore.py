@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.__main__ import main
-from tests import fork_server
+from tests import fork_server, postgres_server
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,7 +24,7 @@ def kore(
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` in `home`'s parent with next to nothing in the environment."""
     clean = _clean(home)
-    env = {**clean, **(environ or {})}
+    env = {**clean, **postgres_server.environ_of(home), **(environ or {})}
     return fork_server.run(words, cwd=home.parent, env=env, stdin=stdin, timeout_s=timeout_s)
 
 

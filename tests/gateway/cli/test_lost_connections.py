@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,15 +43,15 @@ async def until_handed_out(service: Service) -> None:
             await asyncio.sleep(0.02)
 
 
-async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Awaitable[str]]) -> str:
+async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
     """What `ask` returns when its gateway is killed with the answer on the way, and started
     again."""
     socket, moved = setup.home / "kore.sock", setup.home / "moved.sock"
     setup.model.script(ReplyScript(text=ANSWER, waits_at=0))
     async with setup.gateway() as kill:
         socket.rename(moved)
-        async with CuttingProxy(moved, socket) as line:
-            answer = asyncio.ensure_future(ask())
+        async with CuttingProxy(moved, socket) as line, asyncio.TaskGroup() as group:
+            answer = group.create_task(ask())
             await wait_until(lambda: setup.model.requests, 60)
             line.hold()
             setup.model.let_go()
@@ -71,7 +73,11 @@ async def test_a_single_turn_has_the_answer(setup: EditorSetup) -> None:
             cwd=setup.project,
             stdout=asyncio.subprocess.PIPE,
         )
-        out, _ = await process.communicate()
+        try:
+            out, _ = await process.communicate()
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
         assert process.returncode == 0
         return out.decode()
 

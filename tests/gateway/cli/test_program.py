@@ -10,6 +10,7 @@ import pytest
 from agent.text.display_width import display_width
 from gateway.cli.program import complain, run
 from gateway.cli.verb_table import VERBS
+from tests import postgres_server
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import ROOT, kore, kore_here
 
@@ -288,6 +289,7 @@ def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) 
     reading, writing = os.pipe()
     os.close(reading)
     own = {"HOME": str(tmp_path), "KORE_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    own |= postgres_server.environ_of(home)
     left = subprocess.run(
         [sys.executable, "-m", "gateway", "sessions", "list"],
         cwd=ROOT,

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests import postgres_server
 from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
 
 
@@ -20,7 +21,8 @@ class Tmux:
         self, columns: int, *words: str, environ: Mapping[str, str] | None = None
     ) -> None:
         own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
-        own |= {"KORE_AGENT_START_IN": "workspace", **(environ or {})}
+        own |= {"KORE_AGENT_START_IN": "workspace", **postgres_server.environ_of(self._home)}
+        own |= environ or {}
         given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
         program = (sys.executable, "-m", "gateway", *(words or ("agent",)))
         size = ("-x", str(columns), "-y", "30")

@@ -95,6 +95,8 @@ async def login_code(session: aiohttp.ClientSession) -> str:
 
 async def say(page: "Page", text: str) -> None:
     await page.fill(".composer textarea", text)
+    # Enter does nothing while the message before is on its way, also when its answer is there.
+    await page.wait_for_selector(".composer .send:enabled")
     await page.press(".composer textarea", "Enter")
 
 

@@ -61,7 +61,8 @@ async def test_a_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
     async with served(tmp_path, script) as server, browser_page(**options) as page:
         await log_in(page, server)
         await say(page, "look")
-        await page.wait_for_selector("td")
+        # The draft goes away when the answer is stored.
+        await page.wait_for_selector("article.kore:not(.draft) td")
         # No word is broken.
         assert await page.locator("td").first.evaluate(LINES) == 1
         assert await page.locator("td").last.evaluate(LINES) == 1

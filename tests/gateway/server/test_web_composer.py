@@ -81,3 +81,30 @@ async def test_a_new_session_is_begun_by_its_word(tmp_path: Path) -> None:
         await page.wait_for_selector(".welcome")
         await say(page, "hello")
         await page.wait_for_selector(".sidebar .session >> nth=1")
+
+
+# Holds calls until `let_go()`.
+HOLD = """name => {
+  const send = WebSocket.prototype.send
+  const held = []
+  WebSocket.prototype.send = function (frame) {
+    if (frame.includes(`"${name}"`)) held.push(() => send.call(this, frame))
+    else send.call(this, frame)
+  }
+  window.let_go = () => held.splice(0).forEach(each => each())
+}"""
+
+
+async def test_what_is_typed_while_a_session_begins_goes_into_it(tmp_path: Path) -> None:
+    async with served(tmp_path, ["first answer"]) as server, browser_page() as page:
+        await log_in(page, server)
+        await page.evaluate(HOLD, "create_session")
+        await say(page, "first")
+        await page.wait_for_selector(".composer .send:disabled")
+        await page.fill(".composer textarea", "typed meanwhile")
+        await page.evaluate("let_go()")
+        await page.wait_for_selector("article.kore:not(.draft) >> text=first answer")
+        assert await page.input_value(".composer textarea") == "typed meanwhile"
+        await page.click("text=New session")
+        await page.wait_for_selector(".welcome")
+        assert await page.input_value(".composer textarea") == ""

@@ -143,11 +143,6 @@ def _options_replaced_by(text: str) -> tuple[str, ...]:
     return ()
 
 
-def principal() -> str:
-    """The console's user, as approvals and sessions name them."""
-    return f"{CHANNEL}:{os.getuid()}"
-
-
 def _login() -> str:
     # A user id without an account, as containers have it.
     with suppress(KeyError, OSError):

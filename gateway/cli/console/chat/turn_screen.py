@@ -19,7 +19,7 @@ from agent.text.visible import escape_invisible
 from gateway.cli.console.approvals.queue import ApprovalQueue
 from gateway.cli.console.chat.event_buffer import EventBuffer
 from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
-from gateway.cli.console.chat.message_builder import MessageBuilder, principal
+from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.pending_answers import PendingAnswers
 from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
@@ -32,7 +32,7 @@ from gateway.commands.suggestions import command_in
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, console_principal
 from gateway.core.records import Delivered, WatchEvent
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ class TurnScreen:
     async def _reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
         with self._refusals():
             if not await self._service.answer_approval(
-                approval.nonce, reply.answer, principal(), reply.words, reply.scope
+                approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
             ):
                 notice = t("this question has expired or was answered elsewhere")
                 self._view.say(f"  {notice}")

@@ -197,11 +197,7 @@ async def test_a_gateway_that_starts_takes_over_and_the_prompt_goes_on(
         await asyncio.wait_for(started.wait(), 60)
         gateway = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "gateway"),
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(setup.home),
-                "KORE_HOME": str(setup.home),
-            },
+            env=setup.environ(),
             stderr=asyncio.subprocess.PIPE,
         )
         try:

@@ -28,8 +28,8 @@ async def test_only_what_is_missing_is_sent_after_a_gateway_was_killed(
         streamed = asyncio.Event()
         editor.on_update = lambda update: streamed.set() if editor.text() else None
         setup.model.script(ReplyScript(text=TEXT, pieces=6, waits_at=3), TEXT)
-        prompt = asyncio.create_task(setup.ask(connection, session, words("count")))
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(100), asyncio.TaskGroup() as group:
+            prompt = group.create_task(setup.ask(connection, session, words("count")))
             await streamed.wait()
             assert TEXT.startswith(editor.text())
             assert editor.text() != TEXT

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.control.client import ControlClient
+from tests import postgres_server
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.fork_server import PipedProcess, start_piped
@@ -130,6 +131,7 @@ class Place:
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
         # What runs here is ours, on every machine.
         own = {"KORE_HOME": str(self.home), "KORE_SECURITY_SANDBOX": "none"}
+        own |= postgres_server.environ_of(self.home)
         return await start_piped(words, cwd=self.home.parent, env=clean | own)
 
     async def run(self, *words: str) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import postgres_server
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, reply_with_call
 from tests.fakes.web import WebSite
@@ -43,7 +44,7 @@ class Terminal:
 
     async def start(self, *words: str, **environ: str) -> PipedProcess:
         clean = {"PATH": str(self.programs), "HOME": str(self.work.parent)}
-        own = {"KORE_HOME": str(self.home), **environ}
+        own = {"KORE_HOME": str(self.home), **postgres_server.environ_of(self.home), **environ}
         return await start_piped(words, cwd=self.work, env=clean | own)
 
     def results(self) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
-from tests import fork_server
+from tests import fork_server, postgres_server
 from tests.fork_server import ForkedProcess
 
 DEADLINE_S = 30
@@ -107,6 +107,7 @@ async def kore_there(
     # Before anything is written: the first lines are wrapped, too.
     resize(master, 24, 80)
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
+    env |= postgres_server.environ_of(home)
     # The time that a question waits is shown as soon as keys count.
     env["KORE_SECURITY_APPROVAL_TIMEOUT_S"] = "300"
     # The folder of the shell is that of the source, which is a project.

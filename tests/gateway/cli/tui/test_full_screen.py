@@ -13,6 +13,7 @@ from textual.worker import WorkerFailed
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
 from gateway.cli.console.approvals import key_choice
+from gateway.cli.tui import session_tab
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
@@ -53,6 +54,24 @@ async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> Non
         assert seen.index("› hi there") < seen.index("Hello, you.") < seen.index("tokens in")
         assert seen.count("Hello, you.") == 1
         await screens.until(lambda: screens.titles == ["hi there"])
+
+
+async def test_after_a_turn_between_two_paintings_the_tab_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_tab, "_FRAME_S", 1.0)
+    async with (
+        running(tmp_path, ["one", "two"]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("hi there")
+        await screens.until(lambda: screens.titles == ["hi there"])
+        await screens.see("tokens in")
+        session = screens.tab.conversation.session
+        assert session is not None
+        await parts.service.rename_session(session, "greetings")
+        await parts.service.send_message(session, "again")
+        await screens.until(lambda: screens.titles == ["greetings"])
 
 
 async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from tests import postgres_server
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.cli.console.terminal import DEADLINE_S
@@ -48,6 +49,7 @@ async def window(tmp_path: Path, model: ModelServer) -> AsyncIterator[Tmux]:
 async def gateway(home: Path) -> AsyncIterator[int]:
     """`kore gateway` as a process of its own, once it owns the data; its id."""
     own = {"PATH": os.environ["PATH"], "HOME": str(home), "KORE_HOME": str(home)}
+    own |= postgres_server.environ_of(home)
     process = await create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "gateway"), env=own, stdin=DEVNULL, stderr=PIPE
     )

@@ -100,9 +100,11 @@ async def test_a_question(folder: Path, size: tuple[int, int]) -> None:
         running(folder, steps) as parts,
         full_screen_of(parts.service, folder, size=size) as screens,
     ):
-        await screens.write("安装它，然后告诉我结果")
+        words = "安装它，然后告诉我结果"
+        await screens.write(words)
         panel = screens.tab.query_one(ApprovalPanel)
         await screens.until(lambda: panel.approval is not None and panel.is_armed)
+        await screens.until(lambda: screens.titles == [f"? {words}"])
         await picture(screens, "question", size)
 
 

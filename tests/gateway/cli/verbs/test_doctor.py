@@ -9,6 +9,7 @@ from gateway.store.sqlite.engine import connect
 from tests.fakes.bot_api import BotApi
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
+from tests.postgres_server import only_sqlite
 
 
 def states(stdout: str) -> dict[str, str]:
@@ -52,6 +53,7 @@ async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None
     assert max(map(len, found[1:])) <= 80
 
 
+@only_sqlite
 def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
@@ -76,6 +78,7 @@ def test_a_whole_database_is_ok(tmp_path: Path) -> None:
     assert (found["database"], found["home"]) == ("ok", "warn")
 
 
+@only_sqlite
 def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)

@@ -15,9 +15,11 @@ import pytest
 
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
+from tests import postgres_server
 from tests.deep_folders import LEVELS, deep_folders, depth_of, remove
 from tests.gateway import stored
 from tests.gateway.cli.kore import kore
+from tests.postgres_server import only_sqlite
 
 OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
 
@@ -68,6 +70,7 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return home, target
 
 
+@only_sqlite
 def test_all_of_it_comes_back_and_what_was_there_is_kept(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -91,6 +94,7 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     assert not list(home.glob(".restore-*"))
 
 
+@only_sqlite
 def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "first")
@@ -114,12 +118,26 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
     assert "here" in texts(home)
 
 
+@only_sqlite
 def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
     done = kore("restore", backed_up[1], home=home)
     assert (done.returncode, "nothing was restored" in done.stderr) == (1, True)
     assert "here" in texts(home)
+
+
+@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
+def test_a_full_database_is_refused_before_anything_is_replaced(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, environ = tmp_path / "h", {"KORE_STORE_URL": postgres_server.create_database()}
+    assert kore("agent", "-m", "here", home=home, environ=OFFLINE | environ).returncode == 0
+    kore("config", "set", "http.port", "99", home=home)
+    done = kore("restore", backed_up[1], "--yes", home=home, environ=environ)
+    assert (done.returncode, "is not empty" in done.stderr) == (1, True)
+    assert json.loads((home / "config.json").read_text()) == {"http": {"port": 99}}
+    assert not (home / "backups").exists()
 
 
 @pytest.mark.parametrize("harm", ["cut", "other", "newer", "climbing"])
@@ -156,6 +174,7 @@ def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is not a complete database")
 
 
+@only_sqlite
 def test_a_configuration_that_would_not_load_is_refused_before_anything_is_replaced(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -174,6 +193,7 @@ def test_a_configuration_that_would_not_load_is_refused_before_anything_is_repla
     assert kore("restore", bad, "--yes", "--database-only", home=home).returncode == 0
 
 
+@only_sqlite
 @pytest.mark.parametrize("by", ["variable", "flag"])
 def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     tmp_path: Path, by: str
@@ -196,6 +216,7 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     assert f"the previous {mine} is saved as {aside}" in done.stderr
 
 
+@only_sqlite
 def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -222,6 +243,7 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
     assert (home / "workspace").is_dir()
 
 
+@only_sqlite
 def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
@@ -232,6 +254,7 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
     assert not (home / ".workspace.restore-1").exists()
 
 
+@only_sqlite
 def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
     tmp_path: Path,
 ) -> None:

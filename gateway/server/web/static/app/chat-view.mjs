@@ -2,7 +2,7 @@
 
 import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
-import { Composer, keepDraft } from "./composer-view.mjs"
+import { Composer, keepDraft, moveDraft } from "./composer-view.mjs"
 import { addPending, dropPending, emptyConversation, endPending, take, textOf } from "./conversation.mjs"
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -22,6 +22,8 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
   const talk = latest.current
   const begin = (id, sent) => {
     carry(id, sent)
+    // What was typed meanwhile belongs to the new session, too.
+    moveDraft(session, id)
     onSession(id)
   }
   useEffect(() => {

@@ -103,8 +103,15 @@ export function keepDraft(session, text) {
   else sessionStorage.removeItem(`draft:${session ?? ""}`)
 }
 
+export function moveDraft(from, to) {
+  keepDraft(to, draftOf(from))
+  keepDraft(from, "")
+}
+
+const draftOf = (session) => sessionStorage.getItem(`draft:${session ?? ""}`) ?? ""
+
 function useDraft(session) {
-  const kept = () => sessionStorage.getItem(`draft:${session ?? ""}`) ?? ""
+  const kept = () => draftOf(session)
   const [text, setText] = useState(kept)
   useLayoutEffect(() => setText(kept()), [session])
   const change = (next) =>

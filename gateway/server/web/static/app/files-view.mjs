@@ -1,6 +1,6 @@
 // Files of the owner's folders: a tree, and one of them to read and change.
 
-import { html, useEffect, useRef, useState } from "./html.mjs"
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { Diff } from "./message-view.mjs"
 import { t } from "./texts.mjs"
@@ -193,7 +193,8 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
       setChanged(false)
     }
   }, [])
-  useEffect(() => {
+  // With what is shown, not after: "Saved." may stand there already.
+  useLayoutEffect(() => {
     markUnsaved(host, isChanged)
     return () => markUnsaved(host, false)
   }, [isChanged])

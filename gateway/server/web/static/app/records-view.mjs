@@ -1,6 +1,6 @@
 // What Kore has written down: costs, notes, logs, the audit log.
 
-import { html, useEffect, useState } from "./html.mjs"
+import { html, useEffect, useLayoutEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 import { markUnsaved } from "./unsaved-changes.mjs"
@@ -46,7 +46,8 @@ export function Notes({ connection, say }) {
     connection.until("read_note", { name }).then(show, say)
   }, [name])
   const isChanged = note !== null && text !== note.text
-  useEffect(() => {
+  // With what is shown, not after: "Saved." may stand there already.
+  useLayoutEffect(() => {
     markUnsaved(setNote, isChanged)
     return () => markUnsaved(setNote, false)
   }, [isChanged])

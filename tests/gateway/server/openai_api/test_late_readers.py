@@ -1,0 +1,61 @@
+"""A turn that is read so late that its words are on disk, and stream no more."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from agent.types import assistant
+from gateway.server.openai_api.agent_answer import AgentAnswer, AgentOrder
+from gateway.server.openai_api.agent_chat import TextDeltas
+from gateway.server.openai_api.agent_response import write_turn
+from gateway.server.openai_api.request_sessions import MessagePlace
+from gateway.server.openai_api.response_writer import ResponseWriter
+from gateway.server.speaker import Speaker
+from gateway.server.tokens import AccessToken
+from tests.gateway.parts import Parts, running, tool_call
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    script = [assistant("I try.", (tool_call("1", "exec", command="touch x"),)), "done"]
+    async with running(tmp_path, script) as parts:
+        yield parts
+
+
+async def turn_of(parts: Parts) -> AgentAnswer:
+    session = await parts.service.create_session()
+    place = MessagePlace(session, "event", is_new=True, is_kept=False)
+    token = AccessToken("phone", frozenset({"chat"}), 0.0)
+    return AgentAnswer(Speaker(parts.service, token), AgentOrder(place, "do"))
+
+
+async def read_late(parts: Parts, steps: AsyncGenerator[T, None]) -> AsyncIterator[T]:
+    """Each step only when nothing works any more: the turn waits for an answer, or is over."""
+    async with aclosing(steps):
+        async for step in steps:
+            while (await parts.service.status())["lanes_busy"]:
+                await parts.transaction_ends()
+            yield step
+
+
+async def test_all_words_of_a_response_are_there(parts: Parts) -> None:
+    writer = ResponseWriter({}, "kore", "resp_1")
+    async for _ in read_late(parts, write_turn(await turn_of(parts), writer, "phone")):
+        pass
+    kinds = [item["type"] for item in writer.output]
+    assert (kinds[0], "kore:approval" in kinds) == ("message", True)
+    texts = [part["text"] for item in writer.output for part in item.get("content", ())]
+    assert texts[:2] == ["I try.", "done"]
+    assert len(texts) == 3
+
+
+async def test_all_words_of_a_chat_are_streamed_once(parts: Parts) -> None:
+    deltas = TextDeltas()
+    async for event in read_late(parts, (await turn_of(parts)).follow()):
+        deltas.of(event)
+    assert deltas.text == "I try.\n\ndone"
