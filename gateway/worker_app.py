@@ -32,6 +32,7 @@ from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
 from gateway.store.opening import join_store
 from gateway.store.port import Transaction, WorkerStore
+from gateway.store.postgres import worker_table
 from gateway.store.repositories import usage
 from gateway.store.repositories.execution import claims
 from gateway.turns.agents.factory import build_agent
@@ -114,6 +115,7 @@ async def open_worker(
             background=app.background,
             say=database.say,
             refresh=app.people.refresh,
+            has_front=worker_table.has_front,
             most_turns=CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)

@@ -194,10 +194,10 @@ class MessageBus:
 
     def stop_now(self, lane: str) -> bool:
         """The journal says that the lane's turn is to end: it hears of it, if it runs here."""
-        found = self._lanes.get((lane, False))
-        if found is None or found.stop is None:
+        lane_here = self._lanes.get((lane, False))
+        if lane_here is None or lane_here.stop is None:
             return False
-        found.stop.request()
+        lane_here.stop.request()
         return True
 
     async def _suspects(self) -> list[str]:

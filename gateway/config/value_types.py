@@ -56,7 +56,7 @@ def _bus_url(text: str) -> str:
 
 
 def _file_address(text: str) -> str:
-    from gateway.core.file_address import parse_file_address
+    from gateway.core.addresses.files import parse_file_address
 
     try:
         parse_file_address(text)

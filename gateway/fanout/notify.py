@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.core.postgres_address import (
+from gateway.core.addresses.postgres import (
     SERVER_TIMEOUTS,
     TIMEOUTS,
     application_name,

@@ -80,8 +80,8 @@ class FrontLoop:
         self._audit_news = asyncio.Event()
         self._has_workers = True
         self._alive: Sequence[WorkerInfo] = ()
-        # Of lanes that wait, in how many looks they did.
-        self._seen: dict[str, int] = {}
+        # How many looks each lane has waited.
+        self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
 
     @property
@@ -121,12 +121,12 @@ class FrontLoop:
         self, tx: Transaction
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
         ended = [(one.number, one.name) for one in self._table.end_silent(tx, self._lease_s)]
-        known = {number for number, _ in ended}
+        numbers = {number for number, _ in ended}
         # Also those that had no time to put their turns down.
         ended += [
             (number, self._table.name_of(tx, number))
             for number in self._table.ended_with_turns(tx)
-            if number not in known
+            if number not in numbers
         ]
         lanes = []
         for number, name in ended:
@@ -139,8 +139,8 @@ class FrontLoop:
 
     async def _find_missed(self) -> None:
         waiting, mail = await self._database.transact(_waiting_lanes)
-        self._seen = {lane: self._seen.get(lane, 0) + 1 for lane in waiting}
-        for lane, looks in self._seen.items():
+        self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in waiting}
+        for lane, looks in self._looks.items():
             if looks == _PATIENCE:
                 self._bus.wake(lane)
         for lane in mail:

@@ -35,7 +35,8 @@ _PATIENCE = 3
 
 class WorkerLoop:
     """`run` works until it is cancelled. `say` tells the others how much there is to do here;
-    `refresh` reads again what commands change."""
+    `refresh` reads again what commands change; `has_front`
+    whether an owner of the data leaves turns to workers."""
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
@@ -48,8 +49,10 @@ class WorkerLoop:
         background: BackgroundWork,
         say: Callable[[Mapping[str, Any]], None],
         refresh: Callable[[], Awaitable[None]],
+        has_front: Callable[[Transaction], bool],
         most_turns: int,
     ) -> None:
+        self._reads_front = has_front
         self._number = number
         self._database = database
         self._bus = bus
@@ -62,8 +65,8 @@ class WorkerLoop:
         self._look_now = asyncio.Event()
         self._has_front: bool | None = None
         self._is_stopping = False
-        # Of lanes that wait, in how many looks they did.
-        self._seen: dict[str, int] = {}
+        # How many looks each lane has waited.
+        self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
 
     def stop(self) -> None:
@@ -95,15 +98,15 @@ class WorkerLoop:
             return
         await self._approvals.settle_missed()
         await self._bus.isolate()
-        self._seen = {lane: self._seen.get(lane, 0) + 1 for lane in lanes}
+        self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in lanes}
         random.shuffle(lanes)
         for lane in lanes[:_MOST]:
             # The hint for a new one may be on its way to another.
-            if self._seen[lane] > 1:
+            if self._looks[lane] > 1:
                 self._take(lane)
 
     def _read(self, tx: Transaction) -> tuple[bool, list[str], list[str]]:
-        if not open_work.is_left_to_workers(tx):
+        if not self._reads_front(tx):
             return False, [], []
         lanes = [one for one in open_work.lanes(tx) if not open_work.is_console(one)]
         return True, lanes, open_work.stopped_lanes(tx, self._number)

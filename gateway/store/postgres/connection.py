@@ -6,7 +6,7 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.types.numeric import Int8Dumper
 
-from gateway.core.postgres_address import (
+from gateway.core.addresses.postgres import (
     SERVER_TIMEOUTS,
     TIMEOUTS,
     application_name,

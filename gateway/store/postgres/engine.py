@@ -21,8 +21,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from gateway.core.addresses.postgres import public_address
 from gateway.core.completion import run_to_completion
-from gateway.core.postgres_address import public_address
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
     StoreBusy,

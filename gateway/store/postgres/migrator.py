@@ -45,14 +45,14 @@ def require_current(tx: Transaction, place: str) -> None:
             path=place,
             hint="Start `kore gateway --workers 0` of this version first: it makes them.",
         )
-    (found,) = tx.one("SELECT max(number) FROM migration")
+    (schema,) = tx.one("SELECT max(number) FROM migration")
     (oldest,) = tx.one("SELECT oldest_schema FROM owner")
-    if found < newest() or newest() < oldest:
+    if schema < newest() or newest() < oldest:
         raise StoreError(
             "the database {path} is of another version of Kore (schema {found}; this version"
             " supports {supported})",
             path=place,
-            found=found,
+            found=schema,
             supported=newest(),
             hint="Upgrade the gateway first, then its workers.",
         )

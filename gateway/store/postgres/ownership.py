@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from gateway.core.postgres_address import application_name, own_name
+from gateway.core.addresses.postgres import application_name, own_name
 from gateway.store.errors import StoreInUse
 from gateway.store.port import Row
 from gateway.store.postgres.errors import code_of

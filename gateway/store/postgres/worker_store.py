@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from agent.serialization import dumps
-from gateway.core.postgres_address import own_name, public_address
+from gateway.core.addresses.postgres import own_name, public_address
 from gateway.store.cipher import Cipher
 from gateway.store.errors import StoreError
 from gateway.store.postgres import commit_mark, worker_table

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from gateway.core.postgres_address import application_name
+from gateway.core.addresses.postgres import application_name
 from gateway.core.records import WorkerInfo
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark
@@ -58,6 +58,17 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
         "UPDATE worker SET is_ended = 1 WHERE is_ended = 0 AND (schema < %s OR %s = 0)",
         (OLDEST_SCHEMA, int(keeps)),
     )
+
+
+def leave_turns(tx: Transaction) -> None:
+    """From now on workers run what the owner leaves to them."""
+    tx.run("UPDATE owner SET has_workers = 1")
+
+
+def has_front(tx: Transaction) -> bool:
+    """Whether an owner leaves turns to workers: only where there can be some."""
+    (leaves,) = tx.one("SELECT has_workers FROM owner")
+    return bool(leaves)
 
 
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:

@@ -127,6 +127,8 @@ class ClaimScope:
         return HeldElsewhere(None if self.worker is None else OWNER)
 
 
+# Turns of a process, by its number.
+_WHOSE = "coalesce(worker, 0) = ?"
 # One process does everything.
 EVERYTHING = ClaimScope()
 
@@ -285,25 +287,21 @@ def recover(tx: Transaction, worker: int | None = None) -> list[str]:
     """Note which turns a process was at work on when it was cut off, the `worker` with this number
     or the last owner of the data; returns their lanes. One that was alone is charged an attempt; of
     several, the cause is unknown. A new step resets both counts."""
-    whose, values = _of_worker(worker)
+    process = (OWNER if worker is None else worker,)
     cut_off = tx.all(
-        f"SELECT id, lane, progress, is_claimed, {_STEPS} FROM turn WHERE {LIVE} AND {whose}"
-        f" AND {RUNNING} AND is_suspended = 0",
-        values,
+        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND {_WHOSE}"
+        " AND is_claimed = 1 AND is_suspended = 0",
+        process,
     )
-    # What the owner has at rest is claimed as well.
-    cut_off = [row for row in cut_off if row[3]]
     counted = (
         "attempts = attempts + 1" if len(cut_off) == 1 else "interruptions = interruptions + 1"
     )
-    for turn, _, progress, _, steps in cut_off:
+    for turn, progress, steps in cut_off:
         change = counted if steps == progress else "attempts = 1, interruptions = 0"
         tx.run(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
-    lanes = tx.all(f"SELECT lane FROM turn WHERE {RUNNING} AND {whose}", values)
-    tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE {LIVE} AND {whose}", values)
-    tx.run(
-        "UPDATE session SET worker = NULL WHERE worker = ?", (OWNER if worker is None else worker,)
-    )
+    lanes = tx.all(f"SELECT lane FROM turn WHERE {RUNNING} AND {_WHOSE}", process)
+    tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE {LIVE} AND {_WHOSE}", process)
+    tx.run("UPDATE session SET worker = NULL WHERE worker = ?", process)
     return [lane for (lane,) in lanes]
 
 
@@ -324,16 +322,10 @@ def release(tx: Transaction, turn: int) -> None:
 def suspend_all(tx: Transaction, worker: int | None = None) -> None:
     """Put a process's running turns down for a clean stop: whoever goes on with them is charged no
     attempt. What a killed gateway left is not this process's to put down."""
-    whose, values = _of_worker(worker)
     tx.run(
-        f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {whose} AND {TURN_RUN_HERE}", values
+        f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {_WHOSE} AND {TURN_RUN_HERE}",
+        (OWNER if worker is None else worker,),
     )
-
-
-def _of_worker(worker: int | None) -> tuple[str, tuple[int, ...]]:
-    if worker is None:
-        return "worker IS NULL", ()
-    return "worker = ?", (worker,)
 
 
 def suspect_lanes(tx: Transaction) -> list[str]:

@@ -1,0 +1,1 @@
+"""Addresses of the servers and folders that the configuration names."""
