@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 # A lane that waits in so many looks is passed on once more.
 _PATIENCE = 2
+# Without a worker for so many looks people are told.
+_GRACE_LOOKS = 10
 
 
 class WorkerTable(Protocol):
@@ -78,7 +80,8 @@ class FrontLoop:
         self._notify_jobs = notify_jobs
         self._lease_s = lease_s
         self._audit_news = asyncio.Event()
-        self._has_workers = True
+        self._has_workers = False
+        self._looks_without = 0
         self._alive: Sequence[WorkerInfo] = ()
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
@@ -105,9 +108,7 @@ class FrontLoop:
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._link.room = {one.number: int(one.state.get("room", 1)) for one in alive}
         self._alive = alive
-        if bool(alive) != self._has_workers:
-            self._has_workers = bool(alive)
-            log.log(*_NEWS[self._has_workers])
+        self._tell_of_workers(bool(alive))
         for number, name in ended:
             log.warning("worker %d (%s) has died: others go on with its turns", number, name)
             self._receiver.forget(number)
@@ -116,6 +117,16 @@ class FrontLoop:
             self._approvals.look_again(orphans=True)
         for lane in lanes:
             self._bus.wake(lane)
+
+    def _tell_of_workers(self, has_some: bool) -> None:
+        """Workers that begin with the gateway need a moment."""
+        self._looks_without = 0 if has_some else self._looks_without + 1
+        if has_some and not self._has_workers:
+            log.info("workers run the turns of this gateway")
+            self._has_workers = True
+        elif self._looks_without == _GRACE_LOOKS:
+            log.warning("no worker runs: messages wait until one does (`kore worker`)")
+            self._has_workers = False
 
     def _end_silent(
         self, tx: Transaction
@@ -171,12 +182,6 @@ class FrontLoop:
                 self._audit_news.set()
             case JobsHint():
                 self._notify_jobs()
-
-
-_NEWS = {
-    True: (logging.INFO, "workers run the turns of this gateway"),
-    False: (logging.WARNING, "no worker runs: messages wait until one does (`kore worker`)"),
-}
 
 
 def _waiting_lanes(tx: Transaction) -> tuple[list[str], list[str]]:

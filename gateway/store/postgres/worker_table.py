@@ -53,7 +53,11 @@ def first_slot(number: int) -> int:
 def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
     """A new owner has begun: workers end, or only those of a program that is too old for these
     tables where it `keeps` the others."""
-    connection.execute("UPDATE owner SET has_workers = 0, oldest_schema = %s", (OLDEST_SCHEMA,))
+    connection.execute(
+        "UPDATE owner SET has_workers = CASE WHEN %s = 1 THEN has_workers ELSE 0 END,"
+        " oldest_schema = %s",
+        (int(keeps), OLDEST_SCHEMA),
+    )
     connection.execute(
         "UPDATE worker SET is_ended = 1 WHERE is_ended = 0 AND (schema < %s OR %s = 0)",
         (OLDEST_SCHEMA, int(keeps)),
