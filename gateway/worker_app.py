@@ -135,7 +135,9 @@ async def _channels(
     add_channel(channels, ConsoleChannel(events))
     add_channel(channels, ApiChannel(events))
     places = await places_of(settings, home, database)
-    for channel in await open_channels(settings, database, stack, places, menu=menu()):
+    for channel in await open_channels(
+        settings, database, stack, places, menu=menu(), shows_only=True
+    ):
         add_channel(channels, channel)
     return channels
 

@@ -33,6 +33,25 @@ GROUP = Rate(15 / 60, 5.0, reserve=1.0)
 BOT = Rate(30.0, 20.0, reserve=5.0)
 
 
+@frozen
+class Rates:
+    """For each private chat, each group, and the bot as a whole."""
+
+    private: Rate
+    group: Rate
+    bot: Rate
+
+
+ALL_TRAFFIC = Rates(PRIVATE, GROUP, BOT)
+# A worker shows answers that grow beside a gateway that sends everything else. On average both stay
+# within what a group allows; after a burst the platform may ask one of them to wait.
+PREVIEWS = Rates(
+    private=Rate(1.0, 4.0, reserve=1.0),
+    group=Rate(4 / 60, 3.0, reserve=1.0),
+    bot=Rate(1.5, 6.0, reserve=2.0),
+)
+
+
 class _Bucket:
     """Tokens that come back with time; none comes while the platform asked us to wait."""
 
@@ -74,13 +93,15 @@ class RateLimiter:
         self,
         rate_limits: RateLimits = "telegram",
         *,
+        rates: Rates = ALL_TRAFFIC,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._open = rate_limits == "none"
         self._clock = clock
         self._sleep = sleep
-        self._bot = _Bucket(BOT, clock())
+        self._rates = rates
+        self._bot = _Bucket(rates.bot, clock())
         self._chats: dict[str, _Bucket] = {}
         # Chats that were refused since something last arrived anywhere, and for how long.
         self._refused_waits_s: dict[str, float] = {}
@@ -117,7 +138,7 @@ class RateLimiter:
             return self._wait_s(chat, 1.0, 1.0) == 0.0
         if chat.queue.locked() or self._bot.queue.locked():
             return False
-        if self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + BOT.reserve) > 0:
+        if self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + self._rates.bot.reserve) > 0:
             return False
         self._take(chat)
         return True
@@ -125,7 +146,7 @@ class RateLimiter:
     def wait_s(self, chat_key: str, *, group: bool) -> float:
         """How long something cosmetic would have to wait, as things stand."""
         chat = self._chat(chat_key, group)
-        return self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + BOT.reserve)
+        return self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + self._rates.bot.reserve)
 
     def penalise(self, chat_key: str | None, retry_after_s: float, *, group: bool = False) -> None:
         """The platform asked to wait: this chat, or (None) the whole bot, stays silent so long."""
@@ -170,7 +191,9 @@ class RateLimiter:
         if bucket is None:
             if len(self._chats) >= self._sweep_at:
                 self._forget_idle()
-            bucket = self._chats[chat_key] = _Bucket(GROUP if group else PRIVATE, self._clock())
+            bucket = self._chats[chat_key] = _Bucket(
+                self._rates.group if group else self._rates.private, self._clock()
+            )
         return bucket
 
     def _forget_idle(self) -> None:

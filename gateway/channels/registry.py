@@ -79,9 +79,11 @@ async def open_channels(
     places: ChatSettingsIndex,
     *,
     menu: tuple[tuple[str, str], ...],
+    shows_only: bool = False,
 ) -> list[Channel]:
     """The channels that the configuration names; only these are imported. `menu` has the chat
-    commands, each with what it does, for platforms that list them."""
+    commands, each with what it does, for platforms that list them. With `shows_only` they show
+    answers that grow, in a process that sends nothing else."""
     channels: list[Channel] = []
     for plugin, offer in python_channels(settings):
         other = call_offer(plugin, offer, settings.python_plugins[plugin])
@@ -95,7 +97,7 @@ async def open_channels(
 
         drop_docstrings(library)
         from gateway.channels.telegram.channel import TelegramChannel
-    from gateway.channels.rate_limiter import RateLimiter
+    from gateway.channels.rate_limiter import ALL_TRAFFIC, PREVIEWS, RateLimiter
     from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S
     from gateway.channels.telegram.settings import TelegramSettings
 
@@ -119,7 +121,8 @@ async def open_channels(
         )
         not_before = time.time() - OFFSET_LIFE_S
         cursor = await database.transact(inbox.cursor, "telegram", own.account, not_before)
-        gate = RateLimiter(telegram.rate_limits)
+        rates = PREVIEWS if shows_only else ALL_TRAFFIC
+        gate = RateLimiter(telegram.rate_limits, rates=rates)
         channel = TelegramChannel(own, gate=gate, cursor=cursor, places=places, memo=memo)
         stack.push_async_callback(channel.aclose)
         channels.append(channel)

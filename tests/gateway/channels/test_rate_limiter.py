@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 
-from gateway.channels.rate_limiter import BOT, RateLimiter
+from gateway.channels.rate_limiter import BOT, PREVIEWS, RateLimiter
 from tests.fakes.bot_limits import Gatekeeper, Limits
+from tests.gateway.parts import cancel_and_wait
 
 
 class SimulatedTime:
@@ -81,6 +82,25 @@ async def test_no_minute_in_a_group_sees_more_than_twenty(
     times = await send(gate, time, "-7", 60, group=True)
     for start in times:
         assert sum(start <= at < start + 60 for at in times) <= 20
+
+
+async def test_a_worker_leaves_a_group_its_gateway_s_share(
+    gate: RateLimiter, time: SimulatedTime
+) -> None:
+    previews = RateLimiter(rates=PREVIEWS, clock=time.clock, sleep=time.sleep)
+    shown = 0
+
+    async def show() -> None:
+        nonlocal shown
+        while True:
+            shown += previews.try_acquire("group", group=True)
+            await time.sleep(1.0)
+
+    task = asyncio.create_task(show())
+    sent = await send(gate, time, "group", 850, group=True)
+    await cancel_and_wait(task)
+    assert shown > 100
+    assert len(sent) + shown <= 20 * time.now / 60
 
 
 async def test_the_whole_bot_stays_within_its_limit(gate: RateLimiter, time: SimulatedTime) -> None:
