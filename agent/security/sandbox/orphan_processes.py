@@ -76,6 +76,15 @@ def end_all_orphans(files: Iterable[Path]) -> int:
     return ended
 
 
+def is_gone(mark: str) -> bool:
+    """Whether the process that this value of `process_mark` names has ended, as far as it can be
+    known: one of another machine counts as running."""
+    try:
+        return _is_gone(mark, _process_table())
+    except OSError:
+        return False
+
+
 def _is_left(pid: int, mark: str) -> bool:
     if os.stat(f"/proc/{pid}").st_uid not in (os.geteuid(), USER):
         return False

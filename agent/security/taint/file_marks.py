@@ -9,6 +9,9 @@ may have changed; that is taken back once every one of them is marked, and stays
 not be looked at, or when Kore was killed meanwhile. One that knows no strangers' words says so,
 too: it may be told some later, which marks the folder. The time compared is that of the last change
 of anything about a file, which no command can set back.
+
+Several processes may run commands in a folder, each with an attribute of its own out of a few: it
+takes one that is not there yet, and only its own it changes or removes.
 """
 
 import errno
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.security.files.write_clock import WriteClock
+from agent.security.sandbox.orphan_processes import is_gone, process_mark
 from agent.types import Taint
 
 MarkLevel = Literal["none", "seen", "unseen"]
@@ -32,7 +36,16 @@ _KNOWN, _UNSEEN = b"1", b"2"
 # Unix times: since when files may have changed for good, while commands run that may know
 # strangers' words, and while any run. The last counts only once the folder is marked.
 _SINCE, _RUNNING, _STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
-_ALL = (_NAME, _SINCE, _RUNNING, _STARTED)
+# So many processes can say so of one folder; for any other it counts for good.
+_PROCESSES = 16
+
+
+def _names_of_processes(attribute: str) -> tuple[str, ...]:
+    return (attribute, *(f"{attribute}.{number}" for number in range(1, _PROCESSES)))
+
+
+_OF_PROCESSES = (*_names_of_processes(_RUNNING), *_names_of_processes(_STARTED))
+_ALL = (_NAME, _SINCE, *_OF_PROCESSES)
 _DEPTH_MOST = 200
 _ENTRIES_MOST = 500_000
 
@@ -42,21 +55,20 @@ class _RunningCommands:
     says so there."""
 
     def __init__(self, attribute: str) -> None:
-        self._attribute = attribute
+        self._names = _names_of_processes(attribute)
         self._since: dict[Path, list[float]] = {}
+        # The attribute that this process has taken, by folder.
+        self._own: dict[Path, str] = {}
         self._lock = threading.Lock()
 
     def begin(self, folder: Path, since: float) -> None:
         with self._lock:
             running = self._since.setdefault(folder, [])
-            if (
-                not running
-                and (stale_since := _counting_since(folder, self._attribute)) is not None
-            ):
-                # Of a process that was killed, or of another one: it is not removed here.
-                _since(folder, stale_since)
             running.append(since)
-            _set(folder, self._attribute, _encode_time(min(running)))
+            if len(running) == 1:
+                self._take(folder, since)
+            else:
+                self._update(folder, running)
 
     def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
         """`unmarked_since`: since when files may have changed that are not marked."""
@@ -66,10 +78,30 @@ class _RunningCommands:
             if unmarked_since is not None:
                 _since(folder, unmarked_since)
             if running:
-                _set(folder, self._attribute, _encode_time(min(running)))
+                self._update(folder, running)
                 return
             del self._since[folder]
-            _remove(folder, self._attribute)
+            if (name := self._own.pop(folder, None)) is not None:
+                _remove(folder, name)
+
+    def _take(self, folder: Path, since: float) -> None:
+        for name in self._names:
+            is_new = _create(folder, name, _encode_time(since))
+            if is_new:
+                self._own[folder] = name
+            if is_new is not False:
+                return
+            stale_since = _counting_since(folder, name)
+            if stale_since is not None and _is_left(folder, name):
+                # Of a process that was killed: it stays, so that two that find it remove nothing.
+                _since(folder, stale_since)
+        _since(folder, since)
+
+    def _update(self, folder: Path, running: Sequence[float]) -> None:
+        if (name := self._own.get(folder)) is not None:
+            _set(folder, name, _encode_time(min(running)))
+        else:
+            _since(folder, min(running))
 
 
 _started, _running = _RunningCommands(_STARTED), _RunningCommands(_RUNNING)
@@ -253,13 +285,13 @@ def _counting(folder: str, names: Sequence[str]) -> Sequence[float]:
     """The times that count of a folder with these attributes: since when files may have changed."""
     if not names:
         return ()
-    times = (_counting_since(folder, one) for one in (_SINCE, _RUNNING, _STARTED) if one in names)
+    times = (_counting_since(folder, one) for one in (_SINCE, *_OF_PROCESSES) if one in names)
     return [since for since in times if since is not None]
 
 
 def _counting_since(folder: str | Path, name: str) -> float | None:
     """The time of such an attribute; None where there is none, or it counts for nothing."""
-    if name == _STARTED and _mark_of(folder) not in (_KNOWN, _UNSEEN):
+    if name.startswith(_STARTED) and _mark_of(folder) not in (_KNOWN, _UNSEEN):
         return None
     return _time_of(folder, name)
 
@@ -276,23 +308,46 @@ def _names(folder: str) -> Sequence[str]:
 
 
 def _encode_time(time_s: float) -> bytes:
-    return f"{time_s:.6f}".encode()
+    """With the process that says so."""
+    return " ".join([f"{time_s:.6f}", *process_mark().values()]).encode()
+
+
+def _is_left(folder: Path, name: str) -> bool:
+    """Whether the process that has taken this attribute is gone, or did not say which it is."""
+    _, _, process = (_get(folder, name) or b"").decode("ascii", "replace").partition(" ")
+    return not process or is_gone(process)
 
 
 def _time_of(folder: str | Path, name: str) -> float | None:
-    try:
-        return float(os.getxattr(folder, name, follow_symlinks=False))
-    except (OSError, AttributeError):
+    value = _get(folder, name)
+    if value is None:
         return None
-    except ValueError:
+    try:
+        return float(value.split()[0])
+    except (ValueError, IndexError):
         return 0.0
 
 
 def _mark_of(path: str | Path) -> bytes:
+    return _get(path, _NAME) or b""
+
+
+def _get(path: str | Path, name: str) -> bytes | None:
     try:
-        return os.getxattr(path, _NAME, follow_symlinks=False)
+        return os.getxattr(path, name, follow_symlinks=False)
     except (OSError, AttributeError):
-        return b""
+        return None
+
+
+def _create(path: Path, name: str, value: bytes) -> bool | None:
+    """False where there is one already; None where the file system takes none."""
+    try:
+        os.setxattr(path, name, value, os.XATTR_CREATE, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except (OSError, AttributeError):
+        return None
+    return True
 
 
 def _set(path: Path, name: str, value: bytes) -> None:

@@ -180,6 +180,59 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
     assert is_marked(workspace / "other.md")
 
 
+@pytest.mark.usefixtures("file")
+def test_what_another_process_does_in_the_folder_counts_until_it_has_ended(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    script = (
+        "import pathlib, sys\n"
+        "from agent.security.taint.file_marks import TaintingCommand\n"
+        "command = TaintingCommand(pathlib.Path(sys.argv[1]))\n"
+        "command.begin()\n"
+        "print('begun', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "command.end()\n"
+        "print('ended', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, workspace],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "begun\n"
+        # This one begins and ends within the other's: it takes nothing back that is the other's.
+        changing = TaintingCommand(workspace)
+        changing.begin()
+        changing.end()
+        page = workspace / "page.md"
+        page.write_text("theirs")
+        assert is_marked(page)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "ended\n"
+        # Nor does it count for good, since both were looked after whole.
+        later = workspace / "later.md"
+        later.write_text("ours")
+        assert not is_marked(later)
+        other.stdin.close()
+
+
+def test_more_processes_than_can_be_told_apart_count_for_good(file: Path) -> None:
+    for number in range(16):
+        name = "user.kore.running" + (f".{number}" if number else "")
+        os.setxattr(file.parent, name, f"{time.time():.6f} 1:2:3".encode())
+    changing = TaintingCommand(file.parent)
+    changing.begin()
+    changing.end()
+    assert "user.kore.since" in os.listxattr(file.parent)
+    unmark(file.parent)
+    assert os.listxattr(file.parent) == []
+
+
 def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Path) -> None:
     changing = TaintingCommand(file.parent)
     changing.begin()
