@@ -9,9 +9,11 @@ mode lets everybody read it, and never changed in place.
 
 import asyncio
 import errno
+import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -240,13 +242,50 @@ _file_locks: WeakValueDictionary[Path, _FileLock] = WeakValueDictionary()
 
 _table = Lock()
 
+# Work on one file takes milliseconds.
+_LOCK_S, _LOCK_LOOK_S = 3.0, 0.005
+
 
 @contextmanager
 def exclusive_file(path: Path) -> Iterator[None]:
-    """Around reading and writing a file, in a thread. A thread holds one file at a time."""
+    """Around reading and writing a file, in a thread. A thread holds one file at a time. Other
+    processes of Kore wait, too."""
     # Some file systems know one file by several spellings.
     key = folded_path(path)
     with _table:
         latch = _file_locks.setdefault(key, _FileLock())
     with latch.lock:
-        yield
+        descriptor = _lock_for_processes(path)
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _lock_for_processes(path: Path) -> int | None:
+    """The file, open and locked until it is closed. None for one that is not there or cannot be
+    locked, and for one that somebody keeps locked: a command may do so."""
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _PLAIN)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                break
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it before may have put another file in its place.
+            if os.path.samestat(info, path.lstat()):
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOCK_LOOK_S)
+        except OSError:
+            break
+        os.close(descriptor)
+    os.close(descriptor)
+    return None

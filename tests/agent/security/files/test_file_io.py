@@ -1,5 +1,8 @@
 import asyncio
+import fcntl
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -91,3 +94,49 @@ def test_new_content_gets_no_other_rights(tmp_path: Path) -> None:
     (tmp_path / "tool").chmod(0o6755)
     file_io.write_atomic(tmp_path / "tool", b"new")
     assert (tmp_path / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+def test_two_processes_remember_at_once_and_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "MEMORY.md"
+    file.write_text("")
+    script = (
+        "import pathlib, sys\n"
+        "from agent.security.files.file_io import exclusive_file, write_atomic\n"
+        "path, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "for number in range(300):\n"
+        "    with exclusive_file(path):\n"
+        "        write_atomic(path, path.read_bytes() + f'{name} {number}\\n'.encode())\n"
+    )
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, file, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for name in ("one", "other")
+    ]
+    for other in others:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+    for other in others:
+        assert other.stdin is not None
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+    for other in others:
+        other.communicate(timeout=60)
+    assert len(file.read_text().splitlines()) == 600
+
+
+def test_a_file_that_a_command_keeps_locked_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_io, "_LOCK_S", 0.05)
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with file.open() as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        with file_io.exclusive_file(file):
+            file.write_text("new")
+    assert file.read_text() == "new"
