@@ -8,12 +8,14 @@
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
+# Of pyproject.toml. The last three are for several processes (docs/workers.md).
+ARG EXTRAS="mcp code encryption postgres nats s3"
 WORKDIR /src
 RUN python3 -m venv /opt/kore
 COPY pyproject.toml constraints.txt ./
 # The dependencies first: their layer lasts until they change.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
-    python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['mcp'], *p['optional-dependencies']['code'], 'hatchling', sep='\n')" > requirements.txt \
+    python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *(one for extra in '${EXTRAS}'.split() for one in p['optional-dependencies'][extra]), 'hatchling', sep='\n')" > requirements.txt \
     && /opt/kore/bin/pip install --no-cache-dir -c constraints.txt -r requirements.txt
 COPY README.md LICENSE ./
 COPY agent agent
@@ -30,7 +32,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates tini ripgrep \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --user-group --create-home --home-dir /home/kore kore \
-    && install -d -o kore -g kore -m 0700 /home/kore/.kore
+    && install -d -o kore -g kore -m 0700 /home/kore/.kore /home/kore/workspace /home/kore/files
 COPY --from=build /opt/kore /opt/kore
 ENV PATH=/opt/kore/bin:$PATH \
     HOME=/home/kore \
@@ -42,6 +44,6 @@ WORKDIR /home/kore
 VOLUME /home/kore/.kore
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
-    CMD ["python3", "-c", "import http.client, os, sys; c = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('KORE_HTTP_PORT', '8787')), timeout=4); c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)"]
+    CMD ["python3", "-I", "-m", "gateway.control.probe", "/healthz"]
 ENTRYPOINT ["tini", "--"]
 CMD ["kore", "gateway"]

@@ -164,6 +164,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             *(home, database, agent, events, running, security, files, front.link),
             reservations=front.reservations,
             on_people_changed=front.notify_people,
+            workers=front.status,
         )
         app = build_container(
             settings,
@@ -241,25 +242,38 @@ async def _open_store(
     has_workers: bool,
 ) -> Store:
     """Raises `StoreError`: without `standby` also `StoreInUse`."""
-    is_told = False
-    while True:
-        try:
-            return open_store(
-                settings.store.url,
-                home.root,
-                check=check,
-                cipher=cipher,
-                lease_s=settings.store.lease_s,
-                replaces=standby,
-                has_workers=has_workers,
-            )
-        except StoreInUse as exc:
-            if not standby:
-                raise
-            if not is_told:
-                log.info("standing by: Kore on %s owns the database", exc.owner)
-                is_told = True
-            await asyncio.sleep(min(_STANDBY_S, settings.store.lease_s / 5))
+    async with AsyncExitStack() as stack:
+        is_told = False
+        while True:
+            try:
+                return open_store(
+                    settings.store.url,
+                    home.root,
+                    check=check,
+                    cipher=cipher,
+                    lease_s=settings.store.lease_s,
+                    replaces=standby,
+                    has_workers=has_workers,
+                )
+            except StoreInUse as exc:
+                if not standby:
+                    raise
+                if not is_told:
+                    log.info("standing by: Kore on %s owns the database", exc.owner)
+                    is_told = True
+                    await _serve_standby(settings, stack)
+                await asyncio.sleep(min(_STANDBY_S, settings.store.lease_s / 5))
+
+
+async def _serve_standby(settings: Settings, stack: AsyncExitStack) -> None:
+    from gateway.control.health import serve_health, standby_pages
+
+    pages = serve_health(settings.http.host, settings.http.port, standby_pages)
+    try:
+        await stack.enter_async_context(pages)
+    except ConfigError as exc:
+        # The owner may be on the same machine: the address is free once it is gone.
+        log.info("no health pages while standing by: %s", exc)
 
 
 def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
@@ -356,7 +370,7 @@ def _serve_http(
     app: Container, settings: Settings, channels: Channels
 ) -> AbstractAsyncContextManager[object]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""
-    from gateway.control.health import check_host, page, serve_health
+    from gateway.control.health import answer, check_host, gateway_pages, serve_health
 
     def counts() -> dict[str, float]:
         return {
@@ -368,19 +382,18 @@ def _serve_http(
         }
 
     host, port = settings.http.host, settings.http.port
+    pages = gateway_pages(app.service, counts)
     webhook_channels = {
         channel.hook_path: channel
         for channel in channels.values()
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
     if not webhook_channels:
-        return serve_health(host, port, app.service, counts)
+        return serve_health(host, port, pages)
     from gateway.control.webhooks import serve_webhooks
 
     check_host(host)
-    return serve_webhooks(
-        host, port, lambda head: page(head, app.service, counts), webhook_channels
-    )
+    return serve_webhooks(host, port, lambda head: answer(head, pages), webhook_channels)
 
 
 def add_channel(channels: Channels, channel: Channel) -> None:

@@ -426,6 +426,7 @@ def build_container(
         jobs=jobs,
         feed=ProjectFeed(agent, events),
         status=status,
+        workers=resources.workers,
         user_data=user_data,
         screens=screens,
         attachments=Attachments(

@@ -1,9 +1,9 @@
 """What a gateway opens besides when it leaves its turns to workers, in place of running them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -33,6 +33,10 @@ class Front:
     def workers(self) -> Sequence[WorkerInfo]:
         """Those that count."""
         return self._loop.workers if self._loop is not None else ()
+
+    async def status(self) -> Mapping[str, Any] | None:
+        """See `FrontLoop.status`; None where nothing is left to workers."""
+        return await self._loop.status() if self._loop is not None else None
 
     @property
     def reservations(self) -> Callable[[Store], Reservations]:

@@ -1,9 +1,9 @@
 """What is open before the parts of a Kore are made of it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
 from agent.records import frozen
@@ -41,12 +41,20 @@ class SecurityContext:
     full_access: str | None = None
 
 
+WorkersStatus = Callable[[], Awaitable[Mapping[str, Any] | None]]
+
+
+async def no_workers() -> None:
+    """This process runs all turns itself."""
+
+
 @frozen
 class Resources:
     """Resources that are open when the parts are made; the caller closes them. `link` is to the
     other processes where several run the turns of one Kore. `reservations` makes those of
     spending: stored ones where several processes call models. `on_people_changed` is called after
-    each commit that changes what `PeopleDirectory` has."""
+    each commit that changes what `PeopleDirectory` has. `workers` tells of those that run turns for
+    this process, and None where none do."""
 
     home: DataDir
     database: Store
@@ -58,6 +66,7 @@ class Resources:
     link: ProcessLink = field(default_factory=SoleProcess)
     reservations: Callable[[Store], Reservations] = MemoryReservations
     on_people_changed: Callable[[], None] = lambda: None
+    workers: WorkersStatus = no_workers
 
 
 @frozen

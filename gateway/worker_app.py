@@ -18,6 +18,7 @@ from gateway.channels.registry import open_channels, places_of
 from gateway.commands.table import menu
 from gateway.config import Settings
 from gateway.container import Container, build_container
+from gateway.control.health import serve_health
 from gateway.control.replacement import end_when_replaced
 from gateway.fanout.base import Fanout
 from gateway.fanout.opening import open_fanout
@@ -38,18 +39,24 @@ from gateway.store.repositories.execution import claims
 from gateway.turns.agents.factory import build_agent
 from gateway.turns.usage.stored_reservations import StoredReservations
 from gateway.workers.event_relay import RelayedEvents
-from gateway.workers.hints import AuditHint, JobsHint
+from gateway.workers.hints import AuditHint, JobsHint, LeavingHint
 from gateway.workers.links import WorkerLink
 from gateway.workers.worker_loop import WorkerLoop
+from gateway.workers.worker_pages import worker_pages
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def open_worker(
-    settings: Settings, home: DataDir, *, config: WatchedConfig | None = None
+    settings: Settings,
+    home: DataDir,
+    *,
+    config: WatchedConfig | None = None,
+    http_port: int | None = None,
 ) -> AsyncIterator[Container]:
-    """Run turns until the block ends; then put down what runs, so that others go on with it.
+    """Run turns until the block ends; then put down what runs, so that others go on with it. Its
+    pages for supervisors are on `http_port`, if any.
 
     Raises `StoreError`, also while the tables are of another version, and `ConfigError`.
     """
@@ -119,6 +126,9 @@ async def open_worker(
             most_turns=CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)
+        if http_port is not None:
+            pages = worker_pages(loop, database)
+            await stack.enter_async_context(serve_health(settings.http.host, http_port, pages))
         async with _run_tasks(app, database, fanout, loop, link):
             yield app
 
@@ -147,8 +157,8 @@ async def _run_tasks(
     app: Container, database: WorkerStore, fanout: Fanout, loop: WorkerLoop, link: WorkerLink
 ) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
+        hints = group.create_task(fanout.run(), name="hints")
         work = [
-            group.create_task(fanout.run(), name="hints"),
             group.create_task(app.bus.run(), name="bus"),
             group.create_task(loop.run(), name="worker"),
             group.create_task(app.compactions.run(), name="compactions"),
@@ -161,17 +171,22 @@ async def _run_tasks(
             yield
         finally:
             loop.stop()
+            link.tell(LeavingHint(database.worker))
             try:
                 async with asyncio.timeout(STOP_S):
                     await app.bus.drain()
             except TimeoutError:
                 log.warning("stopped with unfinished work; other workers go on with it")
-            lanes = await database.transact(put_down, database.worker)
-            for lane in lanes:
-                link.pass_on(lane, None)
+            # What has not come to rest is cut off: it is another's from here on.
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
+            lanes = await database.transact(put_down, database.worker)
+            for lane in lanes:
+                link.pass_on(lane, None)
+            await fanout.flush()
+            hints.cancel()
+            await asyncio.wait({hints})
             await database.leave()
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gateway.config import Settings
     from gateway.config.sources import Sources
 
+_LAST_PORT = 65_535
+
 
 def positive_count(text: str) -> int:
     """A count from 1 on the command line."""
@@ -27,6 +29,16 @@ def positive_count(text: str) -> int:
 def count(text: str) -> int:
     """A count from 0 on the command line."""
     return 0 if text == "0" else positive_count(text)
+
+
+def port_number(text: str) -> int:
+    """A TCP port on the command line; 0 for any that is free."""
+    number = count(text)
+    if number > _LAST_PORT:
+        raise argparse.ArgumentTypeError(
+            t("found {text!r}, expected a port from 0 to 65535", text=text)
+        )
+    return number
 
 
 def dollars(text: str) -> float:

@@ -92,7 +92,7 @@ VERBS = (
             "kore config edit",
         ),
     ),
-    Verb("status", "show the status", ("kore status", "kore status --json")),
+    Verb("status", "show the status", ("kore status", "kore status --all", "kore status --json")),
     Verb(
         "trust",
         "trust a folder's configuration and files",

@@ -1,4 +1,5 @@
-"""The loopback page for supervisors: `/healthz` says whether all is well, `/metrics` counts.
+"""The loopback pages for supervisors: `/livez` answers as long as the process does its work,
+`/readyz` says whether it takes some, `/healthz` whether all is well, `/metrics` counts.
 
 It is HTTP/1.0 by hand, as the control socket is (ADR 0005): two small answers are not worth the
 2 MB that a web framework would hold for as long as the gateway lives.
@@ -8,7 +9,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,16 +38,43 @@ _REQUEST_S = 5.0
 Counts = Callable[[], Mapping[str, float]]
 # Status, content type and body.
 Page = tuple[int, str, str]
+# Answers a path; None for one that there is not.
+Pages = Callable[[str], Awaitable[Page | None]]
+ALIVE: Page = (200, _TEXT, "ok\n")
+
+
+def gateway_pages(operations: OperationsCalls, counts: Counts) -> Pages:
+    """`counts` are the monotonic counters; what /metrics shows besides comes from
+    `operations.status`."""
+
+    async def answer(path: str) -> Page | None:
+        match path:
+            case "/livez" | "/readyz":
+                return ALIVE
+            case "/healthz":
+                return _health(await operations.status())
+            case "/metrics":
+                return metrics_page(_lines(await operations.status(), counts()))
+        return None
+
+    return answer
+
+
+async def standby_pages(path: str) -> Page | None:
+    """Of a gateway that stands by: it is ready to take over, and serves nobody yet."""
+    match path:
+        case "/livez" | "/readyz":
+            return ALIVE
+        case "/healthz":
+            return health_page("standby", [])
+        case "/metrics":
+            return metrics_page(gauge_lines({"standby": 1}))
+    return None
 
 
 @asynccontextmanager
-async def serve_health(
-    host: str, port: int, operations: OperationsCalls, counts: Counts
-) -> AsyncIterator[None]:
-    """Answer until the block ends. Raises `ConfigError` when the address cannot be had.
-
-    `counts` are the monotonic counters; what /metrics shows besides comes from `operations.status`.
-    """
+async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None]:
+    """Answer until the block ends. Raises `ConfigError` when the address cannot be had."""
     check_host(host)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -55,7 +83,7 @@ async def serve_health(
             writer.close()
             return
         # This block is the parent: it ends every one of these before it ends itself.
-        task = asyncio.get_running_loop().create_task(_serve(reader, writer, operations, counts))
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, pages))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -96,17 +124,12 @@ def check_host(host: str) -> None:
         )
 
 
-async def _serve(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    operations: OperationsCalls,
-    counts: Counts,
-) -> None:
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
     """One request, one answer."""
     try:
         async with asyncio.timeout(_REQUEST_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            status, kind, body = await page(head, operations, counts)
+            status, kind, body = await answer(head, pages)
             content = body.encode()
             lines = (
                 f"HTTP/1.0 {status} {_PHRASES[status]}",
@@ -123,30 +146,47 @@ async def _serve(
         writer.close()
 
 
-async def page(head: list[str], operations: OperationsCalls, counts: Counts) -> Page:
+async def answer(head: list[str], pages: Pages) -> Page:
     """Answers the head of a request, its lines without the last, empty one."""
     method, _, target = head[0].partition(" ")
     if method not in ("GET", "HEAD"):
         return 405, _TEXT, "only GET\n"
     if not _is_own_host(head[1:]):
         return 403, _TEXT, "ask by a loopback address\n"
-    match target.split(" ")[0].partition("?")[0]:
-        case "/healthz":
-            return _health(await operations.status())
-        case "/metrics":
-            lines = _lines(await operations.status(), counts())
-            return 200, _PROMETHEUS, "\n".join(lines) + "\n"
-    return 404, _TEXT, "there are /healthz and /metrics\n"
+    page = await pages(target.split(" ")[0].partition("?")[0])
+    return page or (404, _TEXT, "there are /livez, /readyz, /healthz and /metrics\n")
+
+
+def health_page(status: str, broken: Sequence[str], **more: Any) -> Page:
+    """All is well with the status `ok`."""
+    body = {"status": status, "broken": list(broken), **more}
+    return 200 if status == "ok" else 503, _JSON, json.dumps(body)
+
+
+def metrics_page(lines: Iterator[str]) -> Page:
+    return 200, _PROMETHEUS, "\n".join(lines) + "\n"
+
+
+def counter_lines(counts: Mapping[str, float]) -> Iterator[str]:
+    """The text format of prometheus.io/docs/instrumenting/exposition_formats."""
+    for name, value in counts.items():
+        yield f"# TYPE kore_{name}_total counter"
+        yield f"kore_{name}_total {value}"
+
+
+def gauge_lines(gauges: Mapping[str, float]) -> Iterator[str]:
+    for name, value in gauges.items():
+        yield f"# TYPE kore_{name} gauge"
+        yield f"kore_{name} {value}"
 
 
 def _health(status: Mapping[str, Any]) -> Page:
     broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
     if status["obstacle"]:
         broken.append("intake")
-    body: dict[str, Any] = {"status": "degraded" if broken else "ok", "broken": broken}
-    if undecoded := status["updates_undecoded"]:
-        body["updates_undecoded"] = undecoded
-    return 503 if broken else 200, _JSON, json.dumps(body)
+    undecoded = status["updates_undecoded"]
+    more = {"updates_undecoded": undecoded} if undecoded else {}
+    return health_page("degraded" if broken else "ok", broken, **more)
 
 
 def _is_own_host(fields: list[str]) -> bool:
@@ -160,10 +200,7 @@ def _is_own_host(fields: list[str]) -> bool:
 
 
 def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[str]:
-    """The text format of prometheus.io/docs/instrumenting/exposition_formats."""
-    for name, value in counts.items():
-        yield f"# TYPE kore_{name}_total counter"
-        yield f"kore_{name}_total {value}"
+    yield from counter_lines(counts)
     gauges = {
         "uptime_seconds": status["uptime_s"],
         "lanes_busy": status["lanes_busy"],
@@ -172,9 +209,28 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
         "routes_with_mail": status["routes_with_mail"],
         "resident_memory_bytes": resident_bytes(),
     }
-    for name, value in gauges.items():
-        yield f"# TYPE kore_{name} gauge"
-        yield f"kore_{name} {value}"
+    yield from gauge_lines(gauges)
+    if status["workers"] is not None:
+        yield from _worker_lines(status["workers"])
     yield "# TYPE kore_channel_up gauge"
     for name, way in status["channels"].items():
         yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] in ("polling", "webhook"))}'
+
+
+def _worker_lines(workers: Mapping[str, Any]) -> Iterator[str]:
+    alive = workers["alive"]
+    yield from counter_lines(
+        {"workers_reaped": workers["reaped"], "hints_dropped": workers["hints_dropped"]}
+    )
+    yield from gauge_lines(
+        {
+            "workers_alive": len(alive),
+            "workers_turns_running": sum(one["turns"] or 0 for one in alive),
+            "workers_room": sum(one["room"] or 0 for one in alive),
+            "lanes_waiting": workers["lanes_waiting"],
+            "oldest_waiting_seconds": round(workers["oldest_waiting_s"], 3),
+        }
+    )
+    yield "# TYPE kore_worker_last_beat_seconds gauge"
+    for one in alive:
+        yield f'kore_worker_last_beat_seconds{{worker="{one["number"]}"}} {one["seen_s"]}'

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from itertools import chain, count
@@ -120,6 +120,7 @@ class LocalService(
         jobs: JobService,
         feed: ProjectFeed,
         status: Callable[[], dict[str, Any]],
+        workers: Callable[[], Awaitable[Mapping[str, Any] | None]],
         user_data: Callable[[], UserData],
         screens: Screens,
         attachments: Attachments,
@@ -145,6 +146,7 @@ class LocalService(
         self._jobs = jobs
         self._feed = feed
         self._status = status
+        self._workers = workers
         self._sessions = sessions
         self._reserved_until: dict[str, float] = {}
 
@@ -343,6 +345,7 @@ class LocalService(
             "routes_with_mail": self._sender.routes,
             "unreachable": await self._database.transact(chats.unreachable_chats),
             "parts_given_up": self._sender.given_up_count,
+            "workers": await self._workers(),
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
                 "cost_usd": spent.known_usd,

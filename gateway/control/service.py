@@ -218,7 +218,8 @@ class OperationsCalls(Protocol):
     """Run the process."""
 
     async def status(self) -> Mapping[str, Any]:
-        """Return what `kore status` shows: pid, version, model, channels, queues."""
+        """Return what `kore status` shows: pid, version, model, channels, queues, and the `workers`
+        that run turns for this process (None: it runs them itself)."""
         ...
 
     async def reload(self) -> Mapping[str, Any]:

@@ -45,14 +45,17 @@ WatchEvent = Event | Delivered
 
 @frozen
 class WorkerInfo:
-    """A process that runs turns for the owner of the data, and counts. `seen_s` is how many seconds
-    ago it said that it lives, `began_at` Unix time, `state` what it says of itself."""
+    """A process that runs turns for the owner of the data, and counts until it `is_ended`. `seen_s`
+    is how many seconds ago it said that it lives, `began_at` Unix time, `state` what it says of
+    itself, `schema` the newest migration that its program knows."""
 
     number: int
     name: str
     began_at: float
     seen_s: float
     state: Mapping[str, Any]
+    schema: int = 0
+    is_ended: bool = False
 
 
 @frozen

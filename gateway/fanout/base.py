@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 # Who listens: the process that owns the data, or every worker.
 Topic = Literal["front", "workers"]
 Receive = Callable[[bytes], None]
+# A process that ends waits no longer for a server that is away.
+FLUSH_S = 2.0
 
 
 class Fanout(Protocol):
@@ -30,6 +32,10 @@ class Fanout(Protocol):
 
     async def run(self) -> None:
         """Connect, and connect again for as long as it takes."""
+        ...
+
+    async def flush(self) -> None:
+        """Returns once what was published is sent, or after `FLUSH_S`; for a process that ends."""
         ...
 
     @property

@@ -10,11 +10,11 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import islice
 from typing import Protocol
 
-from gateway.fanout.base import Receive, Topic
+from gateway.fanout.base import FLUSH_S, Receive, Topic
 from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySource, new_sender
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,9 @@ class QueuedFanout(ABC):
         self._queue: deque[tuple[Topic, bytes]] = deque()
         self._queue_bytes = 0
         self._filled = asyncio.Event()
+        # The server has all that was published.
+        self._sent = asyncio.Event()
+        self._sent.set()
         # Not confirmed yet: sent once more over the next connection.
         self._unsent: list[TopicFrame] = []
         self._frames: Iterator[TopicFrame] = iter(())
@@ -100,10 +103,16 @@ class QueuedFanout(ABC):
             self._queue_bytes -= _cost(self._queue.popleft()[1])
             self._dropped_count += 1
         self._filled.set()
+        self._sent.clear()
 
     def subscribe(self, topic: Topic, receive: Receive, reconnected: Callable[[], None]) -> None:
         self._readers[topic] = FrameReader(topic, self._keys, receive, reconnected)
         self._reconnected.append(reconnected)
+
+    async def flush(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await self._sent.wait()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -161,6 +170,8 @@ class QueuedFanout(ABC):
             if batch := list(frames):
                 self._unsent = batch
             else:
+                if not self._queue:
+                    self._sent.set()
                 await self._filled.wait()
                 self._frames = self._cut(self._take_batch(), limit_bytes)
         # Made for a connection that took larger ones.

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
 
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.bus import MessageBus
@@ -24,6 +26,7 @@ from gateway.workers.hints import (
     Hint,
     JobsHint,
     LaneHint,
+    LeavingHint,
     MailHint,
     QuestionHint,
     decode,
@@ -38,12 +41,15 @@ LOOK_S = 1.0
 _PATIENCE = 2
 # Without a worker for so many looks people are told.
 _GRACE_LOOKS = 10
+# Workers that ended so short ago are still shown.
+_SHOWN_S = 3_600.0
 
 
 class WorkerTable(Protocol):
     """`gateway.store.postgres.worker_table`: workers that count, and what ends them."""
 
     def alive(self, tx: Transaction) -> Sequence[WorkerInfo]: ...
+    def ended(self, tx: Transaction, within_s: float) -> Sequence[WorkerInfo]: ...
     def end_silent(self, tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]: ...
     def ended_with_turns(self, tx: Transaction) -> Sequence[int]: ...
     def name_of(self, tx: Transaction, number: int) -> str: ...
@@ -71,6 +77,7 @@ class FrontLoop:
     ) -> None:
         self._database = database
         self._table = table
+        self._fanout = fanout
         self._link = link
         self._bus = bus
         self._sender = sender
@@ -83,6 +90,9 @@ class FrontLoop:
         self._has_workers = False
         self._looks_without = 0
         self._alive: Sequence[WorkerInfo] = ()
+        self._leaving: set[int] = set()
+        self._look_now = asyncio.Event()
+        self._reaped_count = 0
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
@@ -92,23 +102,53 @@ class FrontLoop:
         """Those that counted at the last look."""
         return self._alive
 
+    async def status(self) -> Mapping[str, Any]:
+        """For `kore status --all` and /metrics: workers, and what waits for them."""
+        facts = await self._database.transact(self._read_status)
+        return {
+            **facts,
+            "reaped": self._reaped_count,
+            "hints_dropped": self._fanout.dropped_count
+            + sum(int(one["hints_dropped"] or 0) for one in facts["alive"]),
+        }
+
+    def _read_status(self, tx: Transaction) -> dict[str, Any]:
+        oldest_at = open_work.oldest_at(tx)
+        return {
+            "alive": [_worker_facts(one) for one in self._table.alive(tx)],
+            "ended": [_worker_facts(one) for one in self._table.ended(tx, _SHOWN_S)],
+            "lease_s": self._lease_s,
+            "lanes_waiting": len(open_work.lanes(tx)),
+            "oldest_waiting_s": 0.0 if oldest_at is None else max(0.0, time.time() - oldest_at),
+            "lanes_with_mail": len(outbox.lanes_with_mail(tx)),
+        }
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_audit(), name="audit entries of workers")
             while True:
+                self._look_now.clear()
                 try:
                     await self._reap()
                     await self._find_missed()
                 except StoreError as exc:
                     log.warning("looking for workers is delayed: %s", exc)
-                await asyncio.sleep(LOOK_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._look_now.wait()
 
     async def _reap(self) -> None:
         """Whoever has died loses its turns; others go on with them."""
         lanes, ended, alive = await self._database.transact(self._end_silent)
-        self._link.room = {one.number: int(one.state.get("room", 1)) for one in alive}
         self._alive = alive
         self._tell_of_workers(bool(alive))
+        self._leaving &= {one.number for one in alive}
+        self._link.room = {
+            one.number: int(one.state.get("room", 1))
+            for one in alive
+            if one.number not in self._leaving
+        }
+        self._reaped_count += len(ended)
         for number, name in ended:
             log.warning("worker %d (%s) has died: others go on with its turns", number, name)
             self._receiver.forget(number)
@@ -176,12 +216,37 @@ class FrontLoop:
                 self._sender.wake(lane)
             case LaneHint(lane, to) if to == OWNER:
                 self._bus.wake(lane)
+            case LeavingHint(worker):
+                self._leaving.add(worker)
+                self._link.room = {
+                    number: room for number, room in self._link.room.items() if number != worker
+                }
+                # Its turns will be for others, of which some may have just begun.
+                self._look_now.set()
             case QuestionHint():
                 self._approvals.look_again()
             case AuditHint():
                 self._audit_news.set()
             case JobsHint():
                 self._notify_jobs()
+
+
+def _worker_facts(worker: WorkerInfo) -> dict[str, Any]:
+    state = worker.state
+    return {
+        "number": worker.number,
+        "name": worker.name,
+        "version": state.get("version"),
+        "schema": worker.schema,
+        "pid": state.get("pid"),
+        "began_at": worker.began_at,
+        "seen_s": round(worker.seen_s, 1),
+        "state": "ended" if worker.is_ended else state.get("state", "starting"),
+        "turns": state.get("lanes"),
+        "room": state.get("room"),
+        "handled": state.get("handled"),
+        "hints_dropped": state.get("dropped"),
+    }
 
 
 def _waiting_lanes(tx: Transaction) -> tuple[list[str], list[str]]:

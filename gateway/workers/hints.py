@@ -69,6 +69,13 @@ class JobsHint:
 
 
 @frozen
+class LeavingHint:
+    """A worker is ending: it takes no turns any more."""
+
+    worker: int
+
+
+@frozen
 class EventsHint:
     """What turns of a worker show, in their order."""
 
@@ -86,6 +93,7 @@ Hint = (
     | PeopleHint
     | AuditHint
     | JobsHint
+    | LeavingHint
     | EventsHint
 )
 _KINDS: Mapping[str, type[Hint]] = {
@@ -98,6 +106,7 @@ _KINDS: Mapping[str, type[Hint]] = {
     "people": PeopleHint,
     "audit": AuditHint,
     "jobs": JobsHint,
+    "leaving": LeavingHint,
     "events": EventsHint,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
+from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.bus import MessageBus
 from gateway.fanout.base import Fanout
@@ -31,6 +34,10 @@ LOOK_S = 2.0
 _MOST = 50
 # A lane that is another worker's by its name is left to it for so many looks.
 _PATIENCE = 3
+# A worker that has not read in the database for so long does not reach it.
+_STALE_S = 10.0
+# What it is at: `waiting` for a gateway that leaves turns to workers.
+WorkerState = Literal["waiting", "taking turns", "draining"]
 
 
 class WorkerLoop:
@@ -53,6 +60,7 @@ class WorkerLoop:
         most_turns: int,
     ) -> None:
         self._reads_front = has_front
+        self._fanout = fanout
         self._number = number
         self._database = database
         self._bus = bus
@@ -65,6 +73,7 @@ class WorkerLoop:
         self._look_now = asyncio.Event()
         self._has_front: bool | None = None
         self._is_stopping = False
+        self._looked_at: float | None = None
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
@@ -72,6 +81,32 @@ class WorkerLoop:
     def stop(self) -> None:
         """Nothing new is taken any more."""
         self._is_stopping = True
+        self._say(self.facts())
+
+    @property
+    def state(self) -> WorkerState:
+        if self._is_stopping:
+            return "draining"
+        return "taking turns" if self._has_front else "waiting"
+
+    @property
+    def reaches_database(self) -> bool:
+        """Whether it has just read there."""
+        looked_at = self._looked_at
+        return looked_at is not None and time.monotonic() - looked_at < _STALE_S
+
+    def facts(self) -> dict[str, Any]:
+        """What it says of itself with its next beat."""
+        lanes_here = self._bus.lanes
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "state": self.state,
+            "lanes": lanes_here,
+            "room": 0 if self._is_stopping else max(0, self._most_turns - lanes_here),
+            "handled": self._bus.handled_count,
+            "dropped": self._fanout.dropped_count,
+        }
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -85,10 +120,9 @@ class WorkerLoop:
                 await _first(self._look_now, LOOK_S * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
 
     async def _look(self) -> None:
-        lanes_here = self._bus.lanes
-        room = 0 if self._is_stopping else self._most_turns - lanes_here
-        self._say({"lanes": lanes_here, "room": room, "handled": self._bus.handled_count})
+        self._say(self.facts())
         has_front, lanes, stopped = await self._database.transact(self._read)
+        self._looked_at = time.monotonic()
         if has_front != self._has_front:
             self._has_front = has_front
             log.info("taking turns" if has_front else "waiting for `kore gateway --workers`")

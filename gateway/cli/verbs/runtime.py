@@ -8,13 +8,24 @@ from datetime import timedelta
 from typing import Any
 
 from agent.errors import ConfigError
-from agent.i18n import t
+from agent.i18n import mark_for_translation, t
 from gateway.cli.context import data_dir_of, positive_count
 from gateway.cli.output import clean, moment, print_json, print_table
 from gateway.cli.service_link import service_of
 
+_WORKER_STATES = {
+    "starting": mark_for_translation("starting"),
+    "waiting": mark_for_translation("waiting for a gateway"),
+    "taking turns": mark_for_translation("taking turns"),
+    "draining": mark_for_translation("draining"),
+    "ended": mark_for_translation("ended"),
+}
+
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--all", action="store_true", help="also show worker processes and what waits for them"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -23,7 +34,10 @@ def run_status(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts)
     else:
+        workers = facts.pop("workers", None)
         print_table(("name", "value"), _fact_rows(facts))
+        if args.all and facts["running"]:
+            _print_workers(workers)
         if not facts["running"]:
             print(t("start it with `kore gateway`; `kore agent` works without it"), file=sys.stderr)
     return 0
@@ -65,6 +79,45 @@ def _fact_text(name: str, value: Any) -> str:
         # The rest is reported when a conversation starts.
         value = t(str(value)).partition(". ")[0].partition("。")[0]
     return clean(str(value))
+
+
+def _print_workers(workers: Mapping[str, Any] | None) -> None:
+    if workers is None:
+        print(t("no workers: this process runs all turns (`kore gateway --workers N`)"))
+        return
+    print_table(("name", "value"), _fact_rows(_lag_facts(workers)))
+    shown = [*workers["alive"], *workers["ended"]]
+    if not shown:
+        print(t("no worker runs: messages wait until one does (`kore worker`)"))
+        return
+    header = ("worker", "name", "version", "since", "state", "seen", "turns", "room", "handled")
+    print_table(header, [_worker_row(one) for one in shown])
+
+
+def _lag_facts(workers: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "workers": len(workers["alive"]),
+        "workers_reaped": workers["reaped"],
+        "lanes_waiting": workers["lanes_waiting"],
+        "oldest_waiting_s": round(workers["oldest_waiting_s"]),
+        "lanes_with_mail": workers["lanes_with_mail"],
+        "hints_dropped": workers["hints_dropped"],
+        "lease_s": workers["lease_s"],
+    }
+
+
+def _worker_row(worker: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (worker["turns"], worker["room"], worker["handled"])
+    return (
+        str(worker["number"]),
+        clean(worker["name"]),
+        clean(worker["version"] or "-"),
+        moment(worker["began_at"]),
+        t(_WORKER_STATES.get(worker["state"], "?")),
+        t("{s:.0f} s ago", s=worker["seen_s"]),
+        *("-" if one is None or worker["state"] == "ended" else str(one) for one in numbers[:2]),
+        "-" if numbers[2] is None else str(numbers[2]),
+    )
 
 
 def add_reload_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,9 @@
-"""`kore store`: another key for the stored messages, another database for all of them."""
+"""`kore store`: another key for the stored messages, another database for all of them, and the mark
+of one that was restored."""
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from gateway.config.sections import StoreSection
 from gateway.runtime.lock import acquire
 
 if TYPE_CHECKING:
+    from gateway.runtime.paths import DataDir
     from gateway.store.cipher import Cipher
     from gateway.store.files.file_store import SharedFiles
 
@@ -22,7 +25,9 @@ _SETTING = "store.encryption_key_env"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="rekey|copy")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="rekey|copy|mark-restored"
+    )
     rekey = actions.add_parser(
         "rekey", help="change or remove the key that encrypts all stored messages"
     )
@@ -50,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     copy.add_argument("--json", action="store_true", help="print JSON")
     copy.set_defaults(run_action=_run_copy)
+    restored = actions.add_parser(
+        "mark-restored",
+        help="say that the database was restored by its server's own tools: work in it is closed",
+    )
+    restored.add_argument("--json", action="store_true", help="print JSON")
+    restored.set_defaults(run_action=_run_mark_restored)
 
 
 @frozen
@@ -115,14 +126,47 @@ def _run_copy(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run_rekey(args: argparse.Namespace) -> int:
+def _run_mark_restored(args: argparse.Namespace) -> int:
+    import asyncio
+
     home, settings = data_dir_of(args), settings_of(args)
-    configured = settings.store.encryption_key_env
-    path = settings.store.path
+    _require_database(settings.store)
+    home.ensure()
+    with acquire(home.lock, "kore store mark-restored"):
+        asyncio.run(_mark_restored(settings.store, home))
+    if args.json:
+        print_json({"restored": True})
+        return 0
+    print(t("The next start closes what was under way in this database, and tells the chats."))
+    return 0
+
+
+async def _mark_restored(section: StoreSection, home: "DataDir") -> None:
+    """As its owner, so that no process from before the restore stores anything any more."""
+    from gateway.store.cipher import cipher_of
+    from gateway.store.opening import open_store
+    from gateway.store.repositories.execution import restored_backup
+
+    cipher = cipher_of(section.encryption_key_env, os.environ)
+    store = open_store(section.url, home.root, check=False, cipher=cipher)
+    try:
+        await store.transact(restored_backup.mark, time.time())
+    finally:
+        await store.close()
+
+
+def _require_database(section: StoreSection) -> None:
+    path = section.path
     if path is not None and not path.exists():
         raise KoreError(
             t("no database at {path} yet", path=path), hint=t("It is created at the first start.")
         )
+
+
+def _run_rekey(args: argparse.Namespace) -> int:
+    home, settings = data_dir_of(args), settings_of(args)
+    configured = settings.store.encryption_key_env
+    _require_database(settings.store)
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
     from agent.undo.blob_store import BlobStore

@@ -21,6 +21,7 @@ from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
 _SLOTS = 1 << 8
 _FIRST_SLOT = 1 << 20
 _KEPT_S = 86_400.0
+_WORKERS = f"SELECT id, name, began_at, {NOW} - seen_at, state, schema, is_ended FROM worker"
 
 
 def add(connection: "psycopg.Connection[Row]", name: str) -> int:
@@ -77,14 +78,22 @@ def has_front(tx: Transaction) -> bool:
 
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:
     """Those that count, oldest first."""
+    return [_info(row) for row in tx.all(f"{_WORKERS} WHERE is_ended = 0 ORDER BY id")]
+
+
+def ended(tx: Transaction, within_s: float) -> Sequence[WorkerInfo]:
+    """Those that have ended and gave their last sign of life within so many seconds."""
     rows = tx.all(
-        f"SELECT id, name, began_at, {NOW} - seen_at, state FROM worker WHERE is_ended = 0"
-        " ORDER BY id"
+        f"{_WORKERS} WHERE is_ended = 1 AND seen_at > {NOW} - ?::double precision ORDER BY id",
+        (within_s,),
     )
-    return [
-        WorkerInfo(number, name, began_at, seen_s, json.loads(state))
-        for number, name, began_at, seen_s, state in rows
-    ]
+    return [_info(row) for row in rows]
+
+
+def _info(row: Row) -> WorkerInfo:
+    number, name, began_at, seen_s, state, schema, is_ended = row
+    seen_s = max(0.0, float(seen_s))
+    return WorkerInfo(number, name, began_at, seen_s, json.loads(state), schema, bool(is_ended))
 
 
 def end(tx: Transaction, number: int) -> None:

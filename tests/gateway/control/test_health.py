@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from agent.errors import ConfigError
-from gateway.control.health import serve_health
+from gateway.control.health import gateway_pages, serve_health
 
 
 def _well() -> dict[str, Any]:
@@ -21,6 +21,7 @@ def _well() -> dict[str, Any]:
         "updates_undecoded": None,
         "routes_with_mail": 3,
         "obstacle": None,
+        "workers": None,
         "channels": {"telegram:bot": {"state": "polling"}},
     }
 
@@ -47,7 +48,7 @@ async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientS
         port = probe.getsockname()[1]
     counts = {"parts_sent": 4.0}
     async with (
-        serve_health("127.0.0.1", port, running, lambda: counts),
+        serve_health("127.0.0.1", port, gateway_pages(running, lambda: counts)),
         aiohttp.ClientSession() as session,
     ):
         yield session, f"http://127.0.0.1:{port}"
@@ -110,7 +111,7 @@ async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
 
 async def test_it_listens_on_loopback_only() -> None:
     with pytest.raises(ConfigError, match=r"http\.host"):
-        async with serve_health("0.0.0.0", 0, Running(), dict):
+        async with serve_health("0.0.0.0", 0, gateway_pages(Running(), dict)):
             pass
 
 
@@ -118,7 +119,7 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
-            async with serve_health("127.0.0.1", port, Running(), dict):
+            async with serve_health("127.0.0.1", port, gateway_pages(Running(), dict)):
                 pass
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.fanout.base import FLUSH_S
 from gateway.fanout.frames import FrameWriter, new_sender
 from gateway.store.cipher import Cipher
 from tests import postgres_server
@@ -262,3 +263,29 @@ async def test_a_kore_with_a_key_believes_no_plain_message(bus: Bus) -> None:
         front.publish(b"true")
         await wait_until(lambda: front.messages)
         assert front.messages == [b"true"]
+
+
+async def test_a_flush_returns_once_everything_is_sent(bus: Bus) -> None:
+    fanout = bus.fanout()
+    member = Member(fanout, ("front",))
+    async with joined(bus.fanout(), "front") as front:
+        task = asyncio.create_task(fanout.run())
+        await wait_until(lambda: member.reconnects)
+        await fanout.flush()
+        member.publish(*numbered("a", 2_000), bytes(1_000_000))
+        await fanout.flush()
+        # Nothing is sent any more: what arrives was sent before.
+        await cancel_and_wait(task)
+        await wait_until(lambda: len(front.messages) >= 2_001)
+        assert front.messages[:2_000] == numbered("a", 2_000)
+
+
+async def test_a_flush_waits_no_longer_than_it_says_for_a_server_that_is_away(bus: Bus) -> None:
+    async with joined(bus.fanout(), "front") as one:
+        await asyncio.to_thread(bus.stop)
+        try:
+            one.publish(b"into the void", bytes(5_000_000))
+            async with asyncio.timeout(FLUSH_S + 5):
+                await one.fanout.flush()
+        finally:
+            bus.go_on()

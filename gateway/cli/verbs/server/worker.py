@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from gateway.cli.context import port_number
+
 if TYPE_CHECKING:
     from gateway.config import Settings
 
@@ -15,6 +17,12 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
+    parser.add_argument(
+        "--http-port",
+        type=port_number,
+        metavar="PORT",
+        help="serve /livez, /readyz, /healthz and /metrics on this port of http.host (0: any)",
+    )
     # Of a gateway's own workers: its number, and that it ends with its input.
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
 
@@ -75,7 +83,7 @@ async def _serve(args: argparse.Namespace, settings: "Settings") -> None:
         # A key typed in the gateway's terminal is the gateway's.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         loop.add_reader(sys.stdin.fileno(), lambda: _end_with_input(stopped))
-    async with open_worker(settings, data_dir_of(args)):
+    async with open_worker(settings, data_dir_of(args), http_port=args.http_port):
         freeze_after_start()
         trimming = asyncio.create_task(trim_regularly(), name="memory")
         await stopped.wait()

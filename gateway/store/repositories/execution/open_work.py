@@ -10,17 +10,30 @@ from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 _FREE = f"SELECT lane FROM turn WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
 # What waits behind a live turn is that turn's process's, and what waits in a paused conversation
 # for a person.
-_WAITING = (
-    f"SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND {run_here('inbox')} AND is_incomplete = 0"
+_WAITS = (
+    f" FROM inbox WHERE {WAITING} AND {run_here('inbox')} AND is_incomplete = 0"
     f" AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.lane = inbox.lane AND turn.{LIVE})"
     " AND NOT EXISTS (SELECT 1 FROM binding JOIN session ON session.id = binding.session"
     " WHERE binding.lane = inbox.lane AND session.status = 'paused')"
+)
+_WAITING = f"SELECT DISTINCT lane{_WAITS}"
+_OLDEST_WAITING = f"SELECT min(received_at){_WAITS}"
+_OLDEST_FREE = (
+    "SELECT min(inbox.received_at) FROM turn JOIN inbox ON inbox.turn_id = turn.id"
+    f" WHERE turn.{LIVE} AND turn.state = 'running' AND turn.is_claimed = 0"
+    f" AND {run_here('inbox')}"
 )
 
 
 def lanes(tx: Transaction) -> list[str]:
     """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn."""
     return [lane for (lane,) in tx.all(f"{_FREE} UNION {_WAITING}")]
+
+
+def oldest_at(tx: Transaction) -> float | None:
+    """When the oldest message came in (Unix time) that belongs to `lanes`; None without any."""
+    rows = [*tx.all(_OLDEST_FREE), *tx.all(_OLDEST_WAITING)]
+    return min((at for (at,) in rows if at is not None), default=None)
 
 
 def stopped_lanes(tx: Transaction, worker: int) -> list[str]:

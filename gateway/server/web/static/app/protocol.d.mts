@@ -173,7 +173,7 @@ export interface Calls {
   export_session: { arguments: { session: string }; result: string[] }
   // Create a session from such a file, or from one of KodaX; returns its id.
   import_session: { arguments: { file: string }; result: string }
-  // Return what `kore status` shows: pid, version, model, channels, queues.
+  // Return what `kore status` shows: pid, version, model, channels, queues, and the `workers` that run turns for this process (None: it runs them itself).
   status: { arguments: {}; result: { [key: string]: any } }
   // Read the configuration again: the keys that are `changed`, and those `waiting` for a restart. On an error the previous settings stay.
   reload: { arguments: {}; result: { [key: string]: any } }

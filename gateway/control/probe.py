@@ -1,0 +1,32 @@
+"""`python3 -m gateway.control.probe /readyz`: whether a page of this machine's Kore says that all
+is well, for health checks of containers. It imports nothing of Kore: it runs every few seconds.
+"""
+
+import http.client
+import os
+import sys
+
+_PORT = "8787"
+_PATIENCE_S = 4.0
+
+
+def main() -> int:
+    """0 if the page says so. The port is in KORE_HTTP_PORT, else 8787."""
+    path = sys.argv[1] if len(sys.argv) > 1 else "/healthz"
+    port = int(os.environ.get("KORE_HTTP_PORT") or _PORT)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace").strip()
+    except OSError as exc:
+        print(f"127.0.0.1:{port}{path}: {exc}", file=sys.stderr)
+        return 1
+    finally:
+        connection.close()
+    print(text.partition("\n")[0])
+    return 0 if response.status == http.client.OK else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""What an operator sees of workers and does with them: status, pages, drain, rolling upgrade."""
+
+import asyncio
+import json
+import re
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.app import STOP_S
+from gateway.control.replacement import REPLACED
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.transaction import PostgresTransaction
+from tests import postgres_server
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway import stored
+from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
+
+pytestmark = pytest.mark.skipif(
+    postgres_server.programs() is None, reason="PostgreSQL is not installed"
+)
+_PAGES = re.compile(r"health and metrics at (http://127\.0\.0\.1:\d+)")
+
+
+@dataclass
+class Fleet:
+    """A gateway that leaves its turns to two workers, none of which runs yet."""
+
+    front: GatewayProcess
+    workers: list[GatewayProcess]
+    address: str
+
+    @property
+    def model(self) -> ModelServer:
+        return self.front.model
+
+    async def start(self) -> None:
+        await self.front.start()
+        for one in self.workers:
+            await one.launch()
+        for one in self.workers:
+            await one.until(lambda one=one: "taking turns" in one.log_text())
+
+    async def status(self) -> list[dict[str, object]]:
+        return list((await self.front.status())["workers"]["alive"])
+
+    async def asks(self, chat: int, words: str) -> None:
+        """Returns once it is answered: a gateway is idle while a worker is at a turn."""
+        await self.front.api.user_says(chat, words)
+        await self.front.until(lambda: f"echo: {words}" in self.front.api.answers(chat))
+
+    async def until_alive(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(await self.status()) != count:
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    address = postgres_server.create_database()
+    sections = {
+        "store": {"url": address, "lease_s": 4},
+        "agent": {"workspace": str(tmp_path / "workspace")},
+        "access": {"owner": "telegram:1", "roles": {"telegram": "build"}},
+    }
+    async with BotApi() as api, ModelServer(api_key=KEY) as model:
+
+        def process(name: str, verb: str, *words: str) -> GatewayProcess:
+            machine = tmp_path / name
+            machine.mkdir()
+            parts = (machine, api, model, sections)
+            return GatewayProcess(*parts, verb=verb, words=words, runtime_dir=machine)
+
+        front = process("front", "gateway", "--workers", "0")
+        workers = [process(f"worker{n}", "worker", "--http-port", "0") for n in range(2)]
+        yield Fleet(front, workers, address)
+        for one in (*workers, front):
+            if one.runs:
+                one.signal(signal.SIGKILL)
+                await one.exit_code()
+            one.check_clean()
+
+
+async def page(
+    client: aiohttp.ClientSession, process: GatewayProcess, path: str
+) -> tuple[int, str]:
+    address = _PAGES.findall(process.log_text())[-1]
+    async with client.get(address + path) as response:
+        return response.status, await response.text()
+
+
+async def until_page(
+    client: aiohttp.ClientSession, process: GatewayProcess, path: str, words: str
+) -> str:
+    async with asyncio.timeout(30):
+        while words not in (text := (await page(client, process, path))[1]):
+            await asyncio.sleep(0.05)
+    return text
+
+
+async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
+    await fleet.front.start()
+    lone = await fleet.front.kore("status", "--all")
+    assert "no worker runs" in lone.out
+    await fleet.front.api.user_says(1, "hello")
+    await fleet.front.until(lambda: not fleet.front.api.pending_updates)
+    waiting = json.loads((await fleet.front.kore("status", "--json")).out)["workers"]
+    assert (waiting["lanes_waiting"], waiting["oldest_waiting_s"] > 0) == (1, True)
+    for one in fleet.workers:
+        await one.launch()
+    await fleet.front.until(lambda: "echo: hello" in fleet.front.api.answers(1))
+    await fleet.until_alive(2)
+    fleet.workers[0].signal(signal.SIGTERM)
+    assert await fleet.workers[0].exit_code() == 0
+    await fleet.until_alive(1)
+    shown = await fleet.front.kore("status", "--all")
+    assert shown.code == 0
+    rows = [line for line in shown.out.splitlines() if "s ago" in line]
+    assert len(rows) == 2
+    assert [("ended" in row) for row in rows].count(True) == 1
+
+
+async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
+    one, other = fleet.workers
+    # A worker may start only on tables that a gateway has made and leaves to it.
+    await one.launch()
+    await one.until(lambda: _PAGES.search(one.log_text()))
+    async with aiohttp.ClientSession() as client:
+        await until_page(client, one, "/healthz", '"ok"')
+        assert (await page(client, one, "/livez"))[0] == 200
+        assert (await page(client, one, "/readyz")) == (
+            503,
+            '{"status": "degraded", "broken": ["gateway"]}',
+        )
+        # An owner that has begun ends workers that joined before it.
+        await fleet.front.start()
+        await one.until(lambda: "taking turns" in one.log_text())
+        await other.launch()
+        await other.until(lambda: "taking turns" in other.log_text())
+        assert (await page(client, one, "/readyz"))[0] == 200
+        await fleet.asks(1, "hi")
+        await until_page(client, fleet.front, "/metrics", "kore_workers_alive 2")
+        text = await until_page(client, fleet.front, "/metrics", "kore_workers_turns_running 0")
+        assert "kore_lanes_waiting 0" in text
+        assert "kore_oldest_waiting_seconds 0" in text
+        assert "kore_workers_reaped_total 0" in text
+        assert "kore_hints_dropped_total 0" in text
+        assert text.count("kore_worker_last_beat_seconds{") == 2
+        handled = [(await page(client, each, "/metrics"))[1] for each in (one, other)]
+        assert sorted("kore_turns_handled_total 1" in text for text in handled) == [False, True]
+        # It says that it is ending as soon as it is, and answers meanwhile.
+        fleet.model.script(ReplyScript(text="late", waits_at=0))
+        await fleet.front.api.user_says(2, "wait")
+        await fleet.front.until(lambda: fleet.model.waiting)
+        busy = one if "kore_lanes_busy 1" in (await page(client, one, "/metrics"))[1] else other
+        busy.signal(signal.SIGTERM)
+        await until_page(client, busy, "/healthz", "draining")
+        assert (await page(client, busy, "/readyz"))[0] == 503
+        fleet.model.let_go()
+        assert await busy.exit_code() == 0
+        await fleet.front.until(lambda: fleet.front.api.answers(2) == ["late"])
+
+
+async def test_a_killed_worker_is_counted(fleet: Fleet) -> None:
+    await fleet.start()
+    await fleet.until_alive(2)
+    fleet.workers[0].signal(signal.SIGKILL)
+    await fleet.workers[0].exit_code()
+    async with aiohttp.ClientSession() as client:
+        await until_page(client, fleet.front, "/metrics", "kore_workers_reaped_total 1")
+        await until_page(client, fleet.front, "/metrics", "kore_workers_alive 1")
+
+
+async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet: Fleet) -> None:
+    await fleet.start()
+    # Long enough for what each says of itself to be known.
+    await fleet.until_alive(2)
+    for chat in range(1, 5):
+        call = Call("list_dir", {"path": "."})
+        fleet.model.script(ReplyScript(tool_calls=(call,), waits_at=0), "finished")
+        asked = len(fleet.model.requests)
+        await fleet.front.api.user_says(chat, "look")
+        await fleet.front.until(lambda: fleet.model.waiting)
+        async with aiohttp.ClientSession() as client:
+            one, other = fleet.workers
+            text = (await page(client, one, "/metrics"))[1]
+        busy = one if "kore_lanes_busy 1" in text else other
+        busy.signal(signal.SIGTERM)
+        async with aiohttp.ClientSession() as client:
+            await until_page(client, busy, "/healthz", "draining")
+        released_at = time.time()
+        fleet.model.let_go()
+        await fleet.front.until(lambda n=asked: len(fleet.model.requests) > n + 1)
+        went_on_s = fleet.model.requests[asked + 1].at - released_at
+        print("went on after", went_on_s)
+        assert went_on_s < 1
+        await fleet.front.until(lambda c=chat: fleet.front.api.answers(c) == ["finished"])
+        assert await busy.exit_code() == 0
+        joined = busy.log_text().count("taking turns")
+        await busy.launch()
+        await busy.until(lambda b=busy, n=joined: b.log_text().count("taking turns") > n)
+
+
+async def test_workers_of_the_version_before_go_on_until_they_are_too_old(fleet: Fleet) -> None:
+    await fleet.start()
+    old, new = fleet.workers
+    numbers = {one: number_of(one) for one in fleet.workers}
+    (newest,) = stored.read_postgres(fleet.address, "migration", "max(number)")[0]
+    # A gateway that begins ends the one whose program is too old for its tables, and no other.
+    change(fleet.address, "worker", {"schema": 1}, id=numbers[old])
+    await fleet.front.stop()
+    await fleet.front.start()
+    assert await old.exit_code() == REPLACED
+    await fleet.asks(1, "one")
+    assert [one["number"] for one in await fleet.status()] == [numbers[new]]
+    # A gateway of the next version has made one migration more, which these understand.
+    with closing(connect(fleet.address)) as server:
+        tx = PostgresTransaction(server)
+        stored.add(tx, "migration", number=newest + 1, applied_at=time.time())
+    await fleet.asks(1, "two")
+    await old.launch()
+    await fleet.until_alive(2)
+    # And one that they do not.
+    change(fleet.address, "owner", {"oldest_schema": newest + 1})
+    new.signal(signal.SIGTERM)
+    assert await new.exit_code() == 0
+    await new.launch()
+    assert await new.exit_code() == 1
+    assert "Upgrade the gateway first, then its workers." in new.output()
+
+
+def number_of(worker: GatewayProcess) -> int:
+    return int(re.findall(r"worker (\d+) joins", worker.log_text())[-1])
+
+
+def change(address: str, table: str, values: dict[str, object], **where: object) -> None:
+    with closing(connect(address)) as server:
+        assert stored.change(PostgresTransaction(server), table, values, **where) == 1
+
+
+@pytest.mark.slow
+async def test_a_call_that_lasts_is_cut_off_and_begun_again_elsewhere(fleet: Fleet) -> None:
+    """A drain waits for it for so long, and no longer."""
+    await fleet.start()
+    await fleet.until_alive(2)
+    fleet.model.script(ReplyScript(text="never", waits_at=0))
+    await fleet.front.api.user_says(1, "wait")
+    await fleet.front.until(lambda: fleet.model.waiting)
+    began_at = time.monotonic()
+    for one in fleet.workers:
+        one.signal(signal.SIGTERM)
+    for one in fleet.workers:
+        assert await one.exit_code() == 0
+    assert time.monotonic() - began_at < STOP_S + 5
+    await fleet.workers[0].launch()
+    await fleet.front.until(lambda: fleet.front.api.answers(1) == ["echo: wait"])
