@@ -14,7 +14,6 @@ from gateway.core.records import WorkerInfo
 from gateway.resources import Resources
 from gateway.store.cipher import Cipher
 from gateway.store.port import Store
-from gateway.store.repositories.execution import open_work
 from gateway.turns.usage.reservations import MemoryReservations, Reservations
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Front:
             notify_jobs=app.jobs.notify_changed,
             lease_s=settings.store.lease_s,
         )
-        await resources.database.transact(open_work.leave_to_workers)
+        await resources.database.transact(worker_table.leave_to_workers)
         async with asyncio.TaskGroup() as group:
             work = [
                 group.create_task(fanout.run(), name="hints"),

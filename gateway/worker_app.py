@@ -32,6 +32,7 @@ from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
 from gateway.store.opening import join_store
 from gateway.store.port import Transaction, WorkerStore
+from gateway.store.postgres import worker_table
 from gateway.store.repositories import usage
 from gateway.store.repositories.execution import claims
 from gateway.turns.agents.factory import build_agent
@@ -108,6 +109,7 @@ async def open_worker(
         loop = WorkerLoop(
             number=number,
             database=database,
+            is_left_to_workers=worker_table.is_left_to_workers,
             fanout=fanout,
             bus=app.bus,
             approvals=app.approvals,

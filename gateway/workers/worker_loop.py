@@ -34,14 +34,16 @@ _PATIENCE = 3
 
 
 class WorkerLoop:
-    """`run` works until it is cancelled. `say` tells the others how much there is to do here;
-    `refresh` reads again what commands change."""
+    """`run` works until it is cancelled. `is_left_to_workers` says whether an owner of the data leaves
+    turns to workers; `say` tells the others how much there is to do here; `refresh` reads again what
+    commands change."""
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
         *,
         number: int,
         database: Store,
+        is_left_to_workers: Callable[[Transaction], bool],
         fanout: Fanout,
         bus: MessageBus,
         approvals: ApprovalCoordinator,
@@ -52,6 +54,7 @@ class WorkerLoop:
     ) -> None:
         self._number = number
         self._database = database
+        self._is_left_to_workers = is_left_to_workers
         self._bus = bus
         self._approvals = approvals
         self._background = background
@@ -103,7 +106,7 @@ class WorkerLoop:
                 self._take(lane)
 
     def _read(self, tx: Transaction) -> tuple[bool, list[str], list[str]]:
-        if not open_work.is_left_to_workers(tx):
+        if not self._is_left_to_workers(tx):
             return False, [], []
         lanes = [one for one in open_work.lanes(tx) if not open_work.is_console(one)]
         return True, lanes, open_work.stopped_lanes(tx, self._number)

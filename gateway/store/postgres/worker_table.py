@@ -60,6 +60,17 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
     )
 
 
+def is_left_to_workers(tx: Transaction) -> bool:
+    """Whether an owner of the data leaves turns to workers."""
+    (leaves,) = tx.one("SELECT has_workers FROM owner")
+    return bool(leaves)
+
+
+def leave_to_workers(tx: Transaction) -> None:
+    """From now on workers run what the owner leaves to them."""
+    tx.run("UPDATE owner SET has_workers = 1")
+
+
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:
     """Those that count, oldest first."""
     rows = tx.all(

@@ -18,17 +18,6 @@ _WAITING = (
 )
 
 
-def is_left_to_workers(tx: Transaction) -> bool:
-    """Whether an owner of the data leaves turns to workers: only where there can be some."""
-    (leaves,) = tx.one("SELECT has_workers FROM owner")
-    return bool(leaves)
-
-
-def leave_to_workers(tx: Transaction) -> None:
-    """From now on workers run what the owner leaves to them."""
-    tx.run("UPDATE owner SET has_workers = 1")
-
-
 def lanes(tx: Transaction) -> list[str]:
     """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn."""
     return [lane for (lane,) in tx.all(f"{_FREE} UNION {_WAITING}")]
