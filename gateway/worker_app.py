@@ -109,7 +109,7 @@ async def open_worker(
         loop = WorkerLoop(
             number=number,
             database=database,
-            is_left_to_workers=worker_table.is_left_to_workers,
+            read_workers=worker_table.numbers,
             fanout=fanout,
             bus=app.bus,
             approvals=app.approvals,

@@ -60,10 +60,12 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
     )
 
 
-def is_left_to_workers(tx: Transaction) -> bool:
-    """Whether an owner of the data leaves turns to workers."""
+def numbers(tx: Transaction) -> Sequence[int] | None:
+    """Of those that count; None where no owner of the data leaves turns to them."""
     (leaves,) = tx.one("SELECT has_workers FROM owner")
-    return bool(leaves)
+    if not leaves:
+        return None
+    return [number for (number,) in tx.all("SELECT id FROM worker WHERE is_ended = 0")]
 
 
 def leave_to_workers(tx: Transaction) -> None:
