@@ -123,9 +123,9 @@ class Stage:
         await until(is_polling)
 
 
-async def until(is_true: Callable[[], Any]) -> None:
+async def until(is_true: Callable[[], Any], within_s: float = _WAIT_S) -> None:
     """Ask every 20 ms."""
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(within_s):
         while not await is_true():
             await asyncio.sleep(0.02)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from bench.figure import Figure, percentile
 from bench.process import Running
-from bench.stage import OWNER, Stage, open_stage, until
+from bench.stage import ACCOUNT, OWNER, Stage, open_stage, until
 from gateway.fanout.opening import open_fanout
 from gateway.store.postgres.connection import connect
 from gateway.workers.hints import decode
@@ -28,10 +28,10 @@ from tests.postgres_server import PostgresServer
 LATENCY_MS = 200
 WORKERS = (1, 2, 4, 8)
 # Chats that each write again as soon as they are answered, and how many turns that makes.
-CHATS, TURNS = 40, 400
+CHATS, TURNS = 40, 300
 # One message after another, slower than any of them can answer: how long an answer takes at ease.
-PACED, PACED_S = 60, 0.25
-REST_S = 5.0
+PACED, PACED_S = 40, 0.25
+REST_S = 4.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _LOST_RACE = "could not serialize"
 
@@ -150,7 +150,7 @@ async def _run(
         words = () if workers is None else ("--workers", str(workers))
         front = await more.enter_async_context(stage.gateway(*words))
         if address is not None and workers:
-            await until(partial(asyncio.to_thread, _are_at_work, address, workers))
+            await until(partial(asyncio.to_thread, _are_at_work, address, workers), 240)
             # The front's next look knows them, too.
             await asyncio.sleep(1.5)
         for n in range(3):
@@ -174,7 +174,7 @@ async def _paced(stage: Stage) -> list[float]:
     since, began = await stage.effects(), time.monotonic()
     said: dict[int, float] = {}
     for n in range(PACED):
-        chat = OWNER + 1 + n % CHATS
+        chat = _chat(n % CHATS)
         said[n] = await stage.say(chat, f"paced {n}")
         await asyncio.sleep(max(0.0, began + (n + 1) * PACED_S - time.monotonic()))
     answers, _ = await stage.answers(since, PACED)
@@ -195,7 +195,7 @@ async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
             )
             said.update({n: one["at"] for (_, n), one in zip(messages, told, strict=True)})
 
-    await say([OWNER + 1 + n for n in range(chats)])
+    await say([_chat(n) for n in range(chats)])
     taken: list[float] = []
     while len(taken) < turns:
         answers, since = await stage.answers(since)
@@ -203,6 +203,10 @@ async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
             taken.append((one["time"] - said[int(one["text"].rpartition(" ")[2])]) * 1000)
         await say([one["chat_id"] for one in answers])
     return taken
+
+
+def _chat(n: int) -> int:
+    return n * 487 % OTHERS * 1000 + 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +269,9 @@ def _count_statements(server: PostgresServer) -> None:
 
 
 # Each of so many other chats has had so many turns, all long over.
-OTHERS, OTHERS_TURNS = 20_000, 10
-_LANE = "'telegram:0:' || (n % {0}) || ':'"
+OTHERS, OTHERS_TURNS = 5_000, 10
+# Those that are measured lie between them, as if anybody could write.
+_LANE = f"'telegram:{ACCOUNT}:' || (n % {{0}}) * 1000"
 _ROWS = (
     "INSERT INTO session (id, principal, home_lane, created_at, last_active_at) SELECT"
     " md5((n % {0})::text), 'telegram:' || n, "

@@ -54,7 +54,7 @@ MEASURED = TurnCost(
 @dataclass(frozen=True, slots=True)
 class Load:
     """So many chats write `daily` messages each; at the peak of the day `peak` times as many as on
-    average. A model needs `model_s` (mean; lognormal, whose logarithm has a deviation of `sigma`)."""
+    average. A model needs `model_s` on average, lognormal with a deviation of `sigma`."""
 
     chats: int
     daily: float
