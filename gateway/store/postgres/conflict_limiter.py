@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-# One that takes longer counts no more: nothing waits behind a search or a backup.
-LONG_S = 0.1
 _SHRINK, _GROW = 0.5, 0.1
 
 
 class ConflictLimiter:
     """At most `most`: half as many after each that has lost, slowly more after those that have not
-    (additive increase, multiplicative decrease)."""
+    (additive increase, multiplicative decrease). One that takes longer than `long_s` counts no
+    more: nothing waits behind a search or a backup."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, long_s: float = 0.1) -> None:
+        self._most, self._long_s = most, long_s
         self._limit = float(most)
         self._numbers = count()
         # When each that runs has begun.
@@ -58,5 +57,5 @@ class ConflictLimiter:
     def _wait_s(self) -> float:
         """Until the next of those that count is done or counts no more; 0 where there is room."""
         now = time.monotonic()
-        ends = [end for began in self._began.values() if (end := began + LONG_S) > now]
+        ends = [end for began in self._began.values() if (end := began + self._long_s) > now]
         return min(ends) - now if len(ends) >= self.limit else 0.0

@@ -2,22 +2,37 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+
+import pytest
 
 from gateway.store.postgres.conflict_limiter import ConflictLimiter
 
 PATIENCE_S = 20.0
 
 
-def test_as_many_run_at_once_as_there_are_connections() -> None:
-    limiter = ConflictLimiter(3)
-    with ExitStack() as stack, ThreadPoolExecutor() as threads:
-        for _ in range(3):
-            stack.enter_context(limiter.admitted())
-        fourth = threads.submit(_pass_through, limiter)
-        assert not fourth.done()
-        stack.close()
-        fourth.result(PATIENCE_S)
+@pytest.mark.parametrize(("conflicts", "at_once"), [(0, 4), (1, 2), (2, 1)])
+def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
+    limiter = ConflictLimiter(4, PATIENCE_S)
+    for _ in range(conflicts):
+        limiter.note_conflict()
+    inside: list[int] = []
+    most = 0
+    together = threading.Barrier(at_once, timeout=PATIENCE_S)
+
+    def run(number: int) -> None:
+        nonlocal most
+        with limiter.admitted():
+            inside.append(number)
+            # Each waits inside for as many as may be there.
+            together.wait()
+            most = max(most, len(inside))
+            together.wait()
+            inside.remove(number)
+
+    with ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(run, number) for number in range(40)]:
+            one.result(PATIENCE_S)
+    assert most == at_once
 
 
 def test_each_conflict_halves_the_number_down_to_one_and_successes_bring_it_back() -> None:
@@ -35,28 +50,6 @@ def test_each_conflict_halves_the_number_down_to_one_and_successes_bring_it_back
     assert 50 < successes < 200
     limiter.note_success()
     assert limiter.limit == 4
-
-
-def test_one_runs_after_the_other_where_they_conflict() -> None:
-    limiter = ConflictLimiter(4)
-    for _ in range(2):
-        limiter.note_conflict()
-    inside, most = 0, 0
-    lock = threading.Lock()
-
-    def run() -> None:
-        nonlocal inside, most
-        with limiter.admitted():
-            with lock:
-                inside += 1
-                most = max(most, inside)
-            with lock:
-                inside -= 1
-
-    with ThreadPoolExecutor(8) as threads:
-        for one in [threads.submit(run) for _ in range(200)]:
-            one.result(PATIENCE_S)
-    assert most == 1
 
 
 def test_nothing_waits_behind_one_that_takes_long() -> None:
