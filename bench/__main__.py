@@ -32,6 +32,7 @@ PARTS = (
     "tokens",
     "journal",
     "fanout",
+    "scale",
     "policy",
     "agents",
     "sandbox",
@@ -51,7 +52,7 @@ CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 # In bench/faces.
 FACE_PARTS = ("clients", "tui", "web")
 # In bench/workers.
-WORKER_PARTS = ("fanout",)
+WORKER_PARTS = ("fanout", "scale")
 # What `import aiohttp` took where the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"

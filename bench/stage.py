@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,17 +41,24 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`bot` and `model` are the stand-ins, `home` is Kore's folder with its configuration."""
+    """`bot` and `model` are the stand-ins, `servers` their processes, `home` is Kore's folder with
+    its configuration."""
 
     bot: Server
     model: Server
+    servers: Sequence[Running]
     home: Path
     command: Sequence[str]
 
+    def configure(self, sections: Mapping[str, Any]) -> None:
+        """Lay sections over the configuration, before a gateway runs."""
+        config = self.home / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **sections}))
+
     @asynccontextmanager
-    async def gateway(self) -> AsyncIterator[Running]:
+    async def gateway(self, *words: str) -> AsyncIterator[Running]:
         """`kore gateway`, from its first poll on."""
-        with self.process([*self.command, "gateway", "-q"]) as running:
+        with self.process([*self.command, "gateway", "-q", *words]) as running:
             await self._until_polling(running)
             yield running
 
@@ -116,9 +123,9 @@ class Stage:
         await until(is_polling)
 
 
-async def until(is_true: Callable[[], Any]) -> None:
+async def until(is_true: Callable[[], Any], within_s: float = _WAIT_S) -> None:
     """Ask every 20 ms."""
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(within_s):
         while not await is_true():
             await asyncio.sleep(0.02)
 
@@ -133,20 +140,21 @@ async def open_stage(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         kept = () if keep is None else ("--keep", str(keep))
-        model = _start(stack, "model", "--latency-ms", str(latency_ms), *kept)
-        bot = _start(stack, "telegram", *(["--limits"] if limits else []))
+        model, thinking = _start(stack, "model", "--latency-ms", str(latency_ms), *kept)
+        bot, chatting = _start(stack, "telegram", *(["--limits"] if limits else []))
         home = folder / "home"
         _configure(home, bot, model, limits)
-        yield Stage(Server(bot, session), Server(model, session), home, command)
+        servers = [thinking, chatting]
+        yield Stage(Server(bot, session), Server(model, session), servers, home, command)
 
 
-def _start(stack: AsyncExitStack, module: str, *words: str) -> str:
-    """A stand-in as a process of its own; returns its address."""
+def _start(stack: AsyncExitStack, module: str, *words: str) -> tuple[str, Running]:
+    """A stand-in as a process of its own; returns its address too."""
     command = [sys.executable, "-m", f"tests.fakes.{module}", *words]
     running = stack.enter_context(Running(command, environ(), ROOT, stdout=subprocess.PIPE))
     assert running.process.stdout is not None
     port = json.loads(running.process.stdout.readline())["port"]
-    return f"http://127.0.0.1:{port}"
+    return f"http://127.0.0.1:{port}", running
 
 
 def _configure(home: Path, bot: str, model: str, limits: bool) -> None:

@@ -116,13 +116,13 @@ async def open_worker(
         loop = WorkerLoop(
             number=number,
             database=database,
+            read_workers=worker_table.numbers,
             fanout=fanout,
             bus=app.bus,
             approvals=app.approvals,
             background=app.background,
             say=database.say,
             refresh=app.people.refresh,
-            has_front=worker_table.has_front,
             most_turns=CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)

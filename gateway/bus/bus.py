@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from agent.i18n import set_locale, t
 from agent.turn.journal import CancelToken
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.command_runner import CommandRunner
-from gateway.bus.ingest import Ingestor
+from gateway.bus.ingest import Ingestor, IngestResult
 from gateway.bus.interrupts import StopResult
 from gateway.bus.lane import Lane
 from gateway.bus.link import ProcessLink, SoleProcess
@@ -93,8 +94,11 @@ class MessageBus:
         """
         result = await self._ingestor.take(channel, account, batch)
         self.accepted_count += len(batch.messages)
-        for lane in result.lanes:
+        lanes_of_others = self._lanes_of_others(batch, result)
+        for lane in result.lanes - lanes_of_others:
             self.wake(lane)
+        for lane in lanes_of_others:
+            self._link.pass_on(lane, None)
         for lane in result.command_lanes:
             self.wake(lane, aside=True)
         for lane in result.mail_lanes:
@@ -109,6 +113,20 @@ class MessageBus:
             if self._group is not None and (at := self._renderer.can_react(message.route)):
                 reaction = at.show_received(message.route, message.message_id)
                 self._group.create_task(reaction, name="a reaction")
+
+    def _lanes_of_others(self, batch: Batch, result: IngestResult) -> set[str]:
+        """Where all that is new is for turns of other processes: who runs them looks what is next
+        there, so a look here would only cost a transaction."""
+        if not self._link.is_shared:
+            return set()
+        takes = self._link.scope.takes
+        arrived = Counter(message.session_key for message in batch.messages)
+        others = Counter(one.session_key for one in result.new_messages if not takes(one))
+        return {
+            lane
+            for lane, count in others.items()
+            if count == arrived[lane] and lane in result.lanes and not self.is_at_work(lane)
+        }
 
     async def submit(self, message: InboundMessage) -> None:
         """One message from a source without a cursor; returns once it is on disk. Raises

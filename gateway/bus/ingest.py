@@ -8,19 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
-from agent.errors import KoreError
-from agent.i18n import mark_for_translation, t, use_locale
+from agent.i18n import t, use_locale
 from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing_request import is_pairing_button
 from gateway.access.pairing_service import PairingService
+from gateway.bus.backpressure import (
+    CROWDED,
+    NO_DISK,
+    BackpressureLimits,
+    InboxRoom,
+    IngestBlocked,
+)
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
 from gateway.core import keyboard
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch, Undecoded
-from gateway.core.errors import QueueFull
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
@@ -34,28 +39,6 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.states import DENIED
 
-NO_DISK = mark_for_translation("less than {n} MB of disk space is free")
-
-CROWDED = mark_for_translation("the queue is full ({n} messages)")
-
-
-@frozen
-class IngestBlocked:
-    """One of the texts above, and the number in it."""
-
-    text: str
-    n: int
-
-    def __str__(self) -> str:
-        return self.text.format(n=self.n)
-
-    def refusal(self) -> KoreError:
-        """For a source that keeps no message until there is room."""
-        why = t("message not accepted: {why}", why=t(self.text, n=self.n))
-        kind = QueueFull if self.text == CROWDED else KoreError
-        return kind(why, hint=t("It was not stored. Send it again later."))
-
-
 log = logging.getLogger(__name__)
 
 _STOP = "stop"
@@ -68,19 +51,6 @@ _UNKNOWN = "nothing in it can be read"
 
 # Strangers that the log has named already; then it starts anew.
 _NAMED = 1_000
-
-
-@frozen
-class BackpressureLimits:
-    """When taking in stops: the platform keeps what it has not been told to forget.
-
-    `waiting_messages` counts messages over all lanes; what is confirmed must be stored, so below
-    `free_bytes` of disk nothing is taken in.
-    """
-
-    waiting_messages: int = 5_000
-    free_bytes: int = 50 * 2**20
-    check_interval_s: float = 2.0
 
 
 @frozen
@@ -141,6 +111,7 @@ class Ingestor:
         self._obstacle: str | None = None
         self._logged_senders: set[str] = set()
         self._limits = limits or BackpressureLimits()
+        self._room = InboxRoom(self._limits.waiting_messages)
 
     @property
     def obstacle(self) -> str | None:
@@ -234,6 +205,7 @@ class Ingestor:
         result = await self._database.transact(self._store, arrival, entries, lost)
         if result is None:
             return IngestBlocked(CROWDED, self._limits.waiting_messages)
+        self._room.note_accepted(len(entries))
         result.mail_lanes.update(self._pairing.mention_lanes())
         if arrival.moves:
             self._on_people_changed()
@@ -254,7 +226,7 @@ class Ingestor:
     ) -> IngestResult | None:
         """A stop is carried out together with its row, so that no crash forgets it; one that is
         delivered again stops nothing that came after it. None, when too many wait."""
-        if inbox.waiting_count(tx) >= self._limits.waiting_messages:
+        if not self._room.is_left(tx):
             return None
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 # So often it looks for workers that have died, and for what no hint told of.
 LOOK_S = 1.0
-# A lane that waits in so many looks is passed on once more.
+# A lane that waits is passed on once more after so many looks, and after twice as many each time.
 _PATIENCE = 2
 # Without a worker for so many looks people are told.
 _GRACE_LOOKS = 10
@@ -192,7 +192,7 @@ class FrontLoop:
         waiting, mail = await self._database.transact(_waiting_lanes)
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in waiting}
         for lane, looks in self._looks.items():
-            if looks == _PATIENCE:
+            if looks >= _PATIENCE and looks & (looks - 1) == 0:
                 self._bus.wake(lane)
         for lane in mail:
             self._sender.wake(lane)

@@ -70,7 +70,7 @@ class FrontLink:
         if not self.room:
             return None
         with_room = [number for number, room in self.room.items() if room > 0]
-        return max(with_room or self.room, key=lambda number: _rank(lane, number))
+        return choose_worker(lane, with_room or self.room)
 
 
 class WorkerLink:
@@ -118,6 +118,11 @@ class WorkerLink:
         """The front."""
         self.flush()
         self._fanout.publish("front", encode(hint))
+
+
+def choose_worker(lane: str, workers: Collection[int]) -> int | None:
+    """The same one for a lane as long as it is among them: others that come or go move few."""
+    return max(workers, key=lambda number: _rank(lane, number), default=None)
 
 
 def _rank(lane: str, number: int) -> bytes:

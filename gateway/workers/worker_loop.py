@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from agent.version import VERSION
@@ -25,13 +25,14 @@ from gateway.workers.hints import (
     StopHint,
     decode,
 )
+from gateway.workers.links import choose_worker
 
 log = logging.getLogger(__name__)
 
 # So often it looks for what no hint told of.
 LOOK_S = 2.0
-# No more lanes are looked at than that, of all that wait.
-_MOST = 50
+# No more lanes are read than that, of all that wait, and no more are taken at once.
+_MOST_READ, _MOST = 200, 50
 # A lane that is another worker's by its name is left to it for so many looks.
 _PATIENCE = 3
 # A worker that has not read in the database for so long does not reach it.
@@ -41,28 +42,28 @@ WorkerState = Literal["waiting", "taking turns", "draining"]
 
 
 class WorkerLoop:
-    """`run` works until it is cancelled. `say` tells the others how much there is to do here;
-    `refresh` reads again what commands change; `has_front`
-    whether an owner of the data leaves turns to workers."""
+    """`run` works until it is cancelled. `read_workers` gives the numbers of all workers, or None
+    while no owner of the data leaves turns to them; `say` tells the others how much there is to do
+    here; `refresh` reads again what commands change."""
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
         *,
         number: int,
         database: Store,
+        read_workers: Callable[[Transaction], Sequence[int] | None],
         fanout: Fanout,
         bus: MessageBus,
         approvals: ApprovalCoordinator,
         background: BackgroundWork,
         say: Callable[[Mapping[str, Any]], None],
         refresh: Callable[[], Awaitable[None]],
-        has_front: Callable[[Transaction], bool],
         most_turns: int,
     ) -> None:
-        self._reads_front = has_front
         self._fanout = fanout
         self._number = number
         self._database = database
+        self._read_workers = read_workers
         self._bus = bus
         self._approvals = approvals
         self._background = background
@@ -121,29 +122,36 @@ class WorkerLoop:
 
     async def _look(self) -> None:
         self._say(self.facts())
-        has_front, lanes, stopped = await self._database.transact(self._read)
+        workers, lanes, stopped = await self._database.transact(self._read)
         self._looked_at = time.monotonic()
+        has_front = workers is not None
         if has_front != self._has_front:
             self._has_front = has_front
             log.info("taking turns" if has_front else "waiting for `kore gateway --workers`")
         for lane in stopped:
             self._bus.stop_now(lane)
-        if not has_front or self._is_stopping:
+        if workers is None or self._is_stopping:
             return
         await self._approvals.settle_missed()
         await self._bus.isolate()
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in lanes}
         random.shuffle(lanes)
-        for lane in lanes[:_MOST]:
-            # The hint for a new one may be on its way to another.
-            if self._looks[lane] > 1:
-                self._take(lane)
+        for lane in [one for one in lanes if self._is_due(one, workers)][:_MOST]:
+            self._take(lane)
 
-    def _read(self, tx: Transaction) -> tuple[bool, list[str], list[str]]:
-        if not self._reads_front(tx):
-            return False, [], []
-        lanes = [one for one in open_work.lanes(tx) if not open_work.is_console(one)]
-        return True, lanes, open_work.stopped_lanes(tx, self._number)
+    def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
+        """Not at the first look: its hint may be on its way. Where each looked at all that wait,
+        most of them would come too late."""
+        is_own = choose_worker(lane, workers) == self._number
+        return self._looks[lane] > (1 if is_own else _PATIENCE)
+
+    def _read(self, tx: Transaction) -> tuple[Sequence[int] | None, list[str], list[str]]:
+        workers = self._read_workers(tx)
+        if workers is None:
+            return None, [], []
+        # What is behind these the front passes on, and they make room.
+        lanes = [one for one in open_work.lanes(tx, _MOST_READ) if not open_work.is_console(one)]
+        return workers, lanes, open_work.stopped_lanes(tx, self._number)
 
     def _receive(self, message: bytes) -> None:
         hint = decode(message)

@@ -98,6 +98,7 @@ GIVEN: Given = {
         "column": ["zone", "quiet"],
         "one_of(_CHANNEL, channels)": ["channel || ':' || account IN (?)"],
     },
+    f"{_SQL}/execution/claims.py": {"whose": ["worker IS NULL", "worker = ?"]},
     f"{_SQL}/execution/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
     f"{_SQL}/user_data/erasure.py": {
         "tasks": [

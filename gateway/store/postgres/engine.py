@@ -34,6 +34,7 @@ from gateway.store.errors import (
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
+from gateway.store.postgres.conflict_limiter import ConflictLimiter
 from gateway.store.postgres.connection import connect, connect_first
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped, run_alone
 from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
@@ -110,6 +111,7 @@ class PostgresStore:
         self.lease = LeaseKeeper(
             fence, connection, partial(connect, address), options.lease_s, self._note_replaced
         )
+        self._limiter = ConflictLimiter(options.connections)
         self._closed = False
         self._closing = threading.Event()
         self._lost = threading.Event()  # told once, however many connections notice
@@ -312,11 +314,13 @@ class PostgresStore:
         for attempt in range(_RERUNS):
             job.error = None
             try:
-                begin(connection, self._fence)
-                tx = PostgresTransaction(connection, self._cipher)
-                job.outcome = job.work(tx)
-                job.actions = tx.actions
-                _commit(connection, next(marks))
+                with self._limiter.admitted():
+                    begin(connection, self._fence)
+                    tx = PostgresTransaction(connection, self._cipher)
+                    job.outcome = job.work(tx)
+                    job.actions = tx.actions
+                    _commit(connection, next(marks))
+                self._limiter.note_success()
                 return
             except psycopg.Error as exc:
                 if is_lost(exc, connection):
@@ -324,6 +328,7 @@ class PostgresStore:
                 _roll_back(connection)
                 if code_of(exc) not in RERUN or attempt == _RERUNS - 1:
                     raise
+                self._limiter.note_conflict()
             except StoreError:
                 _roll_back(connection)
                 raise

@@ -65,15 +65,17 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
     )
 
 
+def numbers(tx: Transaction) -> Sequence[int] | None:
+    """Of those that count; None where no owner of the data leaves turns to them."""
+    (leaves,) = tx.one("SELECT has_workers FROM owner")
+    if not leaves:
+        return None
+    return [number for (number,) in tx.all("SELECT id FROM worker WHERE is_ended = 0")]
+
+
 def leave_turns(tx: Transaction) -> None:
     """From now on workers run what the owner leaves to them."""
     tx.run("UPDATE owner SET has_workers = 1")
-
-
-def has_front(tx: Transaction) -> bool:
-    """Whether an owner leaves turns to workers: only where there can be some."""
-    (leaves,) = tx.one("SELECT has_workers FROM owner")
-    return bool(leaves)
 
 
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:

@@ -412,6 +412,7 @@ CREATE TABLE usage_reservation (
     chat    TEXT NOT NULL,
     nano    INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX session_paused ON session (id) WHERE status = 'paused';
 INSERT INTO migration (number, applied_at) VALUES
     (1, (julianday('now') - 2440587.5) * 86400.0),
     (2, (julianday('now') - 2440587.5) * 86400.0),

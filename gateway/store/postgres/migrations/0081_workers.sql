@@ -29,3 +29,5 @@ CREATE TABLE usage_reservation (
     chat    ordered_text NOT NULL,
     nano    bigint NOT NULL
 );
+-- Few conversations are paused; what waits in them is nobody's to take.
+CREATE INDEX session_paused ON session (id) WHERE status = 'paused';

@@ -25,9 +25,16 @@ _OLDEST_FREE = (
 )
 
 
-def lanes(tx: Transaction) -> list[str]:
-    """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn."""
-    return [lane for (lane,) in tx.all(f"{_FREE} UNION {_WAITING}")]
+def lanes(tx: Transaction, most: int | None = None) -> list[str]:
+    """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn; of the
+    latter no more than `most`, in the order of their names."""
+    free = [lane for (lane,) in tx.all(_FREE)]
+    if most is None:
+        rows = tx.all(_WAITING)
+    else:
+        rows = tx.all(f"{_WAITING} ORDER BY lane LIMIT ?", (most,))
+    # None of these has a turn.
+    return [*free, *(lane for (lane,) in rows)]
 
 
 def oldest_at(tx: Transaction) -> float | None:

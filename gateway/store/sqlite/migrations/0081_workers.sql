@@ -12,3 +12,5 @@ CREATE TABLE usage_reservation (
     chat    TEXT NOT NULL,
     nano    INTEGER NOT NULL
 ) STRICT;
+-- Few conversations are paused; what waits in them is nobody's to take.
+CREATE INDEX session_paused ON session (id) WHERE status = 'paused';

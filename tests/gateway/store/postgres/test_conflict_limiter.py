@@ -1,0 +1,65 @@
+"""Transactions of one process get out of each other's way."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gateway.store.postgres.conflict_limiter import ConflictLimiter
+
+PATIENCE_S = 20.0
+
+
+@pytest.mark.parametrize(("conflicts", "at_once"), [(0, 4), (1, 2), (2, 1)])
+def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
+    limiter = ConflictLimiter(4, PATIENCE_S)
+    for _ in range(conflicts):
+        limiter.note_conflict()
+    inside: list[int] = []
+    most = 0
+    together = threading.Barrier(at_once, timeout=PATIENCE_S)
+
+    def run(number: int) -> None:
+        nonlocal most
+        with limiter.admitted():
+            inside.append(number)
+            # Each waits inside for as many as may be there.
+            together.wait()
+            most = max(most, len(inside))
+            together.wait()
+            inside.remove(number)
+
+    with ThreadPoolExecutor(8) as threads:
+        for one in [threads.submit(run, number) for number in range(40)]:
+            one.result(PATIENCE_S)
+    assert most == at_once
+
+
+def test_each_conflict_halves_the_number_down_to_one_and_successes_bring_it_back() -> None:
+    limiter = ConflictLimiter(4)
+    limits = []
+    for _ in range(4):
+        limiter.note_conflict()
+        limits.append(limiter.limit)
+    assert limits == [2, 1, 1, 1]
+
+    successes = 0
+    while limiter.limit < 4:
+        limiter.note_success()
+        successes += 1
+    assert 50 < successes < 200
+    limiter.note_success()
+    assert limiter.limit == 4
+
+
+def test_nothing_waits_behind_one_that_takes_long() -> None:
+    limiter = ConflictLimiter(1)
+    with limiter.admitted(), ThreadPoolExecutor() as threads:
+        threads.submit(_pass_through, limiter).result(PATIENCE_S)
+        # Nor is it counted any more.
+        threads.submit(_pass_through, limiter).result(PATIENCE_S)
+
+
+def _pass_through(limiter: ConflictLimiter) -> None:
+    with limiter.admitted():
+        pass
