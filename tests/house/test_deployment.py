@@ -50,7 +50,7 @@ def kore_pods() -> list[dict[str, Any]]:
     return found
 
 
-def named(kind: str) -> set[str]:
+def names_of(kind: str) -> set[str]:
     return {one["metadata"]["name"] for one in of_kind(kind)}
 
 
@@ -166,10 +166,10 @@ def test_what_parts_name_is_there() -> None:
         assert {one["name"] for one in container.get("volumeMounts", ())} <= volumes | claimed
         for volume in spec.get("volumes", ()):
             if "configMap" in volume:
-                assert volume["configMap"]["name"] in named("ConfigMap")
+                assert volume["configMap"]["name"] in names_of("ConfigMap")
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
-                assert claim in named("PersistentVolumeClaim")
+                assert claim in names_of("PersistentVolumeClaim")
     labels = [pod["metadata"]["labels"] for pod in pods()]
     budgets = of_kind("PodDisruptionBudget")
     assert len(budgets) == 2

@@ -86,12 +86,12 @@ def _print_workers(workers: Mapping[str, Any] | None) -> None:
         print(t("no workers: this process runs all turns (`kore gateway --workers N`)"))
         return
     print_table(("name", "value"), _fact_rows(_lag_facts(workers)))
-    shown = [*workers["alive"], *workers["ended"]]
-    if not shown:
+    processes = [*workers["alive"], *workers["ended"]]
+    if not processes:
         print(t("no worker runs: messages wait until one does (`kore worker`)"))
         return
     header = ("worker", "name", "version", "since", "state", "seen", "turns", "room", "handled")
-    print_table(header, [_worker_row(one) for one in shown])
+    print_table(header, [_worker_row(one) for one in processes])
 
 
 def _lag_facts(workers: Mapping[str, Any]) -> dict[str, Any]:
