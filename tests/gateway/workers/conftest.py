@@ -43,6 +43,7 @@ async def group(shared: WorkerGroup) -> AsyncIterator[WorkerGroup]:
     shared.model.requests.clear()
     yield shared
     shared.api.heal()
+    shared.model.let_go()
     shared.model.forget_script()
     shared.model.mind = echo
     shared.model.latency_s = 0.0

@@ -1,7 +1,7 @@
 """A front and workers beside it, each a real process with a home of its own, on one database.
 
-    async with WorkerGroup(folder, api, model) as group:
-        assert await group.answers_to(7, "hi") == ["echo: hi"]
+async with WorkerGroup(folder, api, model) as group:
+    assert await group.answers_to(7, "hi") == ["echo: hi"]
 """
 
 import asyncio
@@ -164,9 +164,7 @@ class WorkerGroup:
             )
 
     async def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        return await asyncio.to_thread(
-            stored.read_postgres, self.url, table, *columns, **where
-        )
+        return await asyncio.to_thread(stored.read_postgres, self.url, table, *columns, **where)
 
     async def session_of(self, chat: int) -> str:
         """Of the last turn in a private chat."""
