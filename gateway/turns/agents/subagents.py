@@ -44,7 +44,7 @@ class SubagentCoordinator:
     """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on. Where other
     processes run turns as well (`is_shared`), a claim says whether there is room."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
         database: Store,

@@ -2,12 +2,10 @@
 
 from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from tests import postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import echo

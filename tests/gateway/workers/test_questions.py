@@ -9,10 +9,10 @@ import pytest
 from tests import fakes
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import (
+    button,
     notes,
     press,
     push,
-    button,
     questions,
     seed,
     wait_for_questions,

@@ -1,15 +1,13 @@
 """What changes beside the turns of workers: people, jobs, limits, and the configuration."""
 
-import asyncio
 import json
 import signal
-import time
 
 import pytest
 
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.asking import press, questions, seed, wait_for_questions, write
-from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.asking import questions, seed, wait_for_questions, write
+from tests.gateway.end_to_end.gateway_process import OWNER
 from tests.gateway.end_to_end.test_pairing import code_for
 from tests.gateway.end_to_end.test_reload import change_section
 from tests.gateway.workers.worker_group import WorkerGroup
@@ -31,9 +29,9 @@ async def test_who_is_approved_is_answered_by_workers_until_it_is_revoked(
     assert (await group.answers_to(STRANGER, "hi"))[-1] == "echo: hi"
     # What a person chose is known to the worker that fails for them.
     await group.answers_to(STRANGER, "/language zh-Hans")
-    group.model.script(ReplyScript(text="word " * 500, pieces=200, chunk_delay_s=0.1))
+    group.model.script(ReplyScript(text="late", waits_at=0))
     await group.api.user_says(STRANGER, "go")
-    await group.front.until(lambda: "word" in group.api.answers(STRANGER)[-1])
+    await group.front.until(lambda: group.model.waiting)
     await group.answers_to(STRANGER, "/stop")
     assert (
         "已停止" in group.api.answers(STRANGER)[-1] or "已停止" in group.api.answers(STRANGER)[-2]

@@ -81,7 +81,7 @@ async def _serve(
         # A key typed in the gateway's terminal is the gateway's.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         loop.add_reader(sys.stdin.fileno(), lambda: _end_with_input(stopped))
-    # The owner hears of a mistake from the gateway, whose file it mostly is; the log tells the rest.
+    # The owner hears of mistakes from the gateway, whose file it mostly is.
     config = watched_config(args, settings, log_as, notifies_owner=False)
     async with open_worker(settings, data_dir_of(args), config=config) as app:
         reloader = app.reloader
