@@ -7,13 +7,11 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from gateway.control.replacement import REPLACED
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
+from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
 from tests.gateway.workers.worker_group import WorkerGroup
 from tests.processes import processes
 

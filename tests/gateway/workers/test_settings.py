@@ -95,10 +95,15 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     for one in (group.front, *group.workers):
         await one.until(lambda one=one: "limits.cost_per_day_usd" in one.output())
     group.model.requests.clear()
+    # A call is reserved at about 2 dollars while it runs, and costs that.
+    group.model.latency_s = 0.2
     places = range(-320, -300)
     for place in places:
         await group.api.user_says(place, f"@kore_test_bot {place}", user_id=OWNER)
     await group.idle()
     answered = [one for one in places if f"echo: {one}" in group.api.answers(one)]
-    print(len(answered), [group.api.answers(one) for one in places])
-    print(await group.rows("turn", "worker", order="id DESC"))
+    refused = [one for one in places if "the limit of $10.00" in group.api.answers(one)[-1]]
+    assert len(answered) == len(group.model.requests) == 5
+    assert len(refused) == len(places) - 5
+    turns = await group.rows("turn", "worker", order="id DESC")
+    assert len(set(turns[: len(places)])) == 2

@@ -8,11 +8,13 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from gateway.store.port import Row
+from psycopg.errors import SerializationFailure
+
+from gateway.store.port import Row, Transaction
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories.delivery import inbox, outbox
@@ -26,6 +28,7 @@ from tests.gateway.end_to_end.gateway_process import PATIENCE_S, GatewayProcess
 LEASE_S = 3.0
 _LOOK_S = 0.02
 _JOINS, _TAKES_TURNS = " joins ", "taking turns"
+_T = TypeVar("_T")
 Sections = Mapping[str, Mapping[str, Any]]
 
 
@@ -148,23 +151,23 @@ class WorkerGroup:
         return self.api.answers(chat)
 
     async def _is_idle(self) -> bool:
-        if self.api.pending_updates or await asyncio.to_thread(self._has_work):
+        if self.api.pending_updates or await asyncio.to_thread(self._read, _has_work):
             return False
         status = await self.front.status()
         return not (status["lanes_busy"] or status["routes_with_mail"])
 
-    def _has_work(self) -> bool:
-        with closing(connect(self.url)) as server:
-            tx = PostgresTransaction(server)
-            # In the order in which a message goes through them.
-            return bool(
-                inbox.waiting_count(tx)
-                or stored.count(tx, "turn", state="running")
-                or outbox.lanes_with_mail(tx)
-            )
-
     async def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        return await asyncio.to_thread(stored.read_postgres, self.url, table, *columns, **where)
+        """Of the database, as they are now (see `tests.gateway.stored.read`)."""
+        return await asyncio.to_thread(
+            self._read, lambda tx: stored.read(tx, table, *columns, **where)
+        )
+
+    def _read(self, read: Callable[[Transaction], _T]) -> _T:
+        """What everybody else writes meanwhile may end a reading transaction: it is begun anew."""
+        with closing(connect(self.url)) as server:
+            while True:
+                with suppress(SerializationFailure):
+                    return read(PostgresTransaction(server))
 
     async def session_of(self, chat: int) -> str:
         """Of the last turn in a private chat."""
@@ -194,3 +197,12 @@ class WorkerGroup:
             logs = [one.log_text() for one in (self.front, *self.workers)]
             assert time.monotonic() < deadline, "\n".join(["waited in vain", *logs])
             await asyncio.sleep(_LOOK_S)
+
+
+def _has_work(tx: Transaction) -> bool:
+    # In the order in which a message goes through them.
+    return bool(
+        inbox.waiting_count(tx)
+        or stored.count(tx, "turn", state="running")
+        or outbox.lanes_with_mail(tx)
+    )
