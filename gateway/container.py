@@ -217,6 +217,7 @@ def build_container(
         renderer=renderer,
         sender=sender,
         wake=wake_lane,
+        is_shared=link.is_shared,
     )
     background = BackgroundWork(
         agent=agent,

@@ -64,6 +64,9 @@ class MessageBus:
         link: ProcessLink | None = None,
     ) -> None:
         self._link = link or SoleProcess()
+        self._scope = self._link.scope
+        if self._link.is_shared:
+            self._scope = replace(self._scope, most_subagents=subagents.most_parallel)
         self._database = database
         self._ingestor = ingestor
         self._commands = commands
@@ -304,7 +307,7 @@ class MessageBus:
     def _claim(
         self, tx: Transaction, lane: Lane
     ) -> TurnClaim | CommandClaim | SessionBusy | HeldElsewhere | None:
-        scope = self._link.scope
+        scope = self._scope
         if lane.is_bypass:
             if not inbox.is_run_here(tx, lane.name):
                 return None
@@ -352,6 +355,7 @@ class MessageBus:
                 if isinstance(claim, TurnClaim) and self._link.is_shared:
                     await self._turns.pin(claim.session)
                     await self._database.transact(claims.release, claim.turn)
+                    await self._subagents.wake_next(claim)
             raise
 
     async def _fail_claim(self, claim: TurnClaim | CommandClaim) -> None:

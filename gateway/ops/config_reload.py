@@ -101,10 +101,12 @@ Stamp = tuple[tuple[int, int, int, int] | None, ...]
 @frozen
 class WatchedConfig:
     """The files to read again when they change. `on_reload` hears of every configuration that was
-    taken in: for what lies outside of the parts, such as the log."""
+    taken in: for what lies outside of the parts, such as the log. `notifies_owner` of what is wrong
+    with them, in their chat."""
 
     sources: Sources
     on_reload: Callable[[Settings], None] = lambda settings: None
+    notifies_owner: bool = True
 
 
 class ConfigReloader:
@@ -125,6 +127,7 @@ class ConfigReloader:
         self._home = home
         self._sources = config.sources
         self._on_reload = config.on_reload
+        self._notifies_owner = config.notifies_owner
         self._stamp = self._read_stamp()
         self._reload_requested = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -229,6 +232,8 @@ class ConfigReloader:
 
     async def _notify_owner(self, english: str, error: ConfigError | None = None) -> None:
         """Send the owner a message, if they ever wrote."""
+        if not self._notifies_owner:
+            return
         try:
             route = await self._database.transact(self._owners_route)
             if route is None:

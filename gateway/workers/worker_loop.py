@@ -80,9 +80,10 @@ class WorkerLoop:
         fanout.subscribe("workers", self._receive, self._note_gap)
 
     def stop(self) -> None:
-        """Nothing new is taken any more."""
+        """Nothing new is taken any more, and the front is told so with the next beat."""
         self._is_stopping = True
         self._say(self.facts())
+        self._look_now.set()
 
     @property
     def state(self) -> WorkerState:

@@ -107,6 +107,11 @@ class ModelServer(LoopbackServer):
         self._passes += max(1, self.waiting)
         self.changed()
 
+    def let_one_go(self) -> None:
+        """One of the replies that wait goes on."""
+        self._passes += 1
+        self.changed()
+
     def forget_script(self) -> None:
         """Drop the replies that were not asked for, and what was let go in vain."""
         self._queue.clear()

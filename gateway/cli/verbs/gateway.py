@@ -143,7 +143,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    config = _watched_config(args, settings, log_as)
+    config = watched_config(args, settings, log_as)
     async with open_app(
         settings,
         home,
@@ -185,8 +185,12 @@ async def _keep_workers(args: argparse.Namespace) -> None:
     await keep_workers(command, args.workers)
 
 
-def _watched_config(
-    args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
+def watched_config(
+    args: argparse.Namespace,
+    settings: "Settings",
+    log_as: "Callable[[Settings], None]",
+    *,
+    notifies_owner: bool = True,
 ) -> "WatchedConfig":
     """The files whose changes are taken in, by the log too."""
     import os
@@ -204,7 +208,7 @@ def _watched_config(
             log_as(settings)
             logging_now = settings.logging
 
-    return WatchedConfig(sources_of(args), on_reload)
+    return WatchedConfig(sources_of(args), on_reload, notifies_owner)
 
 
 async def _announce(service: "Service") -> None:

@@ -41,9 +41,10 @@ from gateway.turns.permissions import TurnPermissions
 
 
 class SubagentCoordinator:
-    """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on."""
+    """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on. Where other
+    processes run turns as well (`is_shared`), a claim says whether there is room."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
         *,
         database: Store,
@@ -52,7 +53,9 @@ class SubagentCoordinator:
         renderer: ReplyRenderer,
         sender: OutboxSender,
         wake: Callable[[str], None],
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._database = database
         self._agent = agent
         self._permissions = permissions
@@ -72,9 +75,13 @@ class SubagentCoordinator:
             return []
         return await self._database.transact(subagent_launch.get_all, numbers)
 
+    def most_parallel(self) -> int:
+        """How many sub-agents of one conversation may work at a time."""
+        return self._limits.max_parallel
+
     async def slot(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
         """Room to work: only so many sub-agents of one conversation do at a time."""
-        errands = await self.of(claim)
+        errands = [] if self._is_shared else await self.of(claim)
         if not errands:
             return nullcontext()
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
@@ -168,7 +175,20 @@ class SubagentCoordinator:
                 lanes.append(errand.caller_lane)
                 if errand.is_background and outcome.state != "stopped":
                     subagent_launch.enqueue_report(tx, errand, outcome, now)
-        return lanes
+        return [*lanes, *self._lanes_with_room(tx, errands)]
+
+    async def wake_next(self, claim: TurnClaim) -> None:
+        """A turn rests: had it been a sub-agent's, another one may begin."""
+        if self._is_shared and (errands := await self.of(claim)):
+            for lane in await self._database.transact(self._lanes_with_room, errands):
+                self.wake(lane)
+
+    def _lanes_with_room(self, tx: Transaction, errands: Sequence[SubagentTask]) -> list[str]:
+        """Of sub-agents that waited until one of these has ended or rests."""
+        if not (self._is_shared and errands):
+            return []
+        most = self._limits.max_parallel
+        return subagent_tasks.lanes_without_room(tx, errands[0].root_session, most)
 
     async def send(
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from gateway.cli.context import port_number
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.config import Settings
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     log_as(settings)
     try:
         with suppress(asyncio.CancelledError):
-            asyncio.run(_serve(args, settings))
+            asyncio.run(_serve(args, settings, log_as))
     except StoreTakenOver as exc:
         # It was declared dead while it started.
         log.critical("%s", exc)
@@ -58,12 +60,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(args: argparse.Namespace, settings: "Settings") -> None:
-    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once."""
+async def _serve(
+    args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
+) -> None:
+    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once.
+    SIGHUP has it read its configuration again."""
     import os
     import signal
 
     from gateway.cli.context import data_dir_of
+    from gateway.cli.verbs.gateway import watched_config
     from gateway.runtime.allocator import trim_regularly
     from gateway.runtime.gc_tuning import freeze_after_start
     from gateway.worker_app import open_worker
@@ -83,11 +89,25 @@ async def _serve(args: argparse.Namespace, settings: "Settings") -> None:
         # A key typed in the gateway's terminal is the gateway's.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         loop.add_reader(sys.stdin.fileno(), lambda: _end_with_input(stopped))
-    async with open_worker(settings, data_dir_of(args), http_port=args.http_port):
+    # The owner hears of mistakes from the gateway, whose file it mostly is.
+    config = watched_config(args, settings, log_as, notifies_owner=False)
+    async with open_worker(
+        settings, data_dir_of(args), config=config, http_port=args.http_port
+    ) as app:
+        reloader = app.reloader
+        assert reloader is not None, "the configuration is watched"
+        if not (sys.stdin and sys.stdin.isatty()):
+            # At a terminal it means that the window was closed.
+            loop.add_signal_handler(signal.SIGHUP, reloader.ask)
         freeze_after_start()
-        trimming = asyncio.create_task(trim_regularly(), name="memory")
-        await stopped.wait()
-        trimming.cancel()
+        async with asyncio.TaskGroup() as group:
+            work = [
+                group.create_task(reloader.run(), name="configuration"),
+                group.create_task(trim_regularly(), name="memory"),
+            ]
+            await stopped.wait()
+            for task in work:
+                task.cancel()
 
 
 def _end_with_input(stopped: asyncio.Event) -> None:

@@ -107,11 +107,13 @@ class HeldElsewhere:
 class ClaimScope:
     """What a process may claim where several do. `worker` is its number; None: it is the owner of
     the data. `takes` says whether the turn that answers a message is run here; `is_alone`
-    whether a turn that may have ended a process can be run on this lane now."""
+    whether a turn that may have ended a process can be run on this lane now; `most_subagents` how
+    many of a conversation may work at a time over all processes, None where there is only one."""
 
     worker: int | None = None
     takes: Callable[[InboundMessage], bool] = lambda message: True
     is_alone: Callable[[str], bool] = lambda lane: True
+    most_subagents: Callable[[], int] | None = None
 
     @property
     def number(self) -> int:
@@ -125,6 +127,12 @@ class ClaimScope:
         if self.takes(message):
             return None
         return HeldElsewhere(None if self.worker is None else OWNER)
+
+    def has_room(self, tx: Transaction, message: InboundMessage, lane: str) -> bool:
+        """Whether the sub-agent that works on it, if one does, may begin."""
+        if self.most_subagents is None or message.task is None or not message.lane:
+            return True
+        return subagent_tasks.has_room(tx, message.task, lane, self.most_subagents())
 
 
 # Turns of a process, by its number.
@@ -144,7 +152,7 @@ def claim(
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
     A new turn stores its user message, made by `compose` with the session's mode, and who works
-    for its session. None also while an answer is awaited.
+    for its session. None also while an answer is awaited, or room for a sub-agent.
     """
     stand = _lane_state(tx, lane)
     if not stand.is_run_here:
@@ -190,7 +198,7 @@ class _Reading:
 
 def _begin(
     tx: Transaction, lane: str, now: float, waits: _Waiting, reading: _Reading, scope: ClaimScope
-) -> TurnClaim | SessionBusy | HeldElsewhere:
+) -> TurnClaim | SessionBusy | HeldElsewhere | None:
     """A new turn for the lane's first messages."""
     (seq, message), *_ = waits.rows
     here = waits.here
@@ -199,6 +207,8 @@ def _begin(
     pin = None if session is None else _pin(tx, session, here)
     if (home := scope.home(message, pin)) is not None:
         return home
+    if not scope.has_room(tx, message, lane):
+        return None
     if session is None:
         session = sessions.create_session(tx, message.principal, now, lane=lane)
     begun = tx.first(
@@ -421,6 +431,8 @@ def _resume(
     if (home := scope.home(messages[-1], state.worker)) is not None:
         return home
     if live.is_suspect and not scope.is_alone(lane):
+        return None
+    if not scope.has_room(tx, messages[-1], lane):
         return None
     tx.run(
         "UPDATE turn SET is_claimed = 1, is_suspended = 0, worker = ? WHERE id = ?",

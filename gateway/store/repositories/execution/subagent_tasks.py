@@ -13,6 +13,7 @@ from gateway.store.conditions import beginning, none_of
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import turns
+from gateway.store.repositories.states import LIVE, RUNNING
 
 State = Literal["running", "done", "failed", "stopped"]
 _PLAIN = (
@@ -159,6 +160,29 @@ def is_awaited(tx: Transaction, turn: int) -> bool:
         (turn,),
     )
     return bool(exists)
+
+
+def has_room(tx: Transaction, number: int, lane: str, most: int) -> bool:
+    """Whether fewer than `most` sub-agents of its conversation work beside the one on this lane."""
+    (count,) = tx.one(
+        f"SELECT count(*) FROM turn WHERE {RUNNING} AND is_claimed = 1 AND lane <> ? AND lane IN"
+        " (SELECT lane FROM task WHERE state = 'running' AND root_session ="
+        " (SELECT root_session FROM task WHERE id = ?))",
+        (lane, number),
+    )
+    return bool(count < most)
+
+
+def lanes_without_room(tx: Transaction, root_session: str, most: int) -> list[str]:
+    """Those of a conversation that have not begun, or rest while nobody is at them; the oldest,
+    as many as may work."""
+    rows = tx.all(
+        "SELECT lane FROM task WHERE root_session = ? AND state = 'running' AND NOT EXISTS"
+        f" (SELECT 1 FROM turn WHERE turn.lane = task.lane AND {LIVE}"
+        " AND (turn.state = 'waiting' OR is_claimed = 1)) ORDER BY id LIMIT ?",
+        (root_session, most),
+    )
+    return [lane for (lane,) in rows]
 
 
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:

@@ -1,0 +1,149 @@
+"""What a worker's turn leaves running: commands, and sub-agents."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.control.client import ControlClient
+from tests.fakes.model_mind import echo, person_text
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.gateway_process import OWNER
+from tests.gateway.workers.worker_group import WorkerGroup
+from tests.processes import has_ended, lasting_command
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+]
+MOST = 2
+SECTIONS = {"subagents": {"max_parallel": MOST}}
+
+
+def background(command: str) -> ReplyScript:
+    return ReplyScript(tool_calls=(Call("exec", {"command": command, "background": True}),))
+
+
+def process_output(number: str = "1") -> ReplyScript:
+    return ReplyScript(tool_calls=(Call("process", {"action": "output", "id": number}),))
+
+
+def last_result(group: WorkerGroup) -> str:
+    results = [one for one in group.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    return str(results[-1]["content"])
+
+
+async def begin(group: WorkerGroup, command: str) -> int:
+    """The owner has this run in the background; the number of the worker that it is pinned to."""
+    await group.answers_to(OWNER, "/new")
+    group.model.script(background(command), "It runs.")
+    await group.api.user_says(OWNER, "run it")
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "It runs.")
+    await group.idle()
+    ((number,),) = await group.rows("session", "worker", id=await group.session_of(OWNER))
+    assert isinstance(number, int)
+    return number
+
+
+async def test_the_next_turn_reads_what_a_command_prints_and_is_told_of_its_end(
+    group: WorkerGroup,
+) -> None:
+    end = group.workspace / "end"
+    number = await begin(group, f"while [ ! -e {end} ]; do echo counting; sleep 0.05; done")
+    for _ in range(2):
+        group.model.script(process_output(), ReplyScript(text="I looked.", waits_at=0))
+        await group.api.user_says(OWNER, "look")
+        assert await group.holder(OWNER) is group.worker_with(number)
+        await group.front.until(lambda: group.model.waiting)
+        assert "counting" in last_result(group)
+        group.model.let_go()
+        await group.idle()
+    group.model.script("It has ended.")
+    end.touch()
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "It has ended.")
+    await group.idle()
+    assert await group.rows("session", "id", worker=number) == []
+
+
+async def test_a_command_that_died_with_its_worker_is_told_of_once(group: WorkerGroup) -> None:
+    command = lasting_command()
+    number = await begin(group, command)
+    worker = group.worker_with(number)
+    group.model.script("That is a pity.")
+    await group.kill(worker)
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "That is a pity.")
+    await group.start_workers(worker)
+    assert await has_ended(command)
+    assert (await group.answers_to(OWNER, "well"))[-1] == "echo: well"
+    told = json.dumps(group.model.requests[-1].body["messages"])
+    assert told.count("have ended with the process that ran them") == 1
+    assert group.api.answers(OWNER).count("That is a pity.") == 1
+
+
+def sharing(body: Mapping[str, Any]) -> ReplyScript:
+    """`share N`: so many sub-agents in the background, `wait for N`: as many that are waited for.
+    Each is at work until the server lets it go."""
+    last = body["messages"][-1]
+    said = person_text(last)
+    if last["role"] == "tool":
+        return ReplyScript(text="Sent out.")
+    if "Not from the person" in str(last["content"]):
+        return ReplyScript(text="One has worked.")
+    if said.startswith("part "):
+        return ReplyScript(text=f"did {said}", waits_at=0)
+    if order := re.match(r"(share|wait for) (\d+)", said):
+        work = {"description": "work", "background": order[1] == "share"}
+        parts = (f"part {n} of {order[0]}" for n in range(int(order[2])))
+        return ReplyScript(tool_calls=tuple(Call("task", {**work, "prompt": one}) for one in parts))
+    return echo(body)
+
+
+async def let_all_work(group: WorkerGroup, count: int) -> None:
+    """So many work one behind the other, as many at a time as may."""
+    for done in range(count):
+        room = min(MOST, count - done)
+        await group.front.until(lambda room=room: group.model.waiting >= room)
+        assert group.model.waiting == room
+        group.model.let_one_go()
+        await group.front.until(lambda: group.model.waiting < MOST)
+
+
+async def test_sub_agents_work_in_turns_and_wake_who_waits_for_them(group: WorkerGroup) -> None:
+    group.model.mind = sharing
+    await group.api.user_says(OWNER, "wait for 4")
+    await let_all_work(group, 4)
+    await group.idle()
+    assert group.api.answers(OWNER)[-1] == "Sent out."
+    assert "did part 3 of wait for 4" in str(group.model.requests[-1].body["messages"])
+
+
+async def test_no_more_sub_agents_of_a_conversation_work_than_may_over_all_workers(
+    group: WorkerGroup,
+) -> None:
+    group.model.mind = sharing
+    client = await ControlClient.connect(group.front.home / "kore.sock")
+    assert client is not None
+    await group.answers_to(OWNER, "/new")
+    await group.api.user_says(OWNER, "share 3")
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "Sent out.")
+    session = await group.session_of(OWNER)
+    # What a screen of the front's machine asks is the front's to answer.
+    await client.send_message(session, "share 3")
+
+    async def all_are_sent_out() -> bool:
+        return len(await group.rows("task", "id", root_session=session)) == 6
+
+    await group.until(all_are_sent_out)
+    turns = await group.rows("turn", "worker", session=session, order="id")
+    assert [worker is None for (worker,) in turns] == [False, True]
+    await let_all_work(group, 6)
+
+    async def all_have_worked() -> bool:
+        states = await group.rows("task", "state", root_session=session)
+        return states == [("done",)] * 6
+
+    await group.until(all_have_worked)
+    await group.front.until(lambda: "One has worked." in group.api.answers(OWNER))

@@ -1,0 +1,110 @@
+"""A worker that cannot begin says why in one sentence, and a gateway that cannot have any."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.migrator import newest
+from gateway.store.postgres.transaction import PostgresTransaction
+from tests import postgres_server
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.gateway import stored
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+
+KEYS = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in ("ONE_KEY", "TWO_KEY")}
+
+
+@pytest.fixture
+def process(tmp_path: Path, bot_api: BotApi, model_server: ModelServer) -> GatewayProcess:
+    return GatewayProcess(tmp_path, bot_api, model_server, environ=KEYS)
+
+
+async def refused(
+    process: GatewayProcess, *words: str, store: Mapping[str, Any], code: int = 1
+) -> str:
+    """What it says, in its one sentence and the hint below."""
+    process.configure({"store": store})
+    ran = await process.kore(*words)
+    assert (ran.code, ran.out) == (code, ""), ran
+    return ran.err
+
+
+async def test_sqlite_has_no_workers(process: GatewayProcess) -> None:
+    store = {"url": f"sqlite:///{process.database}"}
+    for words, subject in (
+        (["worker"], "workers need"),
+        (["gateway", "--workers", "1"], "--workers needs"),
+    ):
+        said = await refused(process, *words, store=store, code=2)
+        assert f"{subject} a database that several processes can work on" in said
+        assert "set store.url to a PostgreSQL database" in said
+
+
+async def test_a_worker_makes_no_tables(process: GatewayProcess) -> None:
+    # The server's own database, which has none of Kore's.
+    url = postgres_server.server().address("postgres")
+    said = await refused(process, "worker", store={"url": url})
+    assert "has no tables for workers yet" in said
+    assert "Start `kore gateway --workers 0` of this version first" in said
+
+
+def pretend(url: str, number: int, oldest: int) -> None:
+    """The newest migration there is that number, and programs since `oldest` may be workers."""
+    with closing(connect(url)) as server, server.transaction():
+        tx = PostgresTransaction(server)
+        stored.change(tx, "migration", {"number": number}, number=newest())
+        stored.change(tx, "owner", {"oldest_schema": oldest})
+
+
+async def test_a_worker_of_another_version_waits_for_the_gateway(
+    process: GatewayProcess, tmp_path: Path
+) -> None:
+    upgrade = "Upgrade the gateway first, then its workers."
+    url = postgres_server.create_database()
+    pretend(url, 0, newest())
+    said = await refused(process, "worker", store={"url": url})
+    assert f"of another version of Kore (schema {newest() - 1}; this version supports" in said
+    assert upgrade in said
+
+    url = postgres_server.create_database()
+    pretend(url, newest() + 1, newest() + 1)
+    said = await refused(process, "worker", store={"url": url})
+    assert f"(schema {newest() + 1}; this version supports {newest()})" in said
+    assert upgrade in said
+
+
+async def test_a_worker_of_the_version_before_works_on_newer_tables(
+    tmp_path: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    url = postgres_server.create_database()
+    pretend(url, newest() + 1, newest())
+    store = {"store": {"url": url}}
+    worker = GatewayProcess(tmp_path, bot_api, model_server, store, verb="worker")
+    await worker.launch()
+    try:
+        await worker.until(lambda: "waiting for `kore gateway --workers`" in worker.output())
+        await worker.stop()
+    finally:
+        if worker.runs:
+            await worker.kill()
+    worker.check_clean()
+
+
+async def test_a_worker_needs_the_key_of_the_data(process: GatewayProcess) -> None:
+    url = postgres_server.create_database()
+    process.configure({"store": {"url": url, "encryption_key_env": "ONE_KEY"}})
+    async with process:
+        pass
+    said = await refused(process, "worker", store={"url": url, "encryption_key_env": "TWO_KEY"})
+    assert "a different key from the one in TWO_KEY" in said
+    said = await refused(process, "worker", store={"url": url})
+    assert "encrypted" in said
+    with closing(connect(url)) as server:
+        assert stored.count(PostgresTransaction(server), "worker") == 0

@@ -1,0 +1,109 @@
+"""What changes beside the turns of workers: people, jobs, limits, and the configuration."""
+
+import json
+import signal
+
+import pytest
+
+from tests.fakes.model_script import Call, ReplyScript
+from tests.gateway.end_to_end.asking import questions, seed, wait_for_questions, write
+from tests.gateway.end_to_end.gateway_process import OWNER
+from tests.gateway.end_to_end.test_pairing import code_for
+from tests.gateway.end_to_end.test_reload import change_section
+from tests.gateway.workers.worker_group import WorkerGroup
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+STRANGER = 77
+SECTIONS = {"telegram": {"allow_from": []}, "security": {"approval_timeout_s": 1.5}}
+
+
+def models_asked(group: WorkerGroup) -> set[str]:
+    return {one.body["model"] for one in group.model.requests}
+
+
+async def test_who_is_approved_is_answered_by_workers_until_it_is_revoked(
+    group: WorkerGroup,
+) -> None:
+    code = await code_for(group.front, STRANGER)
+    assert (await group.front.kore("pair", "approve", code)).code == 0
+    assert (await group.answers_to(STRANGER, "hi"))[-1] == "echo: hi"
+    # What a person chose is known to the worker that fails for them.
+    await group.answers_to(STRANGER, "/language zh-Hans")
+    group.model.script(ReplyScript(text="late", waits_at=0))
+    await group.api.user_says(STRANGER, "go")
+    await group.front.until(lambda: group.model.waiting)
+    await group.answers_to(STRANGER, "/stop")
+    assert group.api.answers(STRANGER)[-1] == "⏹ 已停止。"
+    assert (await group.front.kore("pair", "revoke", f"telegram:{STRANGER}")).code == 0
+    before = len(group.model.requests)
+    await group.answers_to(STRANGER, "still there?")
+    assert len(group.model.requests) == before
+
+
+async def test_a_question_without_an_answer_expires_at_the_front(group: WorkerGroup) -> None:
+    seed(group.front)
+    group.model.script(ReplyScript(tool_calls=write("new\n")), "Too late.")
+    await group.api.user_says(OWNER, "change it")
+    await wait_for_questions(group.front)
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "Too late.")
+    assert not questions(group.front)
+
+
+async def test_a_reminder_of_a_workers_turn_fires_and_a_task_runs_in_a_worker(
+    group: WorkerGroup,
+) -> None:
+    add = Call("schedule", {"action": "add", "when": "in 1s", "text": "tea"})
+    group.model.script(ReplyScript(tool_calls=(add,)), "I will.")
+    await group.api.user_says(OWNER, "remind me of tea")
+    await group.front.until(lambda: any("⏰ tea" in one for one in group.api.answers(OWNER)))
+    await group.front.until(lambda: "I will." in group.api.answers(OWNER))
+    await group.answers_to(OWNER, "/cron ask in 1s count")
+    await group.front.until(lambda: "echo: count" in group.api.answers(OWNER)[-1])
+    turns = await group.rows("turn", "worker", order="id")
+    assert turns[-1][0] is not None
+
+
+async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
+    first, second = group.workers
+    for one in (first, second):
+        change_section(one, "agent", model="other")
+    # One is asked to look, the other does so by itself.
+    first.signal(signal.SIGHUP)
+    for one in (first, second):
+        await one.until(lambda one=one: "changed: agent.model" in one.output())
+    group.model.requests.clear()
+    await group.answers_to(OWNER, "hi")
+    assert models_asked(group) == {"other"}
+    # A mistake is told in the log of the process whose file has it, and nothing else changes.
+    second.config.write_text("{")
+    await second.until(lambda: "still using the last valid configuration" in second.output())
+    said = group.api.answers(OWNER)
+    assert not any("config.json" in one for one in said)
+    second.config.write_text(first.config.read_text())
+    await second.until(lambda: "configuration fixed and reloaded" in second.output())
+
+
+async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -> None:
+    prices = {"price_input_usd": 1000, "price_output_usd": 1000}
+    for one in (group.front, *group.workers):
+        config = json.loads(one.config.read_text())
+        config["agent"]["model"] = "stand-in"
+        config["model_list"] = [{**entry, **prices} for entry in config["model_list"]]
+        config["limits"] = {"cost_per_day_usd": 10}
+        one.config.write_text(json.dumps(config))
+        one.signal(signal.SIGHUP)
+    for one in (group.front, *group.workers):
+        await one.until(lambda one=one: "limits.cost_per_day_usd" in one.output())
+    group.model.requests.clear()
+    # A call is reserved at about 2 dollars while it runs, and costs that.
+    group.model.latency_s = 0.2
+    places = range(-320, -300)
+    for place in places:
+        await group.api.user_says(place, f"@kore_test_bot {place}", user_id=OWNER)
+    await group.idle()
+    answered = [one for one in places if f"echo: {one}" in group.api.answers(one)]
+    refused = [one for one in places if "the limit of $10.00" in group.api.answers(one)[-1]]
+    assert len(answered) == len(group.model.requests) == 5
+    assert len(refused) == len(places) - 5
+    turns = await group.rows("turn", "worker", order="id DESC")
+    assert len(set(turns[: len(places)])) == 2

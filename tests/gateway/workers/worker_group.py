@@ -1,0 +1,208 @@
+"""A front and workers beside it, each a real process with a home of its own, on one database.
+
+async with WorkerGroup(folder, api, model) as group:
+    assert await group.answers_to(7, "hi") == ["echo: hi"]
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from psycopg.errors import SerializationFailure
+
+from gateway.store.port import Row, Transaction
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.transaction import PostgresTransaction
+from gateway.store.repositories.delivery import inbox, outbox
+from tests import postgres_server
+from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.gateway import stored
+from tests.gateway.end_to_end.gateway_process import PATIENCE_S, GatewayProcess
+
+# Short enough for a test of a killed worker, and long enough for a busy machine.
+LEASE_S = 3.0
+_LOOK_S = 0.02
+_JOINS, _TAKES_TURNS = " joins ", "taking turns"
+_T = TypeVar("_T")
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+class WorkerGroup:
+    """`front` and `workers`; `url` is their database. Entered, all run; left, all have been told
+    to stop and have ended with 0."""
+
+    def __init__(
+        self,
+        folder: Path,
+        api: BotApi,
+        model: ModelServer,
+        sections: Sections | None = None,
+        *,
+        count: int = 2,
+        url: str | None = None,
+    ) -> None:
+        self.url = url or postgres_server.create_database()
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir()
+        self._folder, self.api, self.model = folder, api, model
+        self._sections: dict[str, dict[str, Any]] = {
+            name: dict(values) for name, values in (sections or {}).items()
+        }
+        self._sections["store"] = {"url": self.url, "lease_s": LEASE_S}
+        agent = self._sections.get("agent", {})
+        self._sections["agent"] = {**agent, "workspace": str(self.workspace)}
+        self.front = self.process("front", "gateway", ["--workers", "0"])
+        # Where tests of approvals look for files.
+        self.front.workspace = self.workspace
+        self.workers = [self.process(f"worker{n}", "worker") for n in range(1, count + 1)]
+        # How often each had joined before its present life.
+        self._lives: dict[Path, int] = {}
+
+    def process(
+        self, name: str, verb: str, words: Sequence[str] = (), *, forked: bool = True
+    ) -> GatewayProcess:
+        """Another one on the same database; not started."""
+        machine = self._folder / name
+        machine.mkdir()
+        return GatewayProcess(
+            *(machine, self.api, self.model, self._sections),
+            verb=verb,
+            words=words,
+            runtime_dir=machine,
+            forked=forked,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if kind is None:
+                await self.stop()
+        finally:
+            for one in (*self.workers, self.front):
+                if one.runs:
+                    one.signal(signal.SIGKILL)
+                    await one.exit_code()
+        if kind is None:
+            for one in (self.front, *self.workers):
+                one.check_clean()
+
+    async def start(self) -> None:
+        """Returns once the workers take turns."""
+        await self.front.start()
+        if self.workers:
+            await self.start_workers()
+
+    async def start_workers(self, *workers: GatewayProcess) -> None:
+        for one in workers or self.workers:
+            await self.launch(one)
+        for one in workers or self.workers:
+            await one.until(lambda one=one: self.is_at_work(one))
+
+    async def launch(self, worker: GatewayProcess) -> None:
+        self._lives[worker.home] = worker.output().count(_JOINS)
+        await worker.launch()
+
+    async def stop(self) -> None:
+        """SIGTERM; all that run end with 0."""
+        workers = [one for one in self.workers if one.runs]
+        for one in workers:
+            one.signal(signal.SIGTERM)
+        for one in workers:
+            assert await one.exit_code() == 0, one.log_text()
+        if self.front.runs:
+            await self.front.stop()
+
+    def is_at_work(self, worker: GatewayProcess) -> bool:
+        """Whether this life has joined and found a front."""
+        *_, life = worker.output().split(_JOINS)
+        has_joined = worker.output().count(_JOINS) > self._lives[worker.home]
+        return has_joined and _TAKES_TURNS in life
+
+    def number(self, worker: GatewayProcess) -> int:
+        """What the database calls it."""
+        before, *_ = worker.output().rpartition(_JOINS)
+        return int(before.rpartition(" ")[2])
+
+    def worker_with(self, number: int) -> GatewayProcess:
+        numbers = {self.number(one): one for one in self.workers if one.runs}
+        assert number in numbers, f"no worker {number} of {list(numbers)} runs"
+        return numbers[number]
+
+    async def kill(self, worker: GatewayProcess) -> None:
+        worker.signal(signal.SIGKILL)
+        await worker.exit_code()
+
+    async def idle(self) -> None:
+        """Returns when all that people wrote is answered, by whichever process, and sent."""
+        await self.until(self._is_idle)
+
+    async def answers_to(self, chat: int, text: str, **more: Any) -> list[str]:
+        """Somebody writes; returns what the bot shows in that chat when all is answered."""
+        await self.api.user_says(chat, text, **more)
+        await self.idle()
+        return self.api.answers(chat)
+
+    async def _is_idle(self) -> bool:
+        if self.api.pending_updates or await asyncio.to_thread(self._read, _has_work):
+            return False
+        status = await self.front.status()
+        return not (status["lanes_busy"] or status["routes_with_mail"])
+
+    async def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
+        """Of the database, as they are now (see `tests.gateway.stored.read`)."""
+        return await asyncio.to_thread(
+            self._read, lambda tx: stored.read(tx, table, *columns, **where)
+        )
+
+    def _read(self, read: Callable[[Transaction], _T]) -> _T:
+        """What everybody else writes meanwhile may end a reading transaction: it is begun anew."""
+        with closing(connect(self.url)) as server:
+            while True:
+                with suppress(SerializationFailure):
+                    return read(PostgresTransaction(server))
+
+    async def session_of(self, chat: int) -> str:
+        """Of the last turn in a private chat."""
+        lane = stored.like(f"%:{chat}")
+        rows = await self.rows("turn", "session", lane=lane, order="id DESC")
+        return str(rows[0][0])
+
+    async def holder(self, chat: int) -> GatewayProcess:
+        """The worker that is at the live turn of a private chat."""
+        number = None
+
+        async def is_held() -> bool:
+            nonlocal number
+            lane = stored.like(f"%:{chat}")
+            rows = await self.rows("turn", "worker", lane=lane, is_claimed=1, state="running")
+            number = rows[0][0] if rows else None
+            return number is not None
+
+        await self.until(is_held)
+        assert number is not None
+        return self.worker_with(number)
+
+    async def until(self, reached: Callable[[], Awaitable[object]]) -> None:
+        """Wait for what has to be asked for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not await reached():
+            logs = [one.log_text() for one in (self.front, *self.workers)]
+            assert time.monotonic() < deadline, "\n".join(["waited in vain", *logs])
+            await asyncio.sleep(_LOOK_S)
+
+
+def _has_work(tx: Transaction) -> bool:
+    # In the order in which a message goes through them.
+    return bool(
+        inbox.waiting_count(tx)
+        or stored.count(tx, "turn", state="running")
+        or outbox.lanes_with_mail(tx)
+    )
