@@ -106,6 +106,8 @@ class WorkerLoop:
         self._effects = self._workspace / "effects"
         self._commands = LastingCommands()
         self._stop_chat = order.chats + 1
+        # By what happens to it.
+        self._is_front_down = False
         self._shares = {**_SHARES, **(_OF_BUS if order.bus == "nats" else {})}
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = {
             "worker killed": self._kill_worker,
@@ -298,16 +300,29 @@ class WorkerLoop:
         (await self._choose()).send(signal.SIGKILL)
 
     async def _end_worker(self) -> None:
-        (await self._choose()).send(signal.SIGTERM)
+        one = await self._choose()
+        self._during(one, self._ended(one))
+
+    async def _ended(self, one: KeptWorker) -> None:
+        """A second signal would end it at once, with 1."""
+        ends = one.ends.total()
+        one.send(signal.SIGTERM)
+        await self._until(lambda: one.ends.total() > ends)
 
     async def _stop_worker(self) -> None:
         one = await self._choose()
         await self._until(lambda: one.is_at_work)
-        self._during(one, self._stopped(one, LEASE_S + self._chance.uniform(0.5, 2)))
+        self._during(one, self._stopped(one, self._stop_s()))
 
     async def _pause_worker(self) -> None:
         one = await self._choose()
-        self._during(one, self._stopped(one, self._chance.uniform(0.1, 0.5) * LEASE_S))
+        self._during(one, self._stopped(one, self._pause_s()))
+
+    def _pause_s(self) -> float:
+        return self._chance.uniform(0.1, 0.5) * LEASE_S
+
+    def _stop_s(self) -> float:
+        return LEASE_S + self._chance.uniform(0.5, 2)
 
     async def _stopped(self, one: KeptWorker, seconds: float) -> None:
         replaced = one.ends[REPLACED]
@@ -342,19 +357,24 @@ class WorkerLoop:
     # What happens to the gateway and to the servers: one after the other
 
     async def _kill_front(self) -> None:
+        self._is_front_down = True
         await self._front.kill()
         await self._front.start()
+        self._is_front_down = False
 
     async def _stop_front(self) -> None:
-        seconds = self._chance.uniform(0.1, 1.5) * LEASE_S
+        # Not about as long as the lease: that it has just been renewed is not sure.
+        seconds = self._chance.choice((self._pause_s(), self._stop_s()))
         self._front.signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
+        self._is_front_down = seconds > LEASE_S
         self._front.signal(signal.SIGCONT)
-        if seconds > LEASE_S:
+        if self._is_front_down:
             # It cannot know that nobody has taken over.
             code = await self._front.exit_code()
             assert code == REPLACED, f"it ended with {code}:\n{self._front.log_text()}"
             await self._front.start()
+            self._is_front_down = False
 
     async def _cut_front(self) -> None:
         await self._cut(self._front_proxy, self._chance.choice(_MOMENTS))
@@ -410,7 +430,8 @@ class WorkerLoop:
         """Wait for it as long as answers keep coming."""
         last, at = -1, time.monotonic()
         while not reached():
-            assert self._front.runs, f"the gateway ended by itself:\n{self._front.log_text()}"
+            if not (self._front.runs or self._is_front_down):
+                raise AssertionError(f"the gateway ended by itself:\n{self._front.log_text()}")
             answered = len(self._ledger.done())
             if answered != last:
                 last, at = answered, time.monotonic()
