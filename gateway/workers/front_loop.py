@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -79,6 +80,8 @@ class FrontLoop:
         self._lease_s = lease_s
         self._audit_news = asyncio.Event()
         self._has_workers = True
+        self._looked_at = time.monotonic()
+        self._patient_until = self._looked_at
         self._alive: Sequence[WorkerInfo] = ()
         # Of lanes that wait, in how many looks they did.
         self._seen: dict[str, int] = {}
@@ -120,7 +123,8 @@ class FrontLoop:
     def _end_silent(
         self, tx: Transaction
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
-        ended = [(one.number, one.name) for one in self._table.end_silent(tx, self._lease_s)]
+        silent = () if self._is_patient() else self._table.end_silent(tx, self._lease_s)
+        ended = [(one.number, one.name) for one in silent]
         known = {number for number, _ in ended}
         # Also those that had no time to put their turns down.
         ended += [
@@ -136,6 +140,15 @@ class FrontLoop:
             lanes += claims.recover(tx, number)
         self._table.forget_old(tx)
         return [one for one in lanes if one is not None], ended, self._table.alive(tx)
+
+    def _is_patient(self) -> bool:
+        """Where the server was away no worker could say that it lives: those that do say so
+        within a lease."""
+        now = time.monotonic()
+        if now - self._looked_at > max(self._lease_s / 2, 3 * LOOK_S):
+            self._patient_until = now + self._lease_s
+        self._looked_at = now
+        return now < self._patient_until
 
     async def _find_missed(self) -> None:
         waiting, mail = await self._database.transact(_waiting_lanes)
