@@ -19,7 +19,7 @@ pytestmark = [
 async def test_faults_of_workers_lose_nothing_and_repeat_nothing_unmarked(
     tmp_path: Path, bus: str
 ) -> None:
-    order = WorkerOrder(kills=16, messages=80, chats=8, seed=11, bus=bus)
+    order = WorkerOrder(kills=12, messages=60, chats=8, seed=11, bus=bus)
     account = await WorkerLoop(order, tmp_path).run()
 
     print(account.report())

@@ -26,6 +26,7 @@ none is met a fourth time.
 
 import argparse
 import asyncio
+import json
 import random
 import signal
 import sys
@@ -106,8 +107,8 @@ class WorkerLoop:
         self._effects = self._workspace / "effects"
         self._commands = LastingCommands()
         self._stop_chat = order.chats + 1
-        # By what happens to it.
-        self._is_front_down = False
+        # Who starts or ends it.
+        self._front_lock = asyncio.Lock()
         self._shares = {**_SHARES, **(_OF_BUS if order.bus == "nats" else {})}
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = {
             "worker killed": self._kill_worker,
@@ -162,6 +163,7 @@ class WorkerLoop:
             async with asyncio.TaskGroup() as self._group:
                 owner = PressingOwner(self._api, self._order.seed)
                 pressing = self._group.create_task(owner.run(), name="the owner presses")
+                keeping = self._group.create_task(self._keep_front(), name="the gateway")
                 for one in self._workers:
                     self._group.create_task(one.run(), name="a worker")
                 await self._until(lambda: all(one.is_at_work for one in self._workers))
@@ -169,7 +171,7 @@ class WorkerLoop:
                     await self._ask((self._account.kills + 1) / self._order.kills)
                     await asyncio.sleep(self._chance.uniform(0, _LATEST_S))
                     await self._fail()
-                await self._finish()
+                await self._finish(keeping)
                 pressing.cancel()
                 self._account.questions = len(owner.pressed)
         finally:
@@ -178,7 +180,7 @@ class WorkerLoop:
                     process.signal(signal.SIGKILL)
                     await process.exit_code()
 
-    async def _finish(self) -> None:
+    async def _finish(self, keeping: "asyncio.Task[None]") -> None:
         """All is answered, then everything ends as it should."""
         await self._until(lambda: not any(one.is_disturbed for one in self._workers))
         everything = {job.number for job in self._jobs}
@@ -192,8 +194,9 @@ class WorkerLoop:
             one.is_over = True
             one.send(signal.SIGTERM)
         await self._until(lambda: not any(one.process.runs for one in self._workers))
-        self._account.remains = self._remains()
+        keeping.cancel()
         await self._front.stop()
+        self._account.remains = self._remains()
         for one in self._workers:
             self._account.ends.update(one.ends)
         for process in (self._front, *(one.process for one in self._workers)):
@@ -207,6 +210,7 @@ class WorkerLoop:
             "approval": {"state": "open"},
             "outbox": {"state": "inflight"},
             "usage_reservation": {},
+            "audit_outbox": {},
         }
         found = {table: self._rows(table, **where) for table, where in tables.items()}
         found["turn"] = [
@@ -217,9 +221,17 @@ class WorkerLoop:
         return [f"{table} {row}" for table, rows in found.items() for row in rows]
 
     async def _verify_audit(self) -> None:
+        """It is whole, and has every effect."""
         ran = await self._front.kore("audit", "verify")
         if ran.code != 0:
             self._account.remains.append(f"audit: {ran.out}{ran.err}")
+        found = await self._front.kore("audit", "search", "effects/", "--json")
+        paths = {json.loads(line)["params"].get("path") for line in found.out.splitlines()}
+        for job in self._jobs:
+            file = self._effects / str(job.number)
+            has_effect = job.tool and file.exists() and file.name in file.read_text().split()
+            if has_effect and f"effects/{job.number}" not in paths:
+                self._account.remains.append(f"job {job.number}: not in the audit log")
 
     def _process(
         self, stack: AsyncExitStack, name: str, verb: str, workers: list[str] | None = None
@@ -356,25 +368,29 @@ class WorkerLoop:
 
     # What happens to the gateway and to the servers: one after the other
 
+    async def _keep_front(self) -> None:
+        """One that was stopped for about as long as its lease cannot know that nobody has taken
+        over. The lease may be older than the stop."""
+        while True:
+            async with self._front_lock:
+                if not self._front.runs:
+                    code = await self._front.exit_code()
+                    log = self._front.log_text()
+                    assert code == REPLACED, f"the gateway ended by itself with {code}:\n{log}"
+                    await self._front.start()
+            await asyncio.sleep(_LOOK_S)
+
     async def _kill_front(self) -> None:
-        self._is_front_down = True
-        await self._front.kill()
-        await self._front.start()
-        self._is_front_down = False
+        async with self._front_lock:
+            if self._front.runs:
+                await self._front.kill()
+            await self._front.start()
 
     async def _stop_front(self) -> None:
-        # Not about as long as the lease: that it has just been renewed is not sure.
-        seconds = self._chance.choice((self._pause_s(), self._stop_s()))
-        self._front.signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        self._is_front_down = seconds > LEASE_S
-        self._front.signal(signal.SIGCONT)
-        if self._is_front_down:
-            # It cannot know that nobody has taken over.
-            code = await self._front.exit_code()
-            assert code == REPLACED, f"it ended with {code}:\n{self._front.log_text()}"
-            await self._front.start()
-            self._is_front_down = False
+        async with self._front_lock:
+            self._front.signal(signal.SIGSTOP)
+            await asyncio.sleep(self._chance.choice((self._pause_s(), self._stop_s())))
+            self._front.signal(signal.SIGCONT)
 
     async def _cut_front(self) -> None:
         await self._cut(self._front_proxy, self._chance.choice(_MOMENTS))
@@ -430,8 +446,6 @@ class WorkerLoop:
         """Wait for it as long as answers keep coming."""
         last, at = -1, time.monotonic()
         while not reached():
-            if not (self._front.runs or self._is_front_down):
-                raise AssertionError(f"the gateway ended by itself:\n{self._front.log_text()}")
             answered = len(self._ledger.done())
             if answered != last:
                 last, at = answered, time.monotonic()

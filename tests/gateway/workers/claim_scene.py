@@ -105,15 +105,17 @@ class ClaimScene:
     def rows(self, sql: str, *values: object) -> list[Row]:
         return self.reader.all(sql, values)
 
-    def content(self) -> list[list[Row]]:
-        """All that turns are made of."""
-        tables = ("turn", "step", "message", "inbox", "outbox", "session", "approval", "worker")
-        # What workers say of themselves apart.
-        columns = {"worker": "id, is_ended"}
-        return [
-            self.rows(f"SELECT {columns.get(table, '*')} FROM {table} ORDER BY 1, 2")
+    def content(self) -> Row:
+        """A digest of all that turns are made of."""
+        tables = ("turn", "step", "message", "inbox", "outbox", "session", "approval")
+        digests = [
+            f"(SELECT md5(string_agg(row::text, '' ORDER BY row::text)) FROM {table} AS row)"
             for table in tables
         ]
+        # What workers say of themselves apart.
+        counting = "(SELECT string_agg(id::text, ' ' ORDER BY id) FROM worker WHERE is_ended = 0)"
+        (row,) = self.rows(f"SELECT {', '.join([*digests, counting])}")
+        return row
 
     async def _open(self) -> PostgresStore:
         options = PostgresOptions(connections=1, lease_s=LEASE_S, has_workers=True)

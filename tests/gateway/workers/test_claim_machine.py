@@ -59,8 +59,8 @@ class ClaimMachine(RuleBasedStateMachine):
 
     scene: ClaimScene
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(pins=st.booleans())
+    def begin(self, pins: bool) -> None:
         self.example = next(_examples)
         self.lanes = [f"chat:bot:{self.example}{chat}" for chat in CHATS]
         self.now, self.number = 1_000.0, 0
@@ -78,10 +78,24 @@ class ClaimMachine(RuleBasedStateMachine):
         self.answered: dict[int, int] = {}
         for chat in CHATS:
             self.somebody_writes(chat)
+        self._begin_in_the_middle(pins)
+
+    def _begin_in_the_middle(self, pins: bool) -> None:
+        """One turn has an unsafe call under way, another rests for an answer."""
+        for worker, lane in zip(self.workers, self.lanes, strict=False):
+            self._claim(worker, lane)
+            self._reply(*self.held[lane], ["do"])
+        self._start(*self.held[self.lanes[0]])
+        self._ask(self.lanes[1])
+        self._let_go(self.lanes[1], pins)
 
     def teardown(self) -> None:
         if not hasattr(self, "workers"):
             return
+        ((parts, answered),) = self.scene.rows(
+            "SELECT count(*), count(DISTINCT turn_id) FROM outbox"
+        )
+        assert parts == answered
         for worker in self.workers:
             self.scene.do(self.scene.owner, worker_table.end, worker.worker)
         for worker in [*self.workers, *(one for one, _ in self.dead)]:
@@ -155,6 +169,8 @@ class ClaimMachine(RuleBasedStateMachine):
                     self.unknown.add(self._step(turn, call))
         self.unreleased = {lane: one for lane, one in self.unreleased.items() if one is not worker}
         self.dead.append((worker, left))
+        if len(self.workers) < 2:
+            self.workers.append(self.scene.join())
 
     def _forget_pins(self, number: int) -> None:
         self.pins = {session: pin for session, pin in self.pins.items() if pin != number}
@@ -165,7 +181,11 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_worker_claims(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(self.workers))
-        lane = data.draw(st.sampled_from(self.lanes))
+        lanes = st.sampled_from(self.lanes)
+        for lane in data.draw(st.lists(lanes, min_size=1, max_size=3, unique=True)):
+            self._claim(worker, lane)
+
+    def _claim(self, worker: Worker, lane: str) -> None:
         holder = self.held.get(lane, (None, None))[0] or self.unreleased.get(lane)
         if holder is worker:
             return  # A bus has one task for a lane.
@@ -216,10 +236,16 @@ class ClaimMachine(RuleBasedStateMachine):
         return lane, *self.held[lane]
 
     @precondition(lambda self: any(not turn.calls for _, turn in self.held.values()))
-    @rule(data=st.data(), tools=st.lists(st.sampled_from(sorted(EFFECTS)), min_size=1, max_size=2))
-    def the_model_asks_for_calls(self, data: st.DataObject, tools: list[str]) -> None:
+    @rule(
+        data=st.data(),
+        tools=st.lists(st.sampled_from(sorted(EFFECTS)), min_size=1, max_size=2),
+        starts=st.booleans(),
+    )
+    def the_model_asks_for_calls(self, data: st.DataObject, tools: list[str], starts: bool) -> None:
         _, worker, turn = self._draw(data, lambda turn: not turn.calls)
         self._reply(worker, turn, tools)
+        if starts:
+            self._start(worker, turn)
 
     def _reply(self, worker: Worker, turn: HeldTurn, tools: list[str]) -> None:
         claim = turn.claim
@@ -233,6 +259,9 @@ class ClaimMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_call_starts(self, data: st.DataObject) -> None:
         _, worker, turn = self._draw(data, lambda turn: turn.planned)
+        self._start(worker, turn)
+
+    def _start(self, worker: Worker, turn: HeldTurn) -> None:
         call = turn.planned[0]
         step = self._step(turn, call)
         assert step not in self.unknown
@@ -260,23 +289,32 @@ class ClaimMachine(RuleBasedStateMachine):
         del self.held[lane]
 
     @precondition(lambda self: any(turn.planned for _, turn in self.held.values()))
-    @rule(data=st.data())
-    def a_call_asks(self, data: st.DataObject) -> None:
-        """The turn comes to rest."""
-        lane, worker, turn = self._draw(data, lambda turn: turn.planned)
+    @rule(data=st.data(), rests=st.booleans(), pins=st.booleans())
+    def a_call_asks(self, data: st.DataObject, rests: bool, pins: bool) -> None:
+        """The turn waits, and comes to rest."""
+        lane, _, _ = self._draw(data, lambda turn: turn.planned)
+        if self._ask(lane) and rests:
+            self._let_go(lane, pins)
+
+    def _ask(self, lane: str) -> bool:
+        """Whether nobody has answered that before."""
+        worker, turn = self.held[lane]
         call, claim = turn.planned[0], turn.claim
         key = ApprovalKey(claim.turn, call.id, claim.session, "chat:7", "shown", f"g{self.number}")
         if turn.under_way or self._do(worker, approvals.find_decision, key) is not None:
-            return
+            return False
         self._do(worker, approvals.open_approval, key, self._question(claim))
         self.waiting[lane] = key
         del self.held[lane]
         self.unreleased[lane] = worker
+        return True
 
     @precondition(lambda self: self.unreleased)
     @rule(data=st.data(), pins=st.booleans())
     def a_worker_lets_go(self, data: st.DataObject, pins: bool) -> None:
-        lane = data.draw(st.sampled_from(sorted(self.unreleased)))
+        self._let_go(data.draw(st.sampled_from(sorted(self.unreleased))), pins)
+
+    def _let_go(self, lane: str, pins: bool) -> None:
         worker = self.unreleased.pop(lane)
         ((turn, session),) = self.scene.rows(
             f"SELECT id, session FROM turn WHERE lane = ? AND {LIVE}", lane
@@ -392,43 +430,44 @@ class ClaimMachine(RuleBasedStateMachine):
             **{lane: worker.worker for lane, (worker, _) in self.held.items()},
             **{lane: worker.worker for lane, worker in self.unreleased.items()},
         }
-        counting = {
-            number for (number,) in self.scene.rows("SELECT id FROM worker WHERE is_ended = 0")
-        }
-        assert set(holders.values()) <= counting
+        assert set(holders.values()) <= {one.worker for one in self.workers}
 
     @invariant()
     def nothing_unsafe_starts_twice(self) -> None:
         if not hasattr(self, "workers"):
             return
-        for step in [step for step, times in self.effects.items() if times > 1]:
-            ((effect,),) = self.scene.rows(
-                "SELECT effect FROM step WHERE turn_id = ? AND n = ?", *step
+        turns_seen = sorted({turn for turn, _ in self.effects})
+        if not turns_seen:
+            return
+        marks = ", ".join("?" for _ in turns_seen)
+        steps = {
+            (turn, n): (effect, state)
+            for turn, n, effect, state in self.scene.rows(
+                f"SELECT turn_id, n, effect, state FROM step WHERE turn_id IN ({marks})",
+                *turns_seen,
             )
-            assert effect != "unsafe"
+        }
+        for step, times in self.effects.items():
+            assert times == 1 or steps[step][0] != "unsafe"
         for step in self.unknown:
-            ((state,),) = self.scene.rows(
-                "SELECT state FROM step WHERE turn_id = ? AND n = ?", *step
-            )
-            assert state in ("started", "unknown")
+            assert steps[step][1] in ("started", "unknown")
 
     @invariant()
     def lanes_are_worked_off_in_order(self) -> None:
         if not hasattr(self, "workers"):
             return
+        marks = ", ".join("?" for _ in self.lanes)
+        stored = self.scene.rows(
+            f"SELECT lane, seq, turn_id FROM inbox WHERE lane IN ({marks}) ORDER BY seq",
+            *self.lanes,
+        )
         for lane in self.lanes:
-            rows = self.scene.rows(
-                "SELECT seq, turn_id FROM inbox WHERE lane = ? ORDER BY seq", lane
-            )
+            rows = [(seq, turn) for of, seq, turn in stored if of == lane]
             taken = [turn for _, turn in rows if turn is not None]
             # What waits is behind what was begun, and turns follow each other.
             assert [turn for _, turn in rows[: len(taken)]] == taken == sorted(taken)
             for seq, turn in rows:
                 assert self.answered.get(seq, turn) == turn
-        ((parts, turns_answered),) = self.scene.rows(
-            "SELECT count(*), count(DISTINCT turn_id) FROM outbox"
-        )
-        assert parts == turns_answered
 
     @invariant()
     def open_work_names_what_nobody_is_at(self) -> None:
@@ -450,8 +489,8 @@ def _letter(claim: TurnClaim) -> OutgoingReply:
 
 # Each is a long story on a real server, hence fewer of them than of other properties.
 ClaimMachine.TestCase.settings = settings(
-    max_examples=max(10, settings().max_examples // 8),
-    stateful_step_count=40,
+    max_examples=max(12, settings().max_examples // 8),
+    stateful_step_count=25,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
