@@ -89,6 +89,8 @@ class FrontLoop:
         self._audit_news = asyncio.Event()
         self._has_workers = False
         self._looks_without = 0
+        self._looked_at = time.monotonic()
+        self._patient_until = self._looked_at
         self._alive: Sequence[WorkerInfo] = ()
         self._leaving: set[int] = set()
         self._look_now = asyncio.Event()
@@ -139,7 +141,9 @@ class FrontLoop:
 
     async def _reap(self) -> None:
         """Whoever has died loses its turns; others go on with them."""
-        lanes, ended, alive = await self._database.transact(self._end_silent)
+        lanes, ended, alive = await self._database.transact(
+            self._end_silent, is_patient=self._is_patient()
+        )
         self._alive = alive
         self._tell_of_workers(bool(alive))
         self._leaving &= {one.number for one in alive}
@@ -169,9 +173,10 @@ class FrontLoop:
             self._has_workers = False
 
     def _end_silent(
-        self, tx: Transaction
+        self, tx: Transaction, *, is_patient: bool
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
-        ended = [(one.number, one.name) for one in self._table.end_silent(tx, self._lease_s)]
+        silent = () if is_patient else self._table.end_silent(tx, self._lease_s)
+        ended = [(one.number, one.name) for one in silent]
         numbers = {number for number, _ in ended}
         # Also those that had no time to put their turns down.
         ended += [
@@ -187,6 +192,15 @@ class FrontLoop:
             lanes += claims.recover(tx, number)
         self._table.forget_old(tx)
         return [one for one in lanes if one is not None], ended, self._table.alive(tx)
+
+    def _is_patient(self) -> bool:
+        """Where the server was away no worker could say that it lives: those that do say so
+        within a lease."""
+        now = time.monotonic()
+        if now - self._looked_at > max(self._lease_s / 2, 3 * LOOK_S):
+            self._patient_until = now + self._lease_s
+        self._looked_at = now
+        return now < self._patient_until
 
     async def _find_missed(self) -> None:
         waiting, mail = await self._database.transact(_waiting_lanes)

@@ -1,6 +1,7 @@
 """What people ask during the crash loop, and the account of how it was answered."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -70,7 +71,8 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found, from `lost` to `outlived`: all of it must be empty."""
+    """What the crash loop found, from `lost` to `remains`: all of it must be empty. `ends` counts
+    how workers ended."""
 
     jobs: int
     questions: int = 0
@@ -90,6 +92,8 @@ class Account:
     misplaced: list[int] = field(default_factory=list)
     given_up: int = 0
     outlived: list[int] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
+    ends: Counter[int] = field(default_factory=Counter)
     marked: int = 0
     unknown: int = 0
 
@@ -103,12 +107,13 @@ class Account:
             or self.misplaced
             or self.given_up
             or self.outlived
+            or self.remains
         )
 
     def report(self) -> str:
-        points, faults = (
+        points, faults, ends = (
             ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-            for counts in (self.kills_at, self.database_faults)
+            for counts in (self.kills_at, self.database_faults, self.ends)
         )
         rows = {
             "messages": self.jobs,
@@ -121,12 +126,14 @@ class Account:
             "commands that a kill met": self.met,
             "kills": f"{self.kills} ({points})",
             "faults of the database": faults or 0,
+            "workers that ended, by exit code": ends or 0,
             "lost": self.lost or 0,
             "unsafe effects twice": self.repeated_effects or 0,
             "order violations": self.out_of_order or 0,
             "in the wrong chat": self.misplaced or 0,
             "given up": self.given_up,
             "commands that outlived their Kore or /stop": self.outlived or 0,
+            "left over in the end": self.remains or 0,
             "repeats without a mark": self.unmarked or 0,
             "repeats with a mark": self.marked,
             "effects whose outcome the model was told is unknown": self.unknown,

@@ -37,12 +37,10 @@ import asyncio
 import json
 import os
 import random
-import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,9 +50,10 @@ from tests import postgres_server
 from tests.crash import clock
 from tests.crash.databases import CrashDatabase, database_of
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
+from tests.crash.lasting_commands import LastingCommands
+from tests.crash.pressing_owner import PressingOwner
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
-from tests.fakes.bot_chats import ChatMessage
 from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import JOB, person_text, worker
 from tests.fork_server import ForkedProcess, ForkServer
@@ -89,8 +88,6 @@ _BEGINS_S = (0.005, 0.06)
 _LATENCY_S = 0.02
 # And counted from its first program.
 _FIRST_S = 0.02
-# What was killed is gone a moment later.
-_GONE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,6 @@ class CrashLoop:
         self._jobs = plan(order.messages, order.chats, self._chance)
         self._account = Account(order.messages)
         self._jobs_begun = 0
-        self._pressed: set[int] = set()
         self._was_early = True
         self._log = folder / "gateway.log"
         self._clock = folder / "clock"
@@ -123,8 +119,7 @@ class CrashLoop:
         # Two chats of their own, which bursts of kills meet at work.
         self._burst_chats = (order.chats + 1, order.chats + 2)
         self._burst_jobs: list[Job] = []
-        # No other run on this machine has such commands.
-        self._lasting = f"sleep 600.{os.getpid():07}"
+        self._commands = LastingCommands()
         self._stop_chat = order.chats + 3
         self._left: set[int] = set()
 
@@ -136,10 +131,11 @@ class CrashLoop:
 
     async def _run_on(self, database: CrashDatabase) -> Account:
         self._database = database
-        mind = worker(Path("effects"), tool="append_file", lasting=self._lasting)
+        mind = worker(Path("effects"), tool="append_file", lasting=self._commands.text)
         async with BotApi() as self._api, ModelServer(mind) as self._model:
             self._model.latency_s = _LATENCY_S
             self._ledger = Ledger(self._api)
+            self._owner = PressingOwner(self._api, self._order.seed)
             self._configure()
             self._forks = ForkServer(
                 "tests.crash.clocked_fork_server", {clock.VARIABLE: str(self._clock)}
@@ -150,18 +146,18 @@ class CrashLoop:
                 await self._api.user_says(chat, "/queue join")
             try:
                 async with asyncio.TaskGroup() as group:
-                    owner = group.create_task(self._press(), name="the owner presses")
+                    owner = group.create_task(self._owner.run(), name="the owner presses")
                     await self._lives()
                     owner.cancel()
             finally:
                 self._forks.close()
             chats = (*range(1, self._order.chats + 1), *self._burst_chats)
             answers = {chat: self._api.answers(chat) for chat in chats}
-        self._account.questions = len(self._pressed)
+        self._account.questions = len(self._owner.pressed)
         self._account.steered = self._steered()
         self._account.database_faults = database.faults
         self._account.jobs += len(self._burst_jobs)
-        await self._look_for(set(self._commands()))
+        await self._look_for(self._commands.alive())
         settle(self._account, [*self._jobs, *self._burst_jobs], answers, self._effects)
         return self._account
 
@@ -265,27 +261,13 @@ class CrashLoop:
         if self._chance.random() < 0.5:
             await asyncio.sleep(_LATENCY_S + self._chance.uniform(*_BEGINS_S))
             return
-        while not any(self._commands()) and time.monotonic() < deadline:
+        while not self._commands.alive() and time.monotonic() < deadline:
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(self._chance.uniform(0.0, _FIRST_S))
 
-    def _commands(self) -> Iterator[int]:
-        """The jobs whose commands are alive, also where they only begin."""
-        word = self._lasting.partition(" ")[2].encode()
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                _, found, rest = (folder / "cmdline").read_bytes().partition(word)
-                if found:
-                    yield int(re.match(rb"\d+", rest).group())
-
     async def _look_for(self, jobs: set[int]) -> None:
         """Take down which of these still have a command after a moment."""
-        deadline = time.monotonic() + _GONE_S
-        while left := jobs.intersection(self._commands()):
-            if time.monotonic() > deadline:
-                self._account.outlived += sorted(left)
-                return
-            await asyncio.sleep(_LOOK_S)
+        self._account.outlived += await self._commands.outlived(jobs)
 
     def _disturb(self) -> None:
         """Perhaps set the clock, perhaps let Telegram refuse or break for a while."""
@@ -306,26 +288,6 @@ class CrashLoop:
         rows = self._database.rows("message", "turn_id", role="user", turn_id=PRESENT)
         turns = Counter(rows)
         return sum(1 for messages in turns.values() if messages > 1)
-
-    def _unpressed(self) -> list[ChatMessage]:
-        """Questions that the owner sees and has not answered."""
-        return [
-            shown
-            for shown in self._api.chat(OWNER)
-            if shown.from_bot and shown.reply_markup and shown.message_id not in self._pressed
-        ]
-
-    async def _press(self) -> None:
-        """Allow whatever is asked, some time after it is seen."""
-        chance = random.Random(self._order.seed)
-        while True:
-            # One at a time: an answer may take away the buttons of a copy.
-            for shown in self._unpressed()[:1]:
-                once = shown.reply_markup["inline_keyboard"][0][0]["callback_data"]
-                await asyncio.sleep(chance.uniform(0.0, 0.15))
-                self._pressed.add(shown.message_id)
-                await self._api.user_presses(OWNER, shown.message_id, once)
-            await asyncio.sleep(_LOOK_S)
 
     async def _life(self, *, killed: bool) -> None:
         """One process: from its start to its end, by SIGKILL or by a clean stop."""
@@ -357,7 +319,7 @@ class CrashLoop:
                 await process.wait()
 
     def _begin(self) -> ForkedProcess:
-        self._left |= set(self._commands())
+        self._left |= self._commands.alive()
         with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:
             return self._forks.start(
                 ["gateway"],
@@ -369,7 +331,7 @@ class CrashLoop:
     async def _kill(self, process: ForkedProcess, point: str) -> None:
         if process.returncode is not None:
             raise AssertionError(f"the gateway ended by itself: see {self._log}")
-        self._account.met += any(self._commands())
+        self._account.met += bool(self._commands.alive())
         process.send_signal(signal.SIGKILL)
         self._account.kills += 1
         self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
@@ -420,7 +382,7 @@ class CrashLoop:
         """Whether the moment has come, judged by what has changed from now on."""
         api, model = self._api, self._model
         polls, sends, asked = api.polls_done, len(api.sends), len(model.requests)
-        pressed = len(self._pressed)
+        pressed = len(self._owner.pressed)
         offset, calls, effects = api.confirmed_offset, len(api.calls), self._effect_bytes()
         watches: Mapping[str, Callable[[], bool]] = {
             "random": lambda: False,
@@ -435,8 +397,8 @@ class CrashLoop:
             "effect": lambda: self._effect_bytes() > effects,
             "sending": lambda: len(api.sends) > sends,
             "sent": lambda: len(api.sends) > sends and len(api.calls) > calls + 1,
-            "questioned": lambda: bool(self._unpressed()),
-            "pressed": lambda: len(self._pressed) > pressed,
+            "questioned": lambda: bool(self._owner.unpressed()),
+            "pressed": lambda: len(self._owner.pressed) > pressed,
         }
         return watches[point]
 

@@ -80,6 +80,8 @@ def read_postgres(
 ) -> list[Row]:
     """Beside a Kore that may own it."""
     with closing(connect(address)) as server:
+        # Else it could make a transaction of that Kore fail, or fail itself.
+        server.execute("SET default_transaction_isolation = 'read committed'")
         return read(PostgresTransaction(server), table, *columns, order=order, **where)
 
 

@@ -1,4 +1,5 @@
-"""Between a client and the server, on a Unix socket: cuts connections at a chosen moment.
+"""Between a client and the server, on a Unix socket: cuts connections at a chosen moment, or stalls
+them.
 
 It runs in a thread of its own, since a store is opened by one that waits.
 """
@@ -28,6 +29,9 @@ class CuttingProxy:
         # Set: new connections are refused.
         self.is_down = False
         self._writers: set[asyncio.StreamWriter] = set()
+        # Cleared while nothing passes.
+        self._passes = asyncio.Event()
+        self._passes.set()
 
     def address(self, database: str) -> str:
         return f"postgresql://kore@/{database}?host={self.folder}"
@@ -41,6 +45,13 @@ class CuttingProxy:
 
         asyncio.run_coroutine_threadsafe(abort(), self.loop).result()
 
+    def stall(self) -> None:
+        """Nothing passes, either way, until `go_on`."""
+        self.loop.call_soon_threadsafe(self._passes.clear)
+
+    def go_on(self) -> None:
+        self.loop.call_soon_threadsafe(self._passes.set)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_down:
             writer.close()
@@ -53,7 +64,7 @@ class CuttingProxy:
             return
         ends = {writer, server_writer}
         self._writers |= ends
-        answers = _Answers(server_reader, writer)
+        answers = _Answers(server_reader, writer, self._passes)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._to_server(reader, server_writer, answers))
@@ -69,6 +80,7 @@ class CuttingProxy:
         self, reader: asyncio.StreamReader, server_writer: asyncio.StreamWriter, answers: "_Answers"
     ) -> None:
         while data := await reader.read(65536):
+            await self._passes.wait()
             if b"COMMIT" in data and self.cut_at != "never":
                 moment, self.cut_at = self.cut_at, "never"
                 self.cuts += 1
@@ -85,8 +97,10 @@ class CuttingProxy:
 class _Answers:
     """What the server says on one connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event
+    ) -> None:
+        self._reader, self._writer, self._passes = reader, writer, passes
         self._is_mute = False
         # Set once there was an answer that was not passed on.
         self.held_back = asyncio.Event()
@@ -100,6 +114,7 @@ class _Answers:
             if self._is_mute:
                 self.held_back.set()
                 continue
+            await self._passes.wait()
             self._writer.write(data)
             await self._writer.drain()
         raise _Cut

@@ -1,0 +1,71 @@
+"""A `kore` of several on one database: started again whenever it ends, and behind a line to the
+database that can be cut and stalled."""
+
+import asyncio
+import signal
+from collections import Counter
+from contextlib import suppress
+
+from gateway.control.replacement import REPLACED
+from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.store.postgres.cutting_proxy import CuttingProxy
+
+_LOOK_S = 0.01
+# What the log says once a process is part of the others' work, and once it does its own.
+_JOINS, _TAKES_TURNS, _WAITS = " joins ", "taking turns", "waiting for"
+
+
+class KeptWorker:
+    """`run` keeps it until it ends behind `is_over`. `ends` counts its exit codes.
+
+    While it `is_disturbed` something is being done to it.
+    """
+
+    def __init__(self, process: GatewayProcess, proxy: CuttingProxy) -> None:
+        self.process, self.proxy = process, proxy
+        self.ends = Counter[int]()
+        self.is_over = self.is_disturbed = False
+        self._joined = 0
+        # What it was sent in this life.
+        self._signals: set[int] = set()
+
+    async def run(self) -> None:
+        while not self.is_over:
+            self._joined = self._count(_JOINS)
+            self._signals.clear()
+            await self.process.launch()
+            while self.process.runs:
+                await asyncio.sleep(_LOOK_S)
+            code = await self.process.exit_code()
+            self.ends[code] += 1
+            self._check(code)
+
+    def send(self, number: signal.Signals) -> None:
+        """Nothing happens to one that has just ended."""
+        self._signals.add(number)
+        with suppress(ProcessLookupError):
+            self.process.signal(number)
+
+    @property
+    def has_joined(self) -> bool:
+        return self.process.runs and self._count(_JOINS) > self._joined
+
+    @property
+    def is_at_work(self) -> bool:
+        """What ends one that was replaced runs from here on."""
+        life = self.process.log_text().rpartition(_JOINS)[2]
+        return self.has_joined and (_TAKES_TURNS in life or _WAITS in life)
+
+    def _count(self, words: str) -> int:
+        return self.process.log_text().count(words)
+
+    def _check(self, code: int) -> None:
+        is_expected = (
+            code == REPLACED
+            or (code == -signal.SIGKILL and signal.SIGKILL in self._signals)
+            # Before it listens to signals it ends at once.
+            or (code in (0, -signal.SIGTERM) and signal.SIGTERM in self._signals)
+            # It met no database.
+            or (code > 0 and self._count(_JOINS) == self._joined)
+        )
+        assert is_expected, f"a worker ended with {code}:\n{self.process.log_text()}"
