@@ -28,10 +28,10 @@ from tests.postgres_server import PostgresServer
 LATENCY_MS = 200
 WORKERS = (1, 2, 4, 8)
 # Chats that each write again as soon as they are answered, and how many turns that makes.
-CHATS, TURNS = 40, 300
+CHATS, TURNS = 40, 200
 # One message after another, slower than any of them can answer: how long an answer takes at ease.
-PACED, PACED_S = 40, 0.25
-REST_S = 4.0
+PACED, PACED_S = 24, 0.25
+REST_S = 3.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _LOST_RACE = "could not serialize"
 
@@ -157,7 +157,7 @@ async def _run(
             await stage.turn_ms(OWNER, f"warm-up {n}", await stage.effects())
         probe = _Probe(stage, front, server, address, hints, bool(workers))
         await _crowd(stage, CHATS, 2 * CHATS)
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(1.0)
         before = await asyncio.to_thread(probe.counts)
         await asyncio.sleep(REST_S)
         rest = (await asyncio.to_thread(probe.counts)).since(before)

@@ -22,6 +22,8 @@ DAY_S = 86_400
 # Of a core or of a worker's turns: more leaves no room for an uneven minute.
 BUSY_AT_MOST = 0.6
 WARM_UP_S = 40.0
+# What Telegram lets a bot send, unless it pays: https://core.telegram.org/bots/faq
+SENT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,25 @@ class TurnCost:
     turns_at_once: int = 128
 
 
+# With 2 workers, and with 8, which is far too many for two busy cores: their transactions last so
+# long that most of them have to run again.
 MEASURED = TurnCost(
-    front_ms=6.1,
-    worker_ms=16.1,
-    postgres_ms=14.3,
-    transactions=13.2,
-    statements=101,
-    wal_bytes=17_300,
+    front_ms=4.5,
+    worker_ms=11.3,
+    postgres_ms=7.6,
+    transactions=8.9,
+    statements=68,
+    wal_bytes=10_900,
     hints=4.7,
+)
+CROWDED = TurnCost(
+    front_ms=8.6,
+    worker_ms=40.7,
+    postgres_ms=24.4,
+    transactions=15.4,
+    statements=122,
+    wal_bytes=23_200,
+    hints=6.5,
 )
 
 
@@ -163,7 +176,10 @@ class Simulation:
             mean_s=self._took_s / len(self._waits_ms),
             waits_ms=self._waits_ms,
             busy={
-                name: sum(one.busy_s for one in queue) / sum(one.count for one in queue) / length_s
+                name: min(
+                    1.0,
+                    sum(one.busy_s for one in queue) / sum(one.count for one in queue) / length_s,
+                )
                 for name, queue in queues.items()
             },
             queue={
@@ -279,39 +295,40 @@ def plan_for(load: Load, cost: TurnCost) -> Plan:
 def table(loads: Sequence[tuple[Load, Plan]], cost: TurnCost, length_s: float, seed: int) -> str:
     """Markdown: a column for each load."""
     columns = [_column(load, plan, cost, length_s, seed) for load, plan in loads]
-    names = list(columns[0])
-    lines = [" | ".join([name, *(column[name] for column in columns)]) for name in names]
-    lines.insert(1, "|".join(["---"] * (len(columns) + 1)))
+    lines = [" | ".join([name, *(column[name] for column in columns)]) for name in columns[0]]
+    lines.insert(1, " | ".join(["---"] * (len(columns) + 1)))
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def _column(load: Load, plan: Plan, cost: TurnCost, length_s: float, seed: int) -> dict[str, str]:
-    turns_s = load.turns_s / plan.kores
-    outcome = Simulation(turns_s, load, cost, plan, seed=seed).run(length_s)
-    processes = plan.workers + 1
+    outcome = Simulation(load.turns_s / plan.kores, load, cost, plan, seed=seed).run(length_s)
+    turns_s, kores, processes = load.turns_s / plan.kores, plan.kores, plan.workers + 1
     p50, p99 = (percentile(outcome.waits_ms, share) for share in (0.5, 0.99))
+
+    def summed(each: float, unit: str = "", digits: int = 0) -> str:
+        return f"{each:,.{digits}f} / {each * kores:,.{digits}f}{unit}"
+
     return {
         "": f"{load.chats:,} chats, {load.daily:g} a day",
         "turns a second at the peak": f"{load.turns_s:,.0f}",
-        "Kores (each with its bots, front and database)": f"{plan.kores}",
-        "of each: turns a second": f"{outcome.turns_s:,.1f}",
-        "of each: workers": f"{plan.workers}",
-        "of each: PostgreSQL's cores": f"{plan.postgres_cores}",
-        "turns in flight": f"{outcome.in_flight:,.0f}",
+        "bots, if each may send 30 messages a second": f"{math.ceil(load.turns_s / SENT_S)}",
+        "Kores: each a front, its workers and a database": f"{kores}",
+        "workers, each / all": summed(plan.workers),
+        "cores of PostgreSQL, each / all": summed(plan.postgres_cores),
+        "turns in flight, each / all": summed(outcome.in_flight),
         "busy: front, worker, PostgreSQL": _listed(outcome.busy, 100, " %"),
-        "waiting on average: front, worker, PostgreSQL, room": _listed(outcome.queue),
-        "time less the model's, p50 / p99": f"{p50:,.0f} / {p99:,.0f} ms",
-        "connections": f"{processes * cost.connections:,}",
-        "transactions a second": f"{outcome.turns_s * cost.transactions:,.0f}",
-        "statements a second": f"{outcome.turns_s * cost.statements:,.0f}",
-        "WAL": f"{outcome.turns_s * cost.wal_bytes / 1e6:,.1f} MB/s",
-        "hints a second": f"{outcome.turns_s * cost.hints:,.0f}",
-        "heard by all processes": f"{outcome.turns_s * cost.hints * processes:,.0f}",
+        "queue: front, worker, PostgreSQL, room": _listed(outcome.queue),
+        "message to answer less the model's time, p50 / p99": f"{p50:,.0f} / {p99:,.0f} ms",
+        "connections, each / all": summed(processes * cost.connections),
+        "transactions a second, each / all": summed(turns_s * cost.transactions),
+        "statements a second, each / all": summed(turns_s * cost.statements),
+        "WAL, each / all": summed(turns_s * cost.wal_bytes / 1e6, " MB/s", 1),
+        "hints sent a second, each / all": summed(turns_s * cost.hints),
     }
 
 
 def _listed(values: Mapping[str, float], factor: float = 1.0, unit: str = "") -> str:
-    return ", ".join(f"{value * factor:.{0 if unit else 2}f}{unit}" for value in values.values())
+    return ", ".join(f"{value * factor:,.{0 if unit else 2}f}{unit}" for value in values.values())
 
 
 def main() -> None:
@@ -319,21 +336,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of the peak (60)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    light, heavy = Load(1_000_000, 5), Load(1_000_000, 50)
-    loads = [(load, plan_for(load, MEASURED)) for load in (Load(100_000, 5), light, heavy)]
+    loads = [
+        (load, plan_for(load, MEASURED))
+        for load in (Load(100_000, 5), Load(1_000_000, 5), Load(1_000_000, 50))
+    ]
     print(table(loads, MEASURED, options.seconds, options.seed))
-    # All of it on one front, which is too much.
-    crowded = Load(1_000_000, 5, peak=1.1 * 1000 / MEASURED.front_ms / light.turns_s * light.peak)
-    plan = replace(plan_for(crowded, MEASURED), kores=1)
-    print(f"\n{crowded.turns_s:,.0f} turns a second on one front, 1.1 times what it can:\n")
-    print(
-        table(
-            [(crowded, replace(plan, workers=4 * plan.workers, postgres_cores=8))],
-            MEASURED,
-            options.seconds,
-            options.seed,
-        )
-    )
+    print("\nWith what a turn costs where processes are crowded:\n")
+    loads = [(load, plan_for(load, CROWDED)) for load, _ in loads]
+    print(table(loads, CROWDED, options.seconds, options.seed))
+    # On one front, with room for more everywhere else.
+    most_s = 1000 / MEASURED.front_ms
+    print(f"\nOne front, which can do {most_s:,.0f} turns a second:\n")
+    crowds = []
+    for share in (0.8, 0.95, 1.1):
+        load = Load(round(share * most_s * DAY_S / 5 / 3), 5)
+        plan = plan_for(load, MEASURED)
+        crowds.append((load, replace(plan, kores=1, workers=2 * plan.workers, postgres_cores=16)))
+    print(table(crowds, MEASURED, options.seconds, options.seed))
 
 
 if __name__ == "__main__":

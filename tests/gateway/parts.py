@@ -24,6 +24,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.app import recover
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
+from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
 from gateway.config import Settings
@@ -130,6 +131,7 @@ async def opened(
     reservations: Callable[[Store], Reservations] = MemoryReservations,
     on_people_changed: Callable[[], None] = lambda: None,
     files: SharedFiles | None = None,
+    link: ProcessLink | None = None,
 ) -> AsyncIterator[Parts]:
     """The program's container, not yet running. `settings` are sections that are not at their
     defaults, `files` those that other machines see."""
@@ -163,6 +165,7 @@ async def opened(
             Resources(
                 *(DataDir(folder), database, agent, events, channels, security),
                 files=files,
+                link=link or SoleProcess(),
                 reservations=reservations,
                 on_people_changed=on_people_changed,
             ),

@@ -10,6 +10,7 @@ import logging
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -52,7 +53,7 @@ WriteCopy = Callable[[Transaction, Path], None]
 
 _WAITING = 20_000
 _RERUNS = 50
-_RERUN_S = 0.002
+_RERUN_S, _LONGEST_RERUN_S = 0.002, 0.5
 # How often one whose lease has run out looks whether it was renewed.
 _LOOK_S = 0.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
@@ -313,6 +314,7 @@ class PostgresStore:
         job's."""
         for attempt in range(_RERUNS):
             job.error = None
+            began = time.monotonic()
             try:
                 with self._limiter.admitted():
                     begin(connection, self._fence)
@@ -338,7 +340,10 @@ class PostgresStore:
                 _roll_back(connection)
                 job.error = exc
                 return
-            self._closing.wait(random.uniform(0, _RERUN_S * 2 ** min(attempt, 6)))  # noqa: S311 - jitter
+            # Others take about as long as this one did: one that comes back sooner meets them again.
+            taken_s = max(_RERUN_S, time.monotonic() - began)
+            pause_s = min(_LONGEST_RERUN_S, taken_s * 2 ** min(attempt, 6))
+            self._closing.wait(random.uniform(0, pause_s))  # noqa: S311 - jitter
 
     def _vacuum(self) -> None:
         try:

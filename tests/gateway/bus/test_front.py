@@ -1,0 +1,58 @@
+"""What the bus of a front gives to workers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway.core.channel_events import Batch
+from gateway.fanout.base import Receive, Topic
+from gateway.workers.hints import Hint, LaneHint, decode
+from gateway.workers.links import FrontLink
+from tests.gateway.parts import chat_message, running, wait_until
+
+WORKER = 3
+
+
+class KeptHints:
+    """A fanout that only keeps what it was given."""
+
+    dropped_count = 0
+
+    def __init__(self) -> None:
+        self.hints: list[Hint | None] = []
+
+    def publish(self, topic: Topic, message: bytes) -> None:
+        self.hints.append(decode(message))
+
+    def subscribe(self, topic: Topic, receive: Receive, reconnected: Callable[[], None]) -> None:
+        """Nothing comes."""
+
+    async def run(self) -> None:
+        """Nothing is carried."""
+
+
+async def test_a_front_hands_plain_messages_on_without_a_look(tmp_path: Path) -> None:
+    fanout = KeptHints()
+    link = FrontLink(fanout)
+    link.room = {WORKER: 5}
+    async with running(tmp_path, [], link=link) as parts:
+        plain, command = chat_message("hi", "1"), chat_message("/status", "2")
+        await parts.bus.accept("chat", "bot", Batch([plain, command]))
+
+        assert fanout.hints == [LaneHint(plain.session_key, WORKER)]
+        assert not parts.bus.is_at_work(plain.session_key)
+        await wait_until(lambda: parts.platform.chats.get("2"))
+        assert not parts.platform.chats.get("1"), "its turn is a worker's"
+
+
+async def test_what_waits_behind_a_command_is_handed_on_after_it(tmp_path: Path) -> None:
+    fanout = KeptHints()
+    link = FrontLink(fanout)
+    link.room = {WORKER: 5}
+    async with running(tmp_path, [], link=link) as parts:
+        messages = [chat_message("/status"), chat_message("hi")]
+        await parts.bus.accept("chat", "bot", Batch(messages))
+
+        hint = LaneHint(messages[0].session_key, WORKER)
+        assert hint not in fanout.hints
+        await wait_until(lambda: hint in fanout.hints)
+        assert len(parts.platform.chats["1"]) == 1
