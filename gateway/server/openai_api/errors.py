@@ -24,12 +24,12 @@ class ApiError(KoreError):
         self.status, self.code, self.param = status, code, param
 
 
-def bad_field(param: str, expected: str, found: Any = UNNAMED) -> ApiError:
-    """Of a field that is not what it should be; of the value `found` only the kind is told."""
-    if found is UNNAMED:
+def bad_field(param: str, expected: str, value: Any = UNNAMED) -> ApiError:
+    """Of a field that is not what it should be; of the `value` only the kind is told."""
+    if value is UNNAMED:
         words = t("{name}: expected {expected}", name=param, expected=expected)
     else:
-        kind = t("no value") if found is None else kind_of(found)
+        kind = t("no value") if value is None else kind_of(value)
         words = t(
             "{where}: found {found}, expected {expected}",
             where=param,

@@ -203,8 +203,8 @@ def _report(
         try:
             settings = at.load()
             args.crash.redactor = redactor_of(settings, os.environ)
-            key = getattr(args, "key", "").split(".")
-            place = settings.places.get(tuple(key[:2]))
+            key = tuple(str(getattr(args, "key", "")).split("."))
+            place = settings.places.get(key[:2])
             # A ${NAME} in the file is read from there, and is no second place.
             is_reference = has_reference(inside(editing.content_of(change.file, change.text), key))
             if place and place != str(change.file) and args.action == "set" and not is_reference:
