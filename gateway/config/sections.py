@@ -26,6 +26,7 @@ from gateway.config.value_types import (
     HostName,
     Hours,
     Language,
+    ListenText,
     Names,
     Number,
     Pattern,
@@ -304,7 +305,7 @@ class ServerSection(Section):
     `insecure`: other machines may reach it without TLS. `terminal`: shells in the browser. No more
     than `max_connections` are open at a time."""
 
-    listen: Word | None = None
+    listen: ListenText | None = None
     tls_cert: FilePath | None = None
     tls_key: FilePath | None = None
     client_ca: FilePath | None = None

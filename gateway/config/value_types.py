@@ -99,6 +99,16 @@ def _hours(text: str) -> str:
     return text
 
 
+_LISTEN = re.compile(r"auto|unix:[/~].*|.+:(\d{1,5})")
+
+
+def _listen(text: str) -> str:
+    address = _LISTEN.fullmatch(text)
+    if address is None or int(address[1] or 0) > 65_535:
+        raise ValueError(t("127.0.0.1:PORT, unix:/PATH or auto"))
+    return text
+
+
 _PATTERN_CHARS = 1_000
 _MOST_REPEATS = 3
 # A group that is repeated, or a reference to one.
@@ -159,6 +169,9 @@ BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 
 BusUrl = Annotated[str, AfterValidator(_bus_url)]
+
+ListenText = Annotated[str, AfterValidator(_listen)]
+
 FileAddress = Annotated[str, AfterValidator(_file_address)]
 
 

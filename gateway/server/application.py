@@ -3,14 +3,18 @@
 from collections.abc import Collection
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from agent.errors import KoreError
+from agent.serialization import dumps
 from agent.version import VERSION
 from gateway.control.protocol import PROTOCOL, REQUEST_LIMIT_BYTES
 from gateway.control.service import Service
-from gateway.server.call_routes import add_call_routes
+from gateway.server.call_routes import add_call_routes, set_language
 from gateway.server.connection_ranks import ConnectionRanks
-from gateway.server.guard import Guard
+from gateway.server.guard import Guard, is_openai_path, refusal
 from gateway.server.login import Login
+from gateway.server.openai_api.errors import error_body, error_response, unknown_path, with_status
 from gateway.server.openai_api.routes import add_openai_routes
 from gateway.server.revocation import RevocationWatch
 from gateway.server.tokens import TokenFile
@@ -31,7 +35,10 @@ def build_application(
     """`hosts` are the names that the server is reached by, None on a Unix socket. `ranks` is told
     whose connections there are."""
     guard = Guard(tokens, hosts, ranks)
-    app = web.Application(client_max_size=REQUEST_LIMIT_BYTES, middlewares=[guard.middleware()])
+    app = web.Application(
+        client_max_size=REQUEST_LIMIT_BYTES,
+        middlewares=[guard.middleware(_refusal_at), _name_paths],
+    )
     app.router.add_get("/v1/hello", _hello)
     add_call_routes(app, service)
     revocations = RevocationWatch(tokens)
@@ -42,6 +49,30 @@ def build_application(
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)
     return app
+
+
+def _refusal_at(path: str, status: int, error: KoreError) -> web.Response:
+    """In the form that the clients of this address expect."""
+    response = refusal(status, error)
+    if is_openai_path(path):
+        response.text = dumps(error_body(with_status(error, status)))
+    return response
+
+
+@web.middleware
+async def _name_paths(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A program that asks for what there is not gets JSON, as for every other error."""
+    try:
+        return await handler(request)
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as exc:
+        if not request.path.startswith("/v1/"):
+            raise
+        set_language(request)
+        response = error_response(unknown_path(request.method, request.path))
+        response.set_status(exc.status)
+        if isinstance(exc, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = exc.headers["Allow"]
+        return response
 
 
 async def _hello(_: web.Request) -> web.Response:

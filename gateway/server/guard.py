@@ -93,7 +93,9 @@ class Guard:
         self._calls = CallLimiter(CALLS)
         self._failures = CallLimiter(FAILURES)
 
-    def middleware(self) -> Middleware:
+    def middleware(self, refuse: Callable[[str, int, KoreError], web.Response]) -> Middleware:
+        """`refuse` makes the answer for a path, a status and an error."""
+
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
@@ -103,11 +105,11 @@ class Guard:
                     self._ranks.note(request.transport, access)
                     _check_role(access, request.path)
             except _Refused as refused:
-                return refusal(refused.status, refused.error)
+                return refuse(request.path, refused.status, refused.error)
             except TooManyTries as exc:
-                return refusal(429, exc)
+                return refuse(request.path, 429, exc)
             except ConfigError as exc:
-                return refusal(500, exc)
+                return refuse(request.path, 500, exc)
             return await handler(request)
 
         return check
@@ -158,13 +160,12 @@ class Guard:
         address = request.remote or ""
         token = self.token_of(secret.strip(), address) if secret else None
         if token is None:
-            raise _Refused(
-                401,
-                PolicyDenied(
-                    t("a token is needed, and it must be one that counts"),
-                    hint=t("make one: kore token add NAME"),
-                ),
+            words = (
+                t("this token is wrong, was revoked, or has expired")
+                if secret
+                else t("a token is needed, in the header Authorization: Bearer TOKEN")
             )
+            raise _Refused(401, PolicyDenied(words, hint=t("make one: kore token add NAME")))
         if is_cookie and not self._is_own_page(request):
             raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
         if not self._calls.take(token.name):
@@ -183,13 +184,18 @@ class Guard:
 
 def _check_role(access: AccessToken, path: str) -> None:
     """Raises `_Refused` where a token with a role has no business."""
-    if access.role is None or path in _ROLE_PATHS or path.startswith("/v1/models/"):
+    if access.role is None or is_openai_path(path):
         return
     error = PolicyDenied(
         t("the token {name} has a role, and can only talk with Kore", name=access.name),
         hint=t("its addresses: {paths}", paths=", ".join(sorted(_ROLE_PATHS))),
     )
     raise _Refused(403, error)
+
+
+def is_openai_path(path: str) -> bool:
+    """Whether a client of OpenAI's API asks."""
+    return path in _ROLE_PATHS or path.startswith("/v1/models/")
 
 
 def _access_of_own_user(request: web.Request) -> AccessToken:

@@ -94,8 +94,8 @@ class Login:
             self._guard.check_failures(address)
             self._guard.count_failure(address)
         raise KoreError(
-            t("this code or token does not count, or no longer"),
-            hint=t("`kore web` makes a new link"),
+            t("This link or token is wrong, was used before, or has expired."),
+            hint=t("`kore web` makes a new link."),
         )
 
     def _forget_old(self) -> None:

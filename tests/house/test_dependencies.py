@@ -17,6 +17,21 @@ def project() -> dict[str, Any]:
     return loaded
 
 
+def test_an_extra_is_installed_by_the_name_of_the_project() -> None:
+    """`kore` on PyPI is not ours."""
+    name, extras = project()["name"], project()["optional-dependencies"]
+    texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "agent" / "languages").glob("*.jsonl")]
+    for package in PACKAGES:
+        texts += (ROOT / package).rglob("*.py")
+    found = [
+        (str(path.relative_to(ROOT)), wanted)
+        for path in texts
+        for wanted in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text("utf-8"))
+    ]
+    assert len(found) > 10
+    assert [one for one in found if one[1] not in {f"{name}[{extra}]" for extra in extras}] == []
+
+
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name, maxsplit=1)[0]).lower()
 

@@ -35,6 +35,7 @@ from agent.errors import KoreError
 from agent.security.policy.base import is_mode
 from agent.version import VERSION
 from gateway.cli.acp.conversation import ConnectedEditor, EditorConversation, error_of
+from gateway.cli.acp.editor_lines import EditorLines
 from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import EditorFolder, FileRequests
 from gateway.cli.acp.prompt_blocks import read_blocks, refusal
@@ -54,6 +55,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _PROTOCOL = 1
 _MOST_SESSIONS = 100
+# Pictures and files go along in one line.
+_LINE_BYTES = 50 * 1024 * 1024
 
 
 class EditorAgent:
@@ -240,7 +243,9 @@ async def serve(line: ServiceConnection, settings: "Settings", options: MessageO
         # What it does not offer it does not have; the library answers that in the protocol's words.
         agent = cast("acp.Agent", EditorAgent(line, settings, options, start))
         # Closing a session is a part that the library still calls unstable.
-        await acp.run_agent(agent, use_unstable_protocol=True)
+        reader, writer = await acp.stdio_streams(limit=_LINE_BYTES)
+        lines = EditorLines(reader, writer)
+        await acp.run_agent(agent, lines, use_unstable_protocol=True)
 
 
 async def _follow_owner(line: ServiceConnection) -> None:

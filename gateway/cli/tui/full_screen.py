@@ -271,7 +271,7 @@ class FullScreen(App[None]):
         if session is None and self._count == 1:
             where = f" · {self._folder}" if self._folder else ""
             tab.conversation.content.say(f"Kore {VERSION}{where}")
-            tab.conversation.content.say(t("/help lists the commands, Ctrl-P all keys."))
+            tab.conversation.content.say(t("/help lists the commands, Ctrl-P searches them."))
         await self._tabs.add_pane(tab)
         self._bring_to_front(tab)
 

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise ConfigError(
             t("kore acp needs a package that is not installed"),
-            hint=t("install it: pip install 'kore[acp]'"),
+            hint=t("install it: pip install 'kore-assistant[acp]'"),
         ) from None
     _check_streams()
     return asyncio.run(_serve(args))

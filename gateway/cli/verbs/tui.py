@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     except ImportError:
         raise ConfigError(
             t("kore tui needs a package that is not installed"),
-            hint=t("install it: pip install 'kore[tui]'; `kore agent` needs nothing more"),
+            hint=t(
+                "install it: pip install 'kore-assistant[tui]'; `kore agent` needs nothing more"
+            ),
         ) from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(t("kore tui needs a terminal"))

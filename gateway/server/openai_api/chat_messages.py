@@ -38,7 +38,7 @@ async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
             call = text_field(one, "tool_call_id") or ""
             messages.append(Message("tool", content, tool_call_id=call))
         else:
-            raise bad_field(f"{place}.role", "system, developer, user, assistant, tool")
+            raise bad_field(f"{place}.role", "system, developer, user, assistant, tool", role)
     if not messages or messages[-1].role not in ("user", "tool"):
         raise bad_field("messages", "a message of the user at the end")
     pictures = sum(isinstance(part, Image) for one in messages for part in one.content)
@@ -54,7 +54,7 @@ async def read_content(content: Any, place: str) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(safe_text(content)),)
     if not isinstance(content, list):
-        raise bad_field(place, "a string or a list")
+        raise bad_field(place, "a string or a list", content)
     return tuple([await _part(one, f"{place}[{n}]") for n, one in enumerate(content)])
 
 

@@ -6,8 +6,12 @@ from aiohttp import web
 
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
+from gateway.config.json_files.document import kind_of
 from gateway.core.errors import ConnectionLost, QueueFull
 from gateway.server.speaker import UnknownSession
+
+# No value, where None is one.
+UNNAMED = object()
 
 
 class ApiError(KoreError):
@@ -20,13 +24,19 @@ class ApiError(KoreError):
         self.status, self.code, self.param = status, code, param
 
 
-def bad_field(param: str, expected: str) -> ApiError:
-    """Of a field that is not what it should be."""
-    return ApiError(
-        400,
-        t("{name}: found something else, expected {expected}", name=param, expected=expected),
-        param=param,
-    )
+def bad_field(param: str, expected: str, value: Any = UNNAMED) -> ApiError:
+    """Of a field that is not what it should be; of the `value` only the kind is told."""
+    if value is UNNAMED:
+        words = t("{name}: expected {expected}", name=param, expected=expected)
+    else:
+        kind = t("no value") if value is None else kind_of(value)
+        words = t(
+            "{where}: found {found}, expected {expected}",
+            where=param,
+            found=kind,
+            expected=expected,
+        )
+    return ApiError(400, words, param=param)
 
 
 def api_error_of(error: KoreError) -> ApiError:
@@ -46,6 +56,10 @@ def api_error_of(error: KoreError) -> ApiError:
             status = 400
         case _:
             status = 502
+    return with_status(error, status)
+
+
+def with_status(error: KoreError, status: int) -> ApiError:
     words = f"{error} ({error.hint})" if error.hint else str(error)
     return ApiError(status, words, error.code)
 
@@ -56,6 +70,20 @@ def error_body(error: KoreError) -> dict[str, Any]:
     return {
         "error": {"message": str(one), "type": kind, "param": one.param, "code": one.code},
     }
+
+
+def unknown_path(method: str, path: str) -> ApiError:
+    """Of an address below `/v1` that there is not."""
+    return ApiError(
+        404,
+        t(
+            "there is no {method} {path} here; of OpenAI's API there are {paths}",
+            method=method,
+            path=path[:80],
+            paths="GET /v1/models, POST /v1/chat/completions, POST /v1/responses",
+        ),
+        "not_found",
+    )
 
 
 def error_response(error: KoreError) -> web.Response:

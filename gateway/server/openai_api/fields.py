@@ -10,28 +10,28 @@ def text_field(body: Mapping[str, Any], name: str) -> str | None:
     """Raises `ApiError` for anything but a string."""
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad_field(name, "a string")
+        raise bad_field(name, "a string", value)
     return value
 
 
 def flag_field(body: Mapping[str, Any], name: str) -> bool:
     value = body.get(name)
     if value not in (None, True, False):
-        raise bad_field(name, "true or false")
+        raise bad_field(name, "true or false", value)
     return bool(value)
 
 
 def object_field(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
-        raise bad_field(name, "an object")
+        raise bad_field(name, "an object", value)
     return value or {}
 
 
 def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
     value = body.get(name)
     if value is not None and not isinstance(value, list):
-        raise bad_field(name, "a list")
+        raise bad_field(name, "a list", value)
     return value or []
 
 

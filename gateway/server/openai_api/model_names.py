@@ -37,7 +37,7 @@ async def find_target(service: Service, body: Mapping[str, Any], token: AccessTo
     """Raises `ApiError` for a name that there is not, or not for this token."""
     name = body.get("model")
     if not isinstance(name, str) or not name:
-        raise bad_field("model", "the name of a model")
+        raise bad_field("model", "the name of a model", name)
     if name == KORE:
         return ModelTarget(name, agent="")
     if token.role is not None:
@@ -53,7 +53,13 @@ async def find_target(service: Service, body: Mapping[str, Any], token: AccessTo
             return ModelTarget(name, agent=agent)
     elif any(name in (one["name"], one["model"]) for one in await service.list_models()):
         return ModelTarget(name, model=name)
-    raise ApiError(404, t("there is no model {name!r}", name=name[:80]), "model_not_found", "model")
+    raise unknown_model(name)
+
+
+def unknown_model(name: str) -> ApiError:
+    """Of a name that nothing here has."""
+    words = t("there is no model {name!r}; GET /v1/models lists them", name=name[:80])
+    return ApiError(404, words, "model_not_found", "model")
 
 
 def _entry(name: str, owner: str) -> dict[str, Any]:

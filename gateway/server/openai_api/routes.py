@@ -16,7 +16,7 @@ from gateway.server.call_routes import json_object, set_language
 from gateway.server.guard import access_of
 from gateway.server.openai_api.chat_completions import ChatCompletions
 from gateway.server.openai_api.errors import ApiError, error_response
-from gateway.server.openai_api.model_names import model_entries
+from gateway.server.openai_api.model_names import model_entries, unknown_model
 from gateway.server.openai_api.request_sessions import RequestSessions
 from gateway.server.openai_api.responses import Responses
 from gateway.server.openai_api.stored_answers import StoredAnswers
@@ -41,7 +41,7 @@ def add_openai_routes(app: web.Application, service: Service, revocations: Revoc
         for entry in await model_entries(service, access_of(request)):
             if entry["id"] == name:
                 return web.json_response(entry, dumps=dumps)
-        raise ApiError(404, t("there is no model {name!r}", name=name[:80]), "model_not_found")
+        raise unknown_model(name)
 
     app.router.add_get("/v1/models", _with_api_errors(list_models))
     app.router.add_get("/v1/models/{name:.+}", _with_api_errors(show_model))
@@ -73,7 +73,11 @@ def _with_api_errors(handler: Handler) -> Handler:
 def _with_body(handler: BodyHandler, revocations: RevocationWatch) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.content_type != "application/json":
-            raise ApiError(415, t("expected Content-Type: application/json"))
+            words = t(
+                "Content-Type: found {found}, expected application/json",
+                found=request.content_type[:80],
+            )
+            raise ApiError(415, words)
         try:
             async with asyncio.timeout(_BODY_S):
                 data = await request.read()

@@ -101,9 +101,13 @@ async def test_what_is_typed_while_a_session_begins_goes_into_it(tmp_path: Path)
         await page.evaluate(HOLD, "create_session")
         await say(page, "first")
         await page.wait_for_selector(".composer .send:disabled")
+        # What waits for its session is seen, as when the server is away.
+        await page.wait_for_selector("article.pending:has-text('first')")
+        assert not await page.is_visible(".welcome")
         await page.fill(".composer textarea", "typed meanwhile")
         await page.evaluate("let_go()")
         await page.wait_for_selector("article.kore:not(.draft) >> text=first answer")
+        assert await page.locator("article.user").count() == 1
         assert await page.input_value(".composer textarea") == "typed meanwhile"
         await page.click("text=New session")
         await page.wait_for_selector(".welcome")

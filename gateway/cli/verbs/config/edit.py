@@ -203,8 +203,11 @@ def _report(
         try:
             settings = at.load()
             args.crash.redactor = redactor_of(settings, os.environ)
-            place = settings.places.get(tuple(getattr(args, "key", "").split(".")[:2]))
-            if place and place != str(change.file) and args.action == "set":
+            key = tuple(str(getattr(args, "key", "")).split("."))
+            place = settings.places.get(key[:2])
+            # A ${NAME} in the file is read from there, and is no second place.
+            is_reference = has_reference(inside(editing.content_of(change.file, change.text), key))
+            if place and place != str(change.file) and args.action == "set" and not is_reference:
                 notes.append(t("{place} also sets it and takes precedence", place=place))
             check_usable(settings, os.environ)
         except ConfigError as exc:

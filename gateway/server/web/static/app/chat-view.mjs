@@ -44,11 +44,12 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     // This page shows another session by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
     const eventId = newId()
+    // Seen at once, also where a session can't be begun until the server is back.
+    addPending(latest.current, { eventId, text })
+    draw()
     try {
       const id = session ?? (await connection.until("create_session"))
-      if (id === session) addPending(latest.current, { eventId, text })
-      else begin(id, { eventId, text })
-      draw()
+      if (id !== session) begin(id, { eventId, text })
       await connection.until("send_message", { session: id, text, event_id: eventId, mode, media })
     } catch (error) {
       dropPending(latest.current, eventId)
@@ -84,7 +85,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
-      ${!talk.messages.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
+      ${!talk.messages.length && !talk.pending.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
       ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}

@@ -5,4 +5,4 @@ import htm from "../vendor/htm.mjs"
 
 export const html = htm.bind(h)
 export { render }
-export { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.mjs"
+export { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.mjs"

@@ -5,7 +5,7 @@ import { connect, isLoggedIn, login, logout } from "./connection.mjs"
 import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
-import { LANGUAGE, t } from "./texts.mjs"
+import { LANGUAGE, t, withCode } from "./texts.mjs"
 import { askBeforeUnload, mayLeave } from "./unsaved-changes.mjs"
 
 // Commands in chats change sessions without an event.
@@ -18,30 +18,36 @@ const LISTED = ["session_changed", "session_created", "session_closed", "session
 
 function App() {
   const [isIn, setIn] = useState(null)
-  useEffect(() => void enter().then(setIn), [])
+  const [refused, setRefused] = useState("")
+  useEffect(() => void enter(setRefused).then(setIn), [])
   if (isIn === null) return html`<p class="dim center">${t("Connecting …")}</p>`
-  if (!isIn) return html`<${Login} onIn=${() => setIn(true)} />`
+  if (!isIn) return html`<${Login} refused=${refused} onIn=${() => setIn(true)} />`
   return html`<${Workbench} onOut=${() => setIn(false)} />`
 }
 
-// By the code in the address, which is taken out of it, or by the cookie.
-async function enter() {
+// By the code in the address, which is taken out of it, or by the cookie. `refuse` is told why the
+// code does not count.
+async function enter(refuse) {
   const code = /^#login=([\w-]+)$/.exec(location.hash)?.[1]
   if (code) {
     history.replaceState(null, "", location.pathname)
     try {
       await login({ code })
       return true
-    } catch {
-      // Perhaps this browser came in before.
+    } catch (error) {
+      // Shown unless this browser came in before.
+      refuse(reason(error))
     }
   }
   return (await isLoggedIn()) !== false
 }
 
-function Login({ onIn }) {
+const reason = (error) =>
+  [error.message || t("No connection; try again."), error.hint].filter(Boolean).join(" ")
+
+function Login({ refused, onIn }) {
   const [token, setToken] = useState("")
-  const [error, setError] = useState("")
+  const [error, setError] = useState(refused)
   useEffect(() => {
     // A link that is opened here changes no more than the fragment.
     const onLink = () => location.reload()
@@ -53,17 +59,17 @@ function Login({ onIn }) {
     try {
       await login({ token })
       onIn()
-    } catch (refused) {
-      setError(refused.message || t("This link or token does not count, or no longer."))
+    } catch (error) {
+      setError(reason(error))
     }
   }
   return html`<main class="login">
     <form onSubmit=${submit}>
       <h1><img src="/web/icon.svg" alt="" width="40" height="40" /> Kore</h1>
-      <p>${t("Run `kore web` for a link that lets this browser in, or enter a token (`kore token add NAME --scope admin`).")}</p>
+      <p>${withCode(t("Run `kore web` for a link that lets this browser in, or enter a token (`kore token add NAME --scope admin`)."))}</p>
       <label>${t("Token")} <input type="password" autocomplete="current-password" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>
       <button class="send" disabled=${!token}>${t("Log in")}</button>
-      ${error && html`<p role="alert" class="bad">${error}</p>`}
+      ${error && html`<p role="alert" class="bad">${withCode(error)}</p>`}
     </form>
   </main>`
 }
@@ -80,6 +86,8 @@ function Workbench({ onOut }) {
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
   const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message, isGood: error.isGood })
+  // A sentence is about what was on the screen.
+  useEffect(() => setSaid(null), [place])
   useEffect(() => {
     if (!said) return
     const timer = setTimeout(() => setSaid(null), SAID_MS)

@@ -2,7 +2,7 @@
 
 import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
-import { dollars, useCall, Wait } from "./use-call.mjs"
+import { dollars, Refusable, useCall, Wait } from "./use-call.mjs"
 import { Config } from "./config-view.mjs"
 import { Files } from "./files-view.mjs"
 import { People } from "./people-view.mjs"
@@ -10,7 +10,7 @@ import { Plugins } from "./plugins-view.mjs"
 import { Policy } from "./policy-view.mjs"
 import { Audit, Costs, Logs, Notes } from "./records-view.mjs"
 import { Terminals } from "./terminal-view.mjs"
-import { t } from "./texts.mjs"
+import { duration, t } from "./texts.mjs"
 
 export const PANELS = {
   ...{ status: "Status", costs: "Costs", schedule: "Schedule", memory: "Memory", files: "Files", terminal: "Terminal" },
@@ -21,7 +21,7 @@ export const PANELS = {
 export function Panel({ name, connection, say }) {
   const View = VIEWS[name]
   return html`<section class="panel" aria-label=${t(PANELS[name])}>
-    <div class="column"><h2>${t(PANELS[name])}</h2><${View} connection=${connection} say=${say} /></div>
+    <div class="column"><h2>${t(PANELS[name])}</h2><${Refusable}><${View} connection=${connection} say=${say} /><//></div>
   </section>`
 }
 
@@ -33,7 +33,7 @@ function Status({ connection, say }) {
     [t("Version"), facts.version],
     [t("Model"), facts.model],
     [t("Sandbox"), facts.sandbox],
-    [t("Running since"), duration(facts.uptime_s)],
+    [t("Running for"), duration(facts.uptime_s)],
     ["RAM", `${facts.memory_mb} MB`],
     [t("At work"), facts.lanes_busy],
     [t("Messages waiting"), facts.messages_waiting],
@@ -54,14 +54,15 @@ function Schedule({ connection, say }) {
   const add = async (event) => {
     event.preventDefault()
     const key = [...crypto.getRandomValues(new Uint8Array(8))].join("-")
-    await act("add_job", { job: { key, when, text, is_task: isTask } })
+    if (!(await act("add_job", { job: { key, when, text, is_task: isTask } }))) return
+    setWhen("")
     setText("")
   }
   if (!jobs) return html`<${Wait} />`
   const change = (job, kind, label) =>
     html`<button aria-label=${`${t(label)}: ${job.title}`} onClick=${() => act("change_job", { number: job.id, change: kind })}>${t(label)}</button>`
   return html`<form class="row" onSubmit=${add}>
-      <input required aria-label=${t("When")} placeholder=${t("tomorrow 9:00, every weekday at 8 …")} value=${when} onInput=${(event) => setWhen(event.target.value)} />
+      <input required class="wide" aria-label=${t("When")} placeholder=${t("tomorrow 9:00, every weekday at 8 …")} value=${when} onInput=${(event) => setWhen(event.target.value)} />
       <input required class="wide" aria-label=${t("What")} placeholder=${t("What")} value=${text} onInput=${(event) => setText(event.target.value)} />
       <label><input type="checkbox" checked=${isTask} onChange=${(event) => setTask(event.target.checked)} /> ${t("a task for the agent")}</label>
       <button class="send">${t("Add")}</button>
@@ -99,12 +100,6 @@ function Permissions({ connection, say }) {
 }
 
 const moment = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
-
-function duration(seconds) {
-  const minutes = Math.floor(seconds / 60)
-  const hours = Math.floor(minutes / 60)
-  return hours >= 48 ? `${Math.floor(hours / 24)} d` : hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`
-}
 
 const VIEWS = {
   ...{ status: Status, costs: Costs, schedule: Schedule, memory: Notes, people: People, files: Files, terminal: Terminals, plugins: Plugins },

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
-import { t } from "./texts.mjs"
+import { t, withCode } from "./texts.mjs"
 import { markUnsaved } from "./unsaved-changes.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
 
@@ -18,14 +18,14 @@ export function Costs({ connection, say }) {
   const step = WIDTH / days.length
   const spent = days.filter((one) => one.calls)
   return html`<p>${t("The last 30 days")}: $${sum.toFixed(4)}</p>
-    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
+    ${sum > 0 && html`<svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
       ${days.map((one, n) => {
         const height = ((one.cost_usd ?? 0) / most) * (HEIGHT - 10)
         return html`<rect x=${n * step + 2} y=${HEIGHT - height} width=${step - 4} height=${height}><title>${one.day}: ${dollars(one.cost_usd)}</title></rect>`
       })}
       <line x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
-    </svg>
-    <table class="facts list"><thead><tr><th>${t("Day")}</th><th>${t("Costs")}</th><th>${t("tokens")}</th><th>${t("calls")}</th></tr></thead>
+    </svg>`}
+    <table class="facts list"><thead><tr><th>${t("Day")}</th><th>${t("Costs")}</th><th>${t("Tokens")}</th><th>${t("Calls")}</th></tr></thead>
       <tbody>${spent.toReversed().map(
         (one) => html`<tr><td>${one.day}</td><td>${dollars(one.cost_usd)}</td><td>${(one.input_tokens + one.output_tokens).toLocaleString()}</td><td>${one.calls}</td></tr>`,
       )}</tbody></table>`
@@ -78,8 +78,8 @@ export function Logs({ connection, say }) {
   return html`<p><select aria-label=${t("Level")} value=${level} onChange=${(event) => setLevel(event.target.value)}>
       ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
     </select></p>
-    ${lines?.length === 0 && html`<p class="dim">${t("There is no log yet: `kore gateway` writes it.")}</p>`}
-    <${Entries} entries=${lines?.toReversed()} of=${(one) => [moment(one.ts), one.level, one.text]} />`
+    ${lines?.length === 0 && html`<p class="dim">${withCode(t("There is no log yet: `kore gateway` writes it."))}</p>`}
+    <${Entries} entries=${lines?.toReversed()} of=${(one) => [moment(one.ts), one.level, shown(one.text)]} />`
 }
 
 export function Audit({ connection, say }) {
@@ -88,19 +88,24 @@ export function Audit({ connection, say }) {
   return html`<${Entries} entries=${entries} of=${(one) => [moment(one.ts), one.allowed ? "✓" : "✗", summary(one)]} />`
 }
 
-const HIDDEN = new Set(["ts", "allowed", "hash", "prev_hash"])
+// Facts that stand elsewhere in the row, or say nothing to a person.
+const NOT_LISTED = new Set(["ts", "allowed", "hash", "prev_hash", "tool", "reason"])
 
-const summary = (entry) =>
-  Object.entries(entry)
-    .filter(([key, value]) => !HIDDEN.has(key) && value !== null && value !== "")
+// What was to be done and why it was allowed or not, and below it the other facts.
+function summary(entry) {
+  const facts = Object.entries(entry)
+    .filter(([key, value]) => !NOT_LISTED.has(key) && value !== null && value !== "")
     .map(([key, value]) => `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(" ")
+  return html`<b>${shown(entry.tool)}</b> ${shown(entry.reason)}<br /><span class="dim">${shown(facts.join(" "))}</span>`
+}
 
 function Entries({ entries, of }) {
   if (!entries) return html`<${Wait} />`
   return html`<table class="facts list entries"><tbody>
-    ${entries.map((one) => html`<tr>${of(one).map((cell) => html`<td>${visible(String(cell ?? ""))}</td>`)}</tr>`)}
+    ${entries.map((one) => html`<tr>${of(one).map((cell) => html`<td>${cell}</td>`)}</tr>`)}
   </tbody></table>`
 }
+
+const shown = (text) => visible(String(text ?? ""))
 
 const moment = (seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" })

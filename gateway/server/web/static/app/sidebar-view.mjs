@@ -58,6 +58,7 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
               </span>
             </li>`,
           )}
+      ${hits?.length === 0 && html`<li class="dim none" role="status">${t("Nothing was found.")}</li>`}
       ${!sessions.length && !hits && html`<li class="dim none">${t("No sessions")}</li>`}
     </ul>
     <div class="panels">

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
-import { t } from "./texts.mjs"
+import { t, withCode } from "./texts.mjs"
 import { useCall, Wait } from "./use-call.mjs"
 
 export function Terminals({ connection, say }) {
@@ -11,7 +11,7 @@ export function Terminals({ connection, say }) {
   const [place, setPlace] = useState("")
   const [current, setCurrent] = useState(null)
   if (!status || !places) return html`<${Wait} />`
-  if (status.mode === "off") return html`<p>${t("The terminal is switched off. Run `kore config set server.terminal sandbox` and restart Kore; `full` instead of `sandbox` gives a shell without a sandbox.")}</p>`
+  if (status.mode === "off") return html`<p>${withCode(t("The terminal is switched off. Run `kore config set server.terminal sandbox` and restart Kore; `full` instead of `sandbox` gives a shell without a sandbox."))}</p>`
   const running = status.terminals.filter((one) => one.exit_code === null || one.id === current)
   const shown = running.find((one) => one.id === current) ?? running.at(-1)
   const begin = async (event) => {

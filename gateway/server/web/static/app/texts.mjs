@@ -1,5 +1,7 @@
 // The page's words: English is the key, and what a language lacks stays English.
 
+import { html } from "./html.mjs"
+
 const WORDS = {
   "Try again": ["重试", "重試"],
   "Suggestions": ["建议", "建議"],
@@ -79,7 +81,7 @@ const WORDS = {
     "執行 `kore web` 可獲得讓此瀏覽器登入的連結，或輸入權杖（`kore token add NAME --scope admin`）。",
   ],
   "Run now": ["立即运行", "立即執行"],
-  "Running since": ["已运行", "已執行"],
+  "Running for": ["已运行", "已執行"],
   "Save": ["保存", "儲存"],
   "Open": ["打开", "開啟"],
   "Path of a file": ["文件路径", "檔案路徑"],
@@ -100,7 +102,7 @@ const WORDS = {
   "The last 30 days": ["最近 30 天", "最近 30 天"],
   "There is no log yet: `kore gateway` writes it.": ["还没有日志：由 `kore gateway` 写入。", "還沒有記錄檔：由 `kore gateway` 寫入。"],
   "Theme": ["主题", "佈景主題"],
-  "This link or token does not count, or no longer.": ["此链接或令牌无效或已失效。", "此連結或權杖無效或已失效。"],
+  "No connection; try again.": ["没有连接；请重试。", "沒有連線；請再試一次。"],
   "To the end": ["到末尾", "到末尾"],
   "Token": ["令牌", "權杖"],
   "Version": ["版本", "版本"],
@@ -111,6 +113,9 @@ const WORDS = {
   "You": ["你", "你"],
   "a task for the agent": ["交给代理的任务", "交給代理的任務"],
   "asks": ["申请中", "申請中"],
+  "Tokens": ["token", "token"],
+  "Calls": ["调用次数", "呼叫次數"],
+  "Nothing was found.": ["没有找到结果。", "沒有找到結果。"],
   "calls": ["次调用", "次呼叫"],
   "Changes are not saved. Leave and lose them?": ["更改尚未保存。要离开并丢弃更改吗？", "變更尚未儲存。要離開並捨棄變更嗎？"],
   "Tab indents. Press Esc, then Tab, to leave the editor.": ["Tab 键缩进。先按 Esc 再按 Tab 可离开编辑器。", "Tab 鍵縮排。先按 Esc 再按 Tab 可離開編輯器。"],
@@ -149,6 +154,7 @@ const WORDS = {
   "failed": ["失败", "失敗"],
   "may write": ["可发消息", "可傳訊息"],
   "owner": ["所有者", "擁有者"],
+  "on": ["已启用", "已啟用"],
   "paused": ["已暂停", "已暫停"],
   "picture": ["图片", "圖片"],
   "running": ["运行中", "執行中"],
@@ -289,6 +295,20 @@ const COLUMN = columnOf(navigator.language || "en")
 export const LANGUAGE = COLUMN === 0 ? "zh-Hans" : COLUMN === 1 ? "zh-Hant" : "en"
 
 export const t = (text) => (COLUMN === null ? text : (WORDS[text]?.[COLUMN] ?? text))
+
+// `words` between backticks as code.
+export const withCode = (text) => text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part))
+
+// Days, hours and minutes, the two largest at most.
+export function duration(seconds) {
+  const minutes = Math.floor(seconds / 60)
+  const hours = Math.floor(minutes / 60)
+  if (hours >= 48) return counted(Math.floor(hours / 24), "day")
+  return hours ? `${counted(hours, "hour")} ${counted(minutes % 60, "minute")}` : counted(minutes, "minute")
+}
+
+const counted = (count, unit) =>
+  new Intl.NumberFormat(LANGUAGE, { style: "unit", unit, unitDisplay: "short" }).format(count)
 
 function columnOf(language) {
   const tag = language.toLowerCase()

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import ConfigError
+from gateway.server.listener import ListenAddress
 from tests.gateway.cli.kore import kore, kore_here
 
 KEPT = """\
@@ -119,6 +121,26 @@ def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
         *("config", "set", "http.port", "1"), home=tmp_path / "h", environ={"KORE_HTTP_PORT": "2"}
     )
     assert "environment variable KORE_HTTP_PORT also sets it and takes precedence" in done.stderr
+
+
+def test_a_reference_is_no_second_place(tmp_path: Path) -> None:
+    url = "postgresql://kore:${KORE_DB_PASSWORD}@127.0.0.1/kore"
+    done = kore(
+        *("config", "set", "store.url", url),
+        home=tmp_path / "h",
+        environ={"KORE_DB_PASSWORD": "sesame"},
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("address", ["12", "unix:here", "127.0.0.1:99999", "127.0.0.1:"])
+def test_an_address_to_listen_at_is_looked_at(tmp_path: Path, address: str) -> None:
+    done = kore("config", "set", "server.listen", address, home=tmp_path / "h")
+    assert done.returncode == 2
+    assert "expected 127.0.0.1:PORT, unix:/PATH or auto" in done.stderr
+    with pytest.raises(ConfigError, match=r"expected .*:PORT, unix:/PATH or auto"):
+        ListenAddress.parse(address)
 
 
 def test_unset_takes_a_value_out(tmp_path: Path) -> None:

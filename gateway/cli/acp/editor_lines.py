@@ -1,0 +1,88 @@
+"""JSON-RPC messages, one in each line of standard input and output."""
+
+import asyncio
+import json
+from typing import Any
+
+from agent.errors import KoreError
+from agent.i18n import t
+
+# https://www.jsonrpc.org/specification#error_object
+_NO_JSON = -32700
+_NO_MESSAGE = -32600
+
+
+class _NoMessage(KoreError):
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.number = code
+
+
+class EditorLines:
+    """A transport of the protocol's library. What is no message is answered with an error: the
+    library ends at some of it, and says nothing to the rest."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._is_free = asyncio.Lock()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        async with self._is_free:
+            self._writer.write(line)
+            await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end."""
+        while line := await self._read_line():
+            if not line.strip():
+                continue
+            try:
+                return _message_of(line)
+            except _NoMessage as exc:
+                error = {"code": exc.number, "message": str(exc)}
+                await self.send({"jsonrpc": "2.0", "id": None, "error": error})
+        return None
+
+    async def close(self) -> None:
+        """Once what is being sent is out; standard output itself stays the process's."""
+        async with self._is_free:
+            pass
+
+    async def _read_line(self) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            try:
+                pieces.append(await self._reader.readuntil(b"\n"))
+                break
+            except asyncio.LimitOverrunError as exc:
+                pieces.append(await self._reader.readexactly(exc.consumed))
+            except asyncio.IncompleteReadError as exc:
+                pieces.append(exc.partial)
+                break
+        return b"".join(pieces)
+
+
+def _message_of(line: bytes) -> dict[str, Any]:
+    """Raises `_NoMessage`."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        words = t("found a line that is no JSON, expected one JSON-RPC message in each line")
+        raise _NoMessage(_NO_JSON, words) from None
+    if not isinstance(message, dict):
+        words = t("found JSON that is no object, expected one JSON-RPC message in each line")
+        raise _NoMessage(_NO_MESSAGE, words)
+    number, method = message.get("id"), message.get("method")
+    is_message = (
+        isinstance(number, str | int | None)
+        and isinstance(method, str | None)
+        and isinstance(message.get("params"), dict | list | None)
+        and isinstance(message.get("error"), dict | None)
+        and ("id" in message or method is not None)
+    )
+    if not is_message:
+        words = t("found an object that is no JSON-RPC message; it needs a method or an id")
+        raise _NoMessage(_NO_MESSAGE, words)
+    return message
