@@ -26,7 +26,7 @@ def slow(text: str = TEXT, **more: Any) -> ReplyScript:
     return ReplyScript(text=text, pieces=4, chunk_delay_s=0.05, **more)
 
 
-def told(group: WorkerGroup) -> list[tuple[str, str]]:
+def last_request(group: WorkerGroup) -> list[tuple[str, str]]:
     """The last request, without the system prompt: who said what."""
     messages = group.model.requests[-1].body["messages"][1:]
     return [(one["role"], str(one["content"])) for one in messages]
@@ -103,7 +103,7 @@ async def test_a_message_joins_the_turn_of_a_worker_and_a_command_waits_behind_i
     group.model.let_go()
     await group.idle()
     assert group.api.answers(chat)[1:] == ["Both."]
-    assert [text.split("\n")[0] for role, text in told(group) if role == "user"] == [
+    assert [text.split("\n")[0] for role, text in last_request(group) if role == "user"] == [
         "first",
         "second",
     ]
@@ -119,7 +119,7 @@ async def test_a_message_joins_the_turn_of_a_worker_and_a_command_waits_behind_i
     assert third == "Slowly."
     assert "New conversation" in new
     assert fourth == "echo: fourth"
-    assert len(told(group)) == 1
+    assert len(last_request(group)) == 1
 
 
 async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
@@ -138,7 +138,7 @@ async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
     worker.signal(signal.SIGTERM)
     assert await worker.exit_code() == 0
     await group.answers_to(chat, f"go on {LONG}")
-    assert [text for role, text in told(group) if role == "assistant"] == [first]
+    assert [text for role, text in last_request(group) if role == "assistant"] == [first]
     # What the other worker has said, and what commands have changed at the front, is known here.
     await group.start_workers(worker)
     await group.kill(next(one for one in group.workers if one is not worker))
@@ -151,7 +151,7 @@ async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
     assert first not in json.dumps(last)
     await group.answers_to(chat, "/new")
     await group.answers_to(chat, "five")
-    assert len(told(group)) == 1
+    assert len(last_request(group)) == 1
     await group.start_workers(*(one for one in group.workers if not one.runs))
 
 
