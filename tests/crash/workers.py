@@ -127,7 +127,8 @@ class WorkerLoop:
         }
 
     async def run(self) -> Account:
-        """Returns once every message is answered, or no answer comes any more."""
+        """Returns once every message is answered. Raises AssertionError when no answer comes any
+        more, or a process ends as it should not."""
         async with AsyncExitStack() as stack:
             self._server = stack.enter_context(closing(PostgresServer(is_durable=True)))
             self._database = self._server.create_database()

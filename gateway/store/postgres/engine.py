@@ -340,7 +340,7 @@ class PostgresStore:
                 _roll_back(connection)
                 job.error = exc
                 return
-            # Others take about as long as this one did: one that comes back sooner meets them again.
+            # Others take about as long as this one did: back sooner, it would meet them again.
             taken_s = max(_RERUN_S, time.monotonic() - began)
             pause_s = min(_LONGEST_RERUN_S, taken_s * 2 ** min(attempt, 6))
             self._closing.wait(random.uniform(0, pause_s))  # noqa: S311 - jitter

@@ -6,6 +6,8 @@ it had.
 """
 
 import itertools
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -41,7 +43,7 @@ from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
 from gateway.worker_app import put_down
 from tests import postgres_server
-from tests.gateway.workers.claim_scene import EFFECTS, ClaimScene, HeldTurn, compose, message
+from tests.gateway.store.postgres.claim_scene import EFFECTS, ClaimScene, HeldTurn, compose, message
 
 pytestmark = pytest.mark.skipif(
     postgres_server.programs() is None, reason="PostgreSQL is not installed"
@@ -54,7 +56,7 @@ Worker = PostgresWorkerStore
 
 
 class ClaimMachine(RuleBasedStateMachine):
-    """The model: who holds which lane (`held`), which turns rest (`waiting`), what tools did
+    """The model: who holds which lane (`at_work`), which turns rest (`waiting`), what tools did
     (`effects`), and which messages were answered by which turn (`answered`)."""
 
     scene: ClaimScene
@@ -68,7 +70,7 @@ class ClaimMachine(RuleBasedStateMachine):
         self.dead: list[tuple[Worker, list[tuple[str, HeldTurn]]]] = []
         # Ended, and not yet recovered from.
         self.unrecovered: set[int] = set()
-        self.held: dict[str, tuple[Worker, HeldTurn]] = {}
+        self.at_work: dict[str, tuple[Worker, HeldTurn]] = {}
         self.waiting: dict[str, ApprovalKey] = {}
         # Of a turn that waits, who has not let go of it yet.
         self.unreleased: dict[str, Worker] = {}
@@ -84,8 +86,8 @@ class ClaimMachine(RuleBasedStateMachine):
         """One turn has an unsafe call under way, another rests for an answer."""
         for worker, lane in zip(self.workers, self.lanes, strict=False):
             self._claim(worker, lane)
-            self._reply(*self.held[lane], ["do"])
-        self._start(*self.held[self.lanes[0]])
+            self._reply(*self.at_work[lane], ["do"])
+        self._start(*self.at_work[self.lanes[0]])
         self._ask(self.lanes[1])
         self._let_go(self.lanes[1], pins)
 
@@ -125,6 +127,8 @@ class ClaimMachine(RuleBasedStateMachine):
         question = self.front(approvals.find_decision, key)
         assert isinstance(question, ApprovalPrompt)
         self.front(approvals.close_approval, question, state, "chat:7", self.now)
+        # Of several that hear of it one is the first.
+        self._claim(data.draw(st.sampled_from(self.workers)), lane)
 
     @precondition(lambda self: len(self.workers) < WORKERS)
     @rule()
@@ -161,9 +165,9 @@ class ClaimMachine(RuleBasedStateMachine):
 
     def _bury(self, worker: Worker) -> None:
         self.workers.remove(worker)
-        left = [(lane, turn) for lane, (holder, turn) in self.held.items() if holder is worker]
+        left = [(lane, turn) for lane, (holder, turn) in self.at_work.items() if holder is worker]
         for lane, turn in left:
-            del self.held[lane]
+            del self.at_work[lane]
             for call in turn.under_way:
                 if EFFECTS[call.name] == "unsafe":
                     self.unknown.add(self._step(turn, call))
@@ -186,7 +190,7 @@ class ClaimMachine(RuleBasedStateMachine):
             self._claim(worker, lane)
 
     def _claim(self, worker: Worker, lane: str) -> None:
-        holder = self.held.get(lane, (None, None))[0] or self.unreleased.get(lane)
+        holder = self.at_work.get(lane, (None, None))[0] or self.unreleased.get(lane)
         if holder is worker:
             return  # A bus has one task for a lane.
         live = self.scene.rows(
@@ -216,7 +220,7 @@ class ClaimMachine(RuleBasedStateMachine):
             self._do(worker, turns.give_up, claim.turn, [], "gave up", self.now)
             self._note_end(claim)
             return
-        self.held[lane] = worker, turn
+        self.at_work[lane] = worker, turn
         if not claim.resumed:
             return
         turn.results = self._do(worker, turns.known_results, claim.turn)
@@ -231,11 +235,11 @@ class ClaimMachine(RuleBasedStateMachine):
         return self.scene.do(worker, work, *args)
 
     def _draw(self, data: st.DataObject, which: Any) -> tuple[str, Worker, HeldTurn]:
-        lanes = sorted(lane for lane, (_, turn) in self.held.items() if which(turn))
+        lanes = sorted(lane for lane, (_, turn) in self.at_work.items() if which(turn))
         lane = data.draw(st.sampled_from(lanes))
-        return lane, *self.held[lane]
+        return lane, *self.at_work[lane]
 
-    @precondition(lambda self: any(not turn.calls for _, turn in self.held.values()))
+    @precondition(lambda self: any(not turn.calls for _, turn in self.at_work.values()))
     @rule(
         data=st.data(),
         tools=st.lists(st.sampled_from(sorted(EFFECTS)), min_size=1, max_size=2),
@@ -255,7 +259,7 @@ class ClaimMachine(RuleBasedStateMachine):
         self._do(worker, turns.add_reply, claim.turn, claim.session, rows, effects, self.now)
         turn.calls, turn.started, turn.results = calls, set(), {}
 
-    @precondition(lambda self: any(turn.planned for _, turn in self.held.values()))
+    @precondition(lambda self: any(turn.planned for _, turn in self.at_work.values()))
     @rule(data=st.data())
     def a_call_starts(self, data: st.DataObject) -> None:
         _, worker, turn = self._draw(data, lambda turn: turn.planned)
@@ -270,7 +274,7 @@ class ClaimMachine(RuleBasedStateMachine):
         turn.started.add(call.id)
         self.effects[step] = self.effects.get(step, 0) + 1
 
-    @precondition(lambda self: any(turn.under_way for _, turn in self.held.values()))
+    @precondition(lambda self: any(turn.under_way for _, turn in self.at_work.values()))
     @rule(data=st.data())
     def a_call_ends(self, data: st.DataObject) -> None:
         _, worker, turn = self._draw(data, lambda turn: turn.under_way)
@@ -280,15 +284,15 @@ class ClaimMachine(RuleBasedStateMachine):
         turn.calls.remove(call)
         turn.results[call.id] = result
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.at_work)
     @rule(data=st.data())
     def a_turn_ends(self, data: st.DataObject) -> None:
         lane, worker, turn = self._draw(data, lambda turn: True)
         self._do(worker, turns.finish, *self._ending(worker, turn))
         self._note_end(turn.claim)
-        del self.held[lane]
+        del self.at_work[lane]
 
-    @precondition(lambda self: any(turn.planned for _, turn in self.held.values()))
+    @precondition(lambda self: any(turn.planned for _, turn in self.at_work.values()))
     @rule(data=st.data(), rests=st.booleans(), pins=st.booleans())
     def a_call_asks(self, data: st.DataObject, rests: bool, pins: bool) -> None:
         """The turn waits, and comes to rest."""
@@ -298,14 +302,14 @@ class ClaimMachine(RuleBasedStateMachine):
 
     def _ask(self, lane: str) -> bool:
         """Whether nobody has answered that before."""
-        worker, turn = self.held[lane]
+        worker, turn = self.at_work[lane]
         call, claim = turn.planned[0], turn.claim
         key = ApprovalKey(claim.turn, call.id, claim.session, "chat:7", "shown", f"g{self.number}")
         if turn.under_way or self._do(worker, approvals.find_decision, key) is not None:
             return False
         self._do(worker, approvals.open_approval, key, self._question(claim))
         self.waiting[lane] = key
-        del self.held[lane]
+        del self.at_work[lane]
         self.unreleased[lane] = worker
         return True
 
@@ -427,7 +431,7 @@ class ClaimMachine(RuleBasedStateMachine):
             if is_claimed and worker not in self.unrecovered
         }
         assert holders == {
-            **{lane: worker.worker for lane, (worker, _) in self.held.items()},
+            **{lane: worker.worker for lane, (worker, _) in self.at_work.items()},
             **{lane: worker.worker for lane, worker in self.unreleased.items()},
         }
         assert set(holders.values()) <= {one.worker for one in self.workers}
@@ -474,7 +478,7 @@ class ClaimMachine(RuleBasedStateMachine):
         if not hasattr(self, "workers"):
             return
         free = set(open_work.lanes(self.scene.reader)) & set(self.lanes)
-        assert not free & {*self.held, *self.waiting}
+        assert not free & {*self.at_work, *self.waiting}
 
 
 def _end_and_recover(tx: Transaction, number: int) -> None:
@@ -487,21 +491,19 @@ def _letter(claim: TurnClaim) -> OutgoingReply:
     return OutgoingReply(f"t{claim.turn}", route, [OutboundPart("answer")])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def scene() -> Iterator[None]:
+    with closing(ClaimScene()) as scene:
+        ClaimMachine.scene = scene
+        yield
+
+
 # Each is a long story on a real server, hence fewer of them than of other properties.
-ClaimMachine.TestCase.settings = settings(
+TestClaims = ClaimMachine.TestCase
+TestClaims.settings = settings(
     max_examples=max(12, settings().max_examples // 8),
     stateful_step_count=25,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-class TestClaims(ClaimMachine.TestCase):  # type: ignore[valid-type, misc]
-    @classmethod
-    def setUpClass(cls) -> None:
-        ClaimMachine.scene = ClaimScene()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        ClaimMachine.scene.close()

@@ -28,7 +28,7 @@ from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewher
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
 from tests import postgres_server
-from tests.gateway.workers.claim_scene import ClaimScene, compose, message
+from tests.gateway.store.postgres.claim_scene import ClaimScene, compose, message
 
 pytestmark = pytest.mark.skipif(
     postgres_server.programs() is None, reason="PostgreSQL is not installed"
