@@ -19,9 +19,8 @@ _WAITS = (
 _WAITING = f"SELECT DISTINCT lane{_WAITS}"
 _OLDEST_WAITING = f"SELECT min(received_at){_WAITS}"
 _OLDEST_FREE = (
-    "SELECT min(inbox.received_at) FROM turn JOIN inbox ON inbox.turn_id = turn.id"
-    f" WHERE turn.{LIVE} AND turn.state = 'running' AND turn.is_claimed = 0"
-    f" AND {run_here('inbox')}"
+    "SELECT min((SELECT min(received_at) FROM inbox WHERE inbox.turn_id = turn.id)) FROM turn"
+    f" WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
 )
 
 
