@@ -289,6 +289,21 @@ async def test_an_owner_that_lives_keeps_its_lease(tmp_path: Path) -> None:
         await store.close()
 
 
+async def test_an_owner_that_lives_is_not_replaced_because_the_server_was_away(
+    tmp_path: Path,
+) -> None:
+    address = postgres_server.create_database()
+    store = open_now(address, tmp_path, lease_s=0.5)
+    try:
+        # As after an outage: the one that stands by is the first to see the server again.
+        silent(address, 100.0)
+        with pytest.raises(StoreInUse):
+            open_now(address, tmp_path, lease_s=3.0, replaces=True)
+        assert await store.transact(count_up) == 1
+    finally:
+        await store.close()
+
+
 async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     stopped = open_now(address, tmp_path, lease_s=3600)
