@@ -1,11 +1,14 @@
 """Which way messages go: over NATS where it is configured, else over NOTIFY."""
 
+import logging
 from hashlib import sha256
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.fanout.base import Fanout
 from gateway.fanout.frames import KeySource
+
+log = logging.getLogger(__name__)
 
 
 def open_fanout(bus_url: str | None, store_url: str, cipher: KeySource | None, name: str) -> Fanout:
@@ -26,6 +29,12 @@ def open_fanout(bus_url: str | None, store_url: str, cipher: KeySource | None, n
             hint="pip install 'kore-assistant[nats]'",
         ) from exc
     from gateway.fanout.nats import NatsFanout
+
+    if cipher is None:
+        log.warning(
+            "bus.url without store.encryption_key_env: who may publish on that server can read and"
+            " forge what the processes of this Kore tell each other"
+        )
 
     async def find_id() -> str:
         return await database_id(store_url)

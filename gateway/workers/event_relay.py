@@ -1,6 +1,7 @@
 """Live events of turns that workers run, on their way to the front process, where people watch."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from gateway.control.protocol import watch_event_from_json, watch_event_to_json
 from gateway.core.event_hub import EventHub, merge_watched
 from gateway.core.records import WatchEvent
 from gateway.workers.hints import EventsHint
+
+log = logging.getLogger(__name__)
 
 # Pieces of an answer that come so soon behind each other go out together.
 _GATHER_S = 0.03
@@ -82,7 +85,11 @@ class EventReceiver:
 
     def receive(self, hint: EventsHint) -> None:
         for one in hint.events:
-            self._show(hint.worker, one)
+            try:
+                self._show(hint.worker, one)
+            except (KoreError, LookupError, TypeError, ValueError, AttributeError) as exc:
+                # Of a newer version, during an upgrade. What it tells is stored in the end.
+                log.debug("an event of worker %d cannot be shown: %s", hint.worker, exc)
 
     def forget(self, worker: int) -> None:
         """It has ended: so have its turns, which others go on with."""

@@ -4,8 +4,8 @@ versions work side by side during an upgrade."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, get_origin
 
 from agent.records import frozen
 from agent.serialization import dumps
@@ -117,10 +117,22 @@ def encode(hint: Hint) -> bytes:
 
 
 def decode(message: bytes) -> Hint | None:
-    """None for one of another version."""
-    data = json.loads(message)
-    kind = _KINDS.get(data.pop("kind", ""))
+    """None for one of another version, and for what is none: without the store's key anybody who
+    may publish on a NATS server can send one."""
     try:
-        return None if kind is None else kind(**data)
-    except TypeError:
+        data = json.loads(message)
+        kind = _KINDS[data.pop("kind")]
+        if kind is EventsHint:
+            data["events"] = tuple(data["events"])
+        hint = kind(**data)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+    return hint if _is_sound(hint) else None
+
+
+def _is_sound(hint: Hint) -> bool:
+    if isinstance(hint, EventsHint) and not all(isinstance(one, dict) for one in hint.events):
+        return False
+    return all(
+        type(getattr(hint, one.name)) is (get_origin(one.type) or one.type) for one in fields(hint)
+    )
