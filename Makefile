@@ -23,7 +23,7 @@ help:
 	@echo "make lint         the same without the house tests, which make test runs, too"
 	@echo "make format       put the code into its house form"
 	@echo "make bench        measure what the README quotes"
-	@echo "make crash        1,000 kills over 5,000 messages, 100 of long work, 750 faults of workers"
+	@echo "make crash        1,000 kills over 5,000 messages, 100 of long work, 1,000 faults of workers"
 	@echo "make soak         an hour of everything that a person does on the web page (needs chromium)"
 	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
@@ -86,8 +86,8 @@ crash: $(VENV)/.dev
 	@$(BIN)/python -m tests.crash --kills 1000 --messages 5000
 	@$(BIN)/python -m tests.crash.longwork --kills 100
 	@$(BIN)/python -m tests.crash.clients --kills 1000
-	@$(BIN)/python -m tests.crash.workers --kills 500 --messages 2500
-	@$(BIN)/python -m tests.crash.workers --kills 250 --messages 1250 --seed 2 --bus nats
+	@$(BIN)/python -m tests.crash.workers --kills 700 --messages 3500
+	@$(BIN)/python -m tests.crash.workers --kills 300 --messages 1500 --seed 2 --bus nats
 
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.soak_web --minutes 60
