@@ -35,8 +35,9 @@ from gateway.store.opening import join_store
 from gateway.store.port import Transaction, WorkerStore
 from gateway.store.postgres import worker_table
 from gateway.store.repositories import usage
-from gateway.store.repositories.execution import claims
+from gateway.store.repositories.execution import claims, open_work
 from gateway.turns.agents.factory import build_agent
+from gateway.turns.command_reports import report_lost_commands
 from gateway.turns.usage.stored_reservations import StoredReservations
 from gateway.workers.event_relay import RelayedEvents
 from gateway.workers.hints import AuditHint, JobsHint, LeavingHint
@@ -181,7 +182,7 @@ async def _run_tasks(
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
-            lanes = await database.transact(put_down, database.worker)
+            lanes = await database.transact(put_down, database.worker, database.name)
             for lane in lanes:
                 link.pass_on(lane, None)
             await fanout.flush()
@@ -198,8 +199,11 @@ async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
         link.tell(JobsHint())
 
 
-def put_down(tx: Transaction, worker: int) -> list[str]:
-    """Its turns are anybody's, and are charged no attempt; returns their lanes."""
+def put_down(tx: Transaction, worker: int, name: str) -> list[str]:
+    """Its turns are anybody's, and are charged no attempt. Conversations whose commands end with it
+    are told so. Returns the lanes to wake."""
+    pinned = open_work.pinned_sessions(tx, worker)
+    told = [report_lost_commands(tx, session, name) for session in pinned]
     claims.suspend_all(tx, worker)
     usage.forget_reservations(tx, worker)
-    return claims.recover(tx, worker)
+    return [*claims.recover(tx, worker), *(lane for lane in told if lane is not None)]

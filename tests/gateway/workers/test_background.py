@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,19 @@ async def test_a_command_that_died_with_its_worker_is_told_of_once(group: Worker
     told = json.dumps(group.model.requests[-1].body["messages"])
     assert told.count("have ended with the process that ran them") == 1
     assert group.api.answers(OWNER).count("That is a pity.") == 1
+
+
+async def test_a_worker_that_is_stopped_tells_whose_commands_end_with_it(
+    group: WorkerGroup,
+) -> None:
+    command = lasting_command()
+    worker = group.worker_with(await begin(group, command))
+    group.model.script("So it is gone.")
+    worker.signal(signal.SIGTERM)
+    assert await worker.exit_code() == 0
+    await group.front.until(lambda: group.api.answers(OWNER)[-1] == "So it is gone.")
+    await group.start_workers(worker)
+    assert await has_ended(command)
 
 
 def sharing(body: Mapping[str, Any]) -> ReplyScript:
