@@ -41,6 +41,8 @@ LOOK_S = 1.0
 _PATIENCE = 2
 # Without a worker for so many looks people are told.
 _GRACE_LOOKS = 10
+# Entries whose hint was lost are in the audit log after so many looks.
+_AUDIT_LOOKS = 30
 # Workers that ended so short ago are still shown.
 _SHOWN_S = 3_600.0
 
@@ -95,6 +97,7 @@ class FrontLoop:
         self._leaving: set[int] = set()
         self._look_now = asyncio.Event()
         self._reaped_count = 0
+        self._look_count = 0
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
@@ -210,6 +213,9 @@ class FrontLoop:
                 self._bus.wake(lane)
         for lane in mail:
             self._sender.wake(lane)
+        self._look_count += 1
+        if self._look_count % _AUDIT_LOOKS == 0:
+            self._audit_news.set()
 
     async def _keep_audit(self) -> None:
         while True:

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 2.0
 # No more lanes are read than that, of all that wait, and no more are taken at once.
 _MOST_READ, _MOST = 200, 50
+# What commands change is read again in every so many looks, should its hint have been lost.
+_REFRESH_LOOKS = 15
 # A lane that is another worker's by its name is left to it for so many looks.
 _PATIENCE = 3
 # A worker that has not read in the database for so long does not reach it.
@@ -75,6 +77,7 @@ class WorkerLoop:
         self._has_front: bool | None = None
         self._is_stopping = False
         self._looked_at: float | None = None
+        self._look_count = 0
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
@@ -133,6 +136,9 @@ class WorkerLoop:
             self._bus.stop_now(lane)
         if workers is None or self._is_stopping:
             return
+        if self._look_count % _REFRESH_LOOKS == 0:
+            await self._refresh()
+        self._look_count += 1
         await self._approvals.settle_missed()
         await self._bus.isolate()
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in lanes}
