@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 class ConnectionStore:
     """Of `gateway.store.port.Store` only what changes and reads rows."""
+
+    # Nothing lies beside it.
+    folder = Path()
 
     def __init__(self, address: str, connections: int = 4) -> None:
         self._address = address

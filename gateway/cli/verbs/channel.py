@@ -195,6 +195,7 @@ def serve(args: argparse.Namespace) -> int:
     from gateway.cli.verbs import gateway
 
     args.quiet = args.full_access = args.standby = False
+    args.workers = None
     return gateway.run(args)
 
 
