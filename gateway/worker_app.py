@@ -203,7 +203,7 @@ def put_down(tx: Transaction, worker: int, name: str) -> list[str]:
     """Its turns are anybody's, and are charged no attempt. Conversations whose commands end with it
     are told so. Returns the lanes to wake."""
     pinned = open_work.pinned_sessions(tx, worker)
-    told = [report_lost_commands(tx, session, name) for session in pinned]
+    reports = [report_lost_commands(tx, session, name) for session in pinned]
     claims.suspend_all(tx, worker)
     usage.forget_reservations(tx, worker)
-    return [*claims.recover(tx, worker), *(lane for lane in told if lane is not None)]
+    return [*claims.recover(tx, worker), *filter(None, reports)]

@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from agent.version import VERSION
@@ -116,13 +117,18 @@ class WorkerLoop:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            while True:
-                self._look_now.clear()
-                try:
-                    await self._look()
-                except StoreError as exc:
-                    log.warning("this worker cannot look for work: %s", exc)
-                await _first(self._look_now, LOOK_S * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
+            try:
+                while True:
+                    self._look_now.clear()
+                    try:
+                        await self._look()
+                    except StoreError as exc:
+                        log.warning("this worker cannot look for work: %s", exc)
+                    pause_s = LOOK_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
+                    await _first(self._look_now, pause_s)
+            finally:
+                # Hints still come in while the worker puts down its turns.
+                self._group = None
 
     async def _look(self) -> None:
         self._say(self.facts())
@@ -172,30 +178,30 @@ class WorkerLoop:
             case StopHint(lane):
                 self._bus.stop_now(lane)
             case SettledHint(nonce, value):
-                self._begin(self._approvals.settle(nonce, value), "an answer")
+                self._begin(partial(self._approvals.settle, nonce, value), "an answer")
             case SessionEndHint(session):
-                self._begin(self._background.end_here(session), "the end of a session")
+                self._begin(partial(self._background.end_here, session), "the end of a session")
             case PeopleHint():
-                self._begin(self._refresh(), "people")
+                self._begin(self._refresh, "people")
 
     def _take(self, lane: str) -> None:
         has_room = not self._is_stopping and self._bus.lanes < self._most_turns
         if has_room or self._bus.is_at_work(lane):
             self._bus.wake(lane)
 
-    def _begin(self, work: Awaitable[object], name: str) -> None:
+    def _begin(self, work: Callable[[], Awaitable[object]], name: str) -> None:
         if self._group is not None:
             self._group.create_task(_logged(work, name), name=name)
 
     def _note_gap(self) -> None:
         """Hints may have been missed."""
-        self._begin(self._refresh(), "people")
+        self._begin(self._refresh, "people")
         self._look_now.set()
 
 
-async def _logged(work: Awaitable[object], name: str) -> None:
+async def _logged(work: Callable[[], Awaitable[object]], name: str) -> None:
     try:
-        await work
+        await work()
     except StoreError as exc:
         log.warning("%s could not be taken in: %s", name, exc)
 

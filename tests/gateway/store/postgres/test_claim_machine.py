@@ -335,7 +335,7 @@ class ClaimMachine(RuleBasedStateMachine):
         worker = data.draw(st.sampled_from(self.workers))
         attempts = "SELECT id, attempts, interruptions FROM turn WHERE state = 'running'"
         before = self.scene.rows(f"{attempts} AND worker = ? ORDER BY id", worker.worker)
-        self._do(worker, put_down, worker.worker)
+        self._do(worker, put_down, worker.worker, "a worker")
         self._do(worker, worker_table.end, worker.worker)
         self._bury(worker)
         self._forget_pins(worker.worker)
