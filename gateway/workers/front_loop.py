@@ -144,9 +144,8 @@ class FrontLoop:
 
     async def _reap(self) -> None:
         """Whoever has died loses its turns; others go on with them."""
-        lanes, ended, alive = await self._database.transact(
-            self._end_silent, is_patient=self._is_patient()
-        )
+        lanes, ended, alive = await self._database.transact(self._end_silent)
+        self._note_look()
         self._alive = alive
         self._tell_of_workers(bool(alive))
         self._leaving &= {one.number for one in alive}
@@ -176,8 +175,9 @@ class FrontLoop:
             self._has_workers = False
 
     def _end_silent(
-        self, tx: Transaction, *, is_patient: bool
+        self, tx: Transaction
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
+        is_patient = self._is_patient(time.monotonic())
         silent = () if is_patient else self._table.end_silent(tx, self._lease_s)
         ended = [(one.number, one.name) for one in silent]
         numbers = {number for number, _ in ended}
@@ -196,14 +196,19 @@ class FrontLoop:
         self._table.forget_old(tx)
         return [one for one in lanes if one is not None], ended, self._table.alive(tx)
 
-    def _is_patient(self) -> bool:
+    def _is_patient(self, now: float) -> bool:
         """Where the server was away no worker could say that it lives: those that do say so
-        within a lease."""
+        within a lease. To be asked once the server is there."""
+        return now < self._patient_until or self._was_away(now)
+
+    def _was_away(self, now: float) -> bool:
+        return now - self._looked_at > max(self._lease_s / 2, 3 * LOOK_S)
+
+    def _note_look(self) -> None:
         now = time.monotonic()
-        if now - self._looked_at > max(self._lease_s / 2, 3 * LOOK_S):
+        if self._was_away(now):
             self._patient_until = now + self._lease_s
         self._looked_at = now
-        return now < self._patient_until
 
     async def _find_missed(self) -> None:
         waiting, mail = await self._database.transact(_waiting_lanes)
