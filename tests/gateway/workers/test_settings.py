@@ -103,7 +103,11 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     await group.idle()
     answered = [one for one in places if f"echo: {one}" in group.api.answers(one)]
     refused = [one for one in places if "the limit of $10.00" in group.api.answers(one)[-1]]
-    assert len(answered) == len(group.model.requests) == 5
-    assert len(refused) == len(places) - 5
+    assert len(answered) == len(group.model.requests) == len(places) - len(refused)
+    # What one costs depends on the prompt, and what is reserved is the least that it may cost: a
+    # fifth less at most. Two limits would be twice as much.
+    costs = [cost / 1e9 for (cost,) in await group.rows("usage", "cost_nusd") if cost]
+    assert len(costs) == len(answered) > 2
+    assert 10 - 1.2 * max(costs) < sum(costs) < 10 * 1.25
     turns = await group.rows("turn", "worker", order="id DESC")
     assert len(set(turns[: len(places)])) == 2
