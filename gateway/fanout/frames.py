@@ -9,12 +9,9 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from gateway.fanout.base import Receive, Topic
-
-if TYPE_CHECKING:
-    pass
 
 SENDER_BYTES = 12
 # Kind, sender, number.
@@ -25,6 +22,8 @@ _PIECE = struct.Struct(">BI")
 _FIRST, _LAST = 1, 2
 _TAG_BYTES = 16
 _NONCE_BYTES = 12
+# No message is longer: what says so wants to fill the memory.
+_MOST_BYTES = 64_000_000
 # One that is not heard for a while is forgotten: processes come and go.
 _MOST_SENDERS = 1_000
 
@@ -133,6 +132,9 @@ class FrameReader:
         if state.partial is None:
             # Its beginning was lost.
             return
+        if len(state.partial) + len(piece) > _MOST_BYTES:
+            state.partial = None
+            raise FrameError("a message is too long")
         state.partial += piece
         if place & _LAST:
             message, state.partial = bytes(state.partial), None

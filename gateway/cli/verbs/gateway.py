@@ -13,9 +13,11 @@ from gateway.cli.context import count
 from gateway.runtime.gc_tuning import freeze_after_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from gateway.config import Settings
+    from gateway.container import Container
     from gateway.control.service import Service
     from gateway.ops.config_reload import WatchedConfig
     from gateway.runtime.paths import DataDir
@@ -126,7 +128,6 @@ async def _serve(
     import signal
 
     from gateway.app import open_app
-    from gateway.runtime.allocator import trim_regularly
 
     stopped = asyncio.Event()
     waiting = asyncio.current_task() if args.standby else None
@@ -154,22 +155,30 @@ async def _serve(
     ) as app:
         waiting = None
         await _announce(app.service)
-        reloader = app.reloader
-        assert reloader is not None, "the configuration is watched"
-        if not (sys.stdin and sys.stdin.isatty()):
-            # At a terminal it means that the window was closed.
-            loop.add_signal_handler(signal.SIGHUP, reloader.ask)
-        freeze_after_start()
-        async with asyncio.TaskGroup() as group:
-            work = [
-                group.create_task(reloader.run(), name="configuration"),
-                group.create_task(trim_regularly(), name="memory"),
-            ]
-            if args.workers:
-                work.append(group.create_task(_keep_workers(args), name="workers"))
-            await stopped.wait()
-            for task in work:
-                task.cancel()
+        more = (_keep_workers(args),) if args.workers else ()
+        await run_until(stopped, app, *more)
+
+
+async def run_until(
+    stopped: asyncio.Event, app: "Container", *more: "Coroutine[Any, Any, None]"
+) -> None:
+    """What a process that serves people does besides, and `more` of it. SIGHUP has it read its
+    configuration again."""
+    import signal
+
+    from gateway.runtime.allocator import trim_regularly
+
+    reloader = app.reloader
+    assert reloader is not None, "the configuration is watched"
+    if not (sys.stdin and sys.stdin.isatty()):
+        # At a terminal it means that the window was closed.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
+    freeze_after_start()
+    async with asyncio.TaskGroup() as group:
+        work = [group.create_task(one) for one in (reloader.run(), trim_regularly(), *more)]
+        await stopped.wait()
+        for task in work:
+            task.cancel()
 
 
 async def _keep_workers(args: argparse.Namespace) -> None:

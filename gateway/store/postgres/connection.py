@@ -1,5 +1,7 @@
 """A connection to PostgreSQL whose rows look as those of SQLite do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -15,6 +17,7 @@ from gateway.core.addresses.postgres import (
 )
 from gateway.store.errors import StoreError
 from gateway.store.port import Row
+from gateway.store.postgres.errors import mapped
 
 _OPTIONS: dict[str, Any] = {
     **TIMEOUTS,
@@ -49,6 +52,20 @@ def connect_first(address: str) -> "psycopg.Connection[Row]":
             reason=" ".join(str(exc).split()),
             hint="Check that PostgreSQL runs and that store.url names its host, database and user.",
         ) from exc
+
+
+@contextmanager
+def first_connection(address: str) -> "Iterator[psycopg.Connection[Row]]":
+    """For a start: it stays open unless the block fails. Raises `StoreError`."""
+    connection = connect_first(address)
+    try:
+        yield connection
+    except psycopg.Error as exc:
+        connection.close()
+        raise mapped(exc) from exc
+    except StoreError:
+        connection.close()
+        raise
 
 
 class _WholeNumber(Int8Dumper):

@@ -36,7 +36,7 @@ from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.conflict_limiter import ConflictLimiter
-from gateway.store.postgres.connection import connect, connect_first
+from gateway.store.postgres.connection import connect, first_connection
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped, run_alone
 from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
 from gateway.store.postgres.migrator import table_names, upgrade
@@ -138,8 +138,7 @@ class PostgresStore:
         all that a transaction sees. Raises `StoreError`, `StoreInUse` where another Kore is."""
         options = options or PostgresOptions()
         place = public_address(address)
-        connection = connect_first(address)
-        try:
+        with first_connection(address) as connection:
             # First of all: nobody upgrades the tables of a Kore that runs.
             ownership.lock_data(connection, place, options.lease_s if options.replaces else None)
             tx = PostgresTransaction(connection)
@@ -161,12 +160,6 @@ class PostgresStore:
             run_alone(connection, prepare)
             owner = run_alone(connection, lambda: ownership.count_on(connection))
             run_alone(connection, begin_owner)
-        except psycopg.Error as exc:
-            connection.close()
-            raise mapped(exc) from exc
-        except StoreError:
-            connection.close()
-            raise
         return cls(
             *(address, folder, owner.fence, owner.connection),
             cipher=cipher,

@@ -10,9 +10,9 @@ from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.copying import ENGINE_TABLES, TableColumns, Tables
 from gateway.store.errors import StoreError
 from gateway.store.port import Transaction
-from gateway.store.postgres import ownership
+from gateway.store.postgres import ownership, worker_table
 from gateway.store.postgres.connection import connect_first
-from gateway.store.postgres.errors import mapped
+from gateway.store.postgres.errors import mapped, run_alone
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories.conversations import search
@@ -53,6 +53,8 @@ class WholePostgres:
                 upgrade(tx, place)
             ownership.count_on(connection)
             ownership.stay(connection)
+            # Nor does a worker store anything meanwhile.
+            run_alone(connection, lambda: worker_table.begin_owner(connection, keeps=False))
             with connection.transaction():
                 tx = PostgresTransaction(connection, cipher)
                 tx.run("SET CONSTRAINTS ALL DEFERRED")

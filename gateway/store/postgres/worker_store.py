@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from agent.serialization import dumps
 from gateway.core.addresses.postgres import own_name, public_address
 from gateway.store.cipher import Cipher
-from gateway.store.errors import StoreError
 from gateway.store.postgres import commit_mark, worker_table
-from gateway.store.postgres.connection import connect_first
+from gateway.store.postgres.connection import first_connection
 from gateway.store.postgres.engine import PostgresOptions, PostgresStore, WriteCopy
-from gateway.store.postgres.errors import mapped, run_alone
+from gateway.store.postgres.errors import run_alone
 from gateway.store.postgres.migrator import require_current, table_names
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.sealing import check_key
@@ -40,8 +37,7 @@ class PostgresWorkerStore(PostgresStore):
         those of this version."""
         options = options or PostgresOptions()
         place, name = public_address(address), own_name()
-        connection = connect_first(address)
-        try:
+        with first_connection(address) as connection:
             tx = PostgresTransaction(connection)
 
             def begin() -> int:
@@ -53,12 +49,6 @@ class PostgresWorkerStore(PostgresStore):
                 return number
 
             number = run_alone(connection, begin)
-        except psycopg.Error as exc:
-            connection.close()
-            raise mapped(exc) from exc
-        except StoreError:
-            connection.close()
-            raise
         store = cls(
             *(address, folder, worker_table.fence(number), connection),
             first_slot=worker_table.first_slot(number),

@@ -63,15 +63,12 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(
     args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
 ) -> None:
-    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once.
-    SIGHUP has it read its configuration again."""
+    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once."""
     import os
     import signal
 
     from gateway.cli.context import data_dir_of
-    from gateway.cli.verbs.gateway import watched_config
-    from gateway.runtime.allocator import trim_regularly
-    from gateway.runtime.gc_tuning import freeze_after_start
+    from gateway.cli.verbs.gateway import run_until, watched_config
     from gateway.worker_app import open_worker
 
     stopped = asyncio.Event()
@@ -94,20 +91,7 @@ async def _serve(
     async with open_worker(
         settings, data_dir_of(args), config=config, http_port=args.http_port
     ) as app:
-        reloader = app.reloader
-        assert reloader is not None, "the configuration is watched"
-        if not (sys.stdin and sys.stdin.isatty()):
-            # At a terminal it means that the window was closed.
-            loop.add_signal_handler(signal.SIGHUP, reloader.ask)
-        freeze_after_start()
-        async with asyncio.TaskGroup() as group:
-            work = [
-                group.create_task(reloader.run(), name="configuration"),
-                group.create_task(trim_regularly(), name="memory"),
-            ]
-            await stopped.wait()
-            for task in work:
-                task.cancel()
+        await run_until(stopped, app)
 
 
 def _end_with_input(stopped: asyncio.Event) -> None:

@@ -9,10 +9,11 @@ from agent.providers.scripted import ScriptedProvider
 from gateway.core.messages import OutboundPart, Route
 from gateway.store.cipher import Cipher
 from gateway.store.copying import WholeDatabase, copy_store
-from gateway.store.errors import StoreError
-from gateway.store.opening import copy_unowned, whole_database, whole_postgres
+from gateway.store.errors import StoreError, StoreTakenOver
+from gateway.store.opening import copy_unowned, join_store, whole_database, whole_postgres
 from gateway.store.port import Transaction
 from gateway.store.postgres.connection import connect
+from gateway.store.repositories import preferences
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests import postgres_server
@@ -83,6 +84,19 @@ async def test_a_conversation_goes_there_and_back(
     monkeypatch.setenv("KORE_TEST_STORE", "sqlite")
     texts = await talk(back, "four", cipher=cipher)
     assert texts[::2] == ["one", "Grüße 你好", "three", "four"]
+
+
+async def test_no_worker_stores_anything_while_a_database_is_copied(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with whole_database(address).opened(None):
+        pass
+    worker = join_store(address, tmp_path, cipher=None, lease_s=60.0)
+    try:
+        await worker.transact(preferences.put_state, "before", "1")
+        with whole_database(address).opened(None), pytest.raises(StoreTakenOver):
+            await worker.transact(preferences.put_state, "meanwhile", "1")
+    finally:
+        await worker.close()
 
 
 def test_the_number_of_a_deleted_delivery_is_not_given_again(tmp_path: Path) -> None:
