@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
     nullcontext,
 )
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -75,6 +76,8 @@ log = logging.getLogger(__name__)
 STOP_S = 10.0
 # How often one that stands by looks whether it is needed.
 _STANDBY_S = 1.0
+# A worker that is making a message has a copy of its files first.
+_ROW_FOLLOWS_S = 3_600.0
 
 
 @asynccontextmanager
@@ -126,8 +129,11 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             has_workers=has_workers,
         )
         stack.push_async_callback(database.close)
-        await database.transact(
-            outbound_files.delete_orphans, database.folder / outbound_files.FOLDER
+        await asyncio.to_thread(
+            outbound_files.delete_orphans,
+            database.folder / outbound_files.FOLDER,
+            await database.transact(outbound_files.paths_to_send),
+            before=time.time() - _ROW_FOLLOWS_S if has_workers else inf,
         )
         files = shared_files(settings, cipher)
         has_full_access = full_access is not None
@@ -366,9 +372,10 @@ async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> A
             yield
 
 
-def _serve_http(
+@asynccontextmanager
+async def _serve_http(
     app: Container, settings: Settings, channels: Channels
-) -> AbstractAsyncContextManager[object]:
+) -> AsyncIterator[None]:
     """Supervisors ask this process how it is, and platforms call it that were told to."""
     from gateway.control.health import answer, check_host, gateway_pages, serve_health
 
@@ -382,18 +389,22 @@ def _serve_http(
         }
 
     host, port = settings.http.host, settings.http.port
-    pages = gateway_pages(app.service, counts)
     webhook_channels = {
         channel.hook_path: channel
         for channel in channels.values()
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
-    if not webhook_channels:
-        return serve_health(host, port, pages)
-    from gateway.control.webhooks import serve_webhooks
+    async with AsyncExitStack() as stack:
+        pages = await stack.enter_async_context(gateway_pages(app.service, counts))
+        if not webhook_channels:
+            await stack.enter_async_context(serve_health(host, port, pages))
+        else:
+            from gateway.control.webhooks import serve_webhooks
 
-    check_host(host)
-    return serve_webhooks(host, port, lambda head: answer(head, pages), webhook_channels)
+            check_host(host)
+            page = partial(answer, pages=pages)
+            await stack.enter_async_context(serve_webhooks(host, port, page, webhook_channels))
+        yield
 
 
 def add_channel(channels: Channels, channel: Channel) -> None:

@@ -133,7 +133,11 @@ def build_container(
         clock=timing.sender_clock,
         wait=timing.sender_wait,
         pass_on=link.pass_on_mail,
-        outgoing=OutgoingFiles(database.folder / FOLDER, files.outgoing if files else None),
+        outgoing=OutgoingFiles(
+            database.folder / FOLDER,
+            files.outgoing if files else None,
+            sends=link.pass_on_mail is None,
+        ),
     )
     approval_service = ApprovalService(
         renderer=renderer,

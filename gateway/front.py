@@ -1,7 +1,7 @@
 """What a gateway opens besides when it leaves its turns to workers, in place of running them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from agent.i18n import t
 from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.config import Settings
 from gateway.container import Container
-from gateway.core.records import WorkerInfo
 from gateway.resources import Resources
 from gateway.store.cipher import Cipher
 from gateway.store.port import Store
@@ -28,11 +27,6 @@ class Front:
         self._fanout = fanout
         self.link = _link(fanout)
         self._loop: FrontLoop | None = None
-
-    @property
-    def workers(self) -> Sequence[WorkerInfo]:
-        """Those that count."""
-        return self._loop.workers if self._loop is not None else ()
 
     async def status(self) -> Mapping[str, Any] | None:
         """See `FrontLoop.status`; None where nothing is left to workers."""

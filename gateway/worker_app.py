@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -31,6 +31,7 @@ from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import cipher_of
+from gateway.store.errors import StoreTakenOver
 from gateway.store.opening import join_store
 from gateway.store.port import Transaction, WorkerStore
 from gateway.store.postgres import worker_table
@@ -78,6 +79,7 @@ async def open_worker(
             settings.store.url, home.root, cipher=cipher, lease_s=settings.store.lease_s
         )
         stack.push_async_callback(database.close)
+        stack.push_async_callback(_leave, database)
         number = database.worker
         choice = await choose_sandbox(settings, home)
         agent = await build_agent(settings, home, choice.sandbox)
@@ -182,13 +184,18 @@ async def _run_tasks(
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
-            lanes = await database.transact(put_down, database.worker, database.name)
+            lanes = await database.transact(hand_over_turns, database.worker, database.name)
             for lane in lanes:
                 link.pass_on(lane, None)
             await fanout.flush()
             hints.cancel()
             await asyncio.wait({hints})
-            await database.leave()
+
+
+async def _leave(database: WorkerStore) -> None:
+    """Also where the start failed: nobody leaves turns to it any more."""
+    with suppress(StoreTakenOver):
+        await database.leave()
 
 
 async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
@@ -199,7 +206,7 @@ async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
         link.tell(JobsHint())
 
 
-def put_down(tx: Transaction, worker: int, name: str) -> list[str]:
+def hand_over_turns(tx: Transaction, worker: int, name: str) -> list[str]:
     """Its turns are anybody's, and are charged no attempt. Conversations whose commands end with it
     are told so. Returns the lanes to wake."""
     pinned = open_work.pinned_sessions(tx, worker)

@@ -72,18 +72,21 @@ class ApprovalCoordinator:
         while True:
             self._changed.clear()
             try:
-                if self._has_orphans:
+                if has_orphans := self._has_orphans:
+                    # Before the look: a process may end while it lasts.
+                    self._has_orphans = False
                     self.publish_closed(
                         await self._database.transact(
                             self._service.withdraw_orphans, self._awaited, time.time()
                         )
                     )
-                    self._has_orphans = False
+                    has_orphans = False
                 self.publish_closed(
                     await self._database.transact(self._service.expire, time.time())
                 )
                 next_at = await self._database.transact(approvals.next_expiry)
             except StoreError as exc:
+                self._has_orphans = self._has_orphans or has_orphans
                 log.error("approval questions are delayed: %s", exc)
                 next_at = self._service.clock() + _PAUSE_S
             if next_at is None:

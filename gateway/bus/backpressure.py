@@ -49,16 +49,23 @@ class InboxRoom:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # What waited at the last count, and all that was accepted since.
-        self._waiting_at_most = most
+        self._waiting_count = most  # at the last count
+        self._accepted_count = 0  # since then
 
     def is_left(self, tx: Transaction) -> bool:
-        if self._waiting_at_most >= self._most:
-            waiting = inbox.waiting_count(tx)
-            if waiting >= self._most:
-                return False
-            self._waiting_at_most = waiting
+        accepted = self._accepted_count
+        if self._waiting_count + accepted < self._most:
+            return True
+        waiting = inbox.waiting_count(tx)
+        if waiting >= self._most:
+            return False
+        tx.after_commit(lambda: self._note_count(waiting, accepted))
         return True
 
     def note_accepted(self, messages: int) -> None:
-        self._waiting_at_most += messages
+        self._accepted_count += messages
+
+    def _note_count(self, waiting: int, accepted: int) -> None:
+        """What was accepted while it was counted still counts."""
+        self._waiting_count = waiting
+        self._accepted_count = max(0, self._accepted_count - accepted)

@@ -35,6 +35,8 @@ _PHRASES = {
 _HEAD_LIMIT_BYTES = 8_192
 _CONNECTIONS = 32
 _REQUEST_S = 5.0
+# Within that a page says that the database does not answer.
+_STATUS_S = 3.0
 Counts = Callable[[], Mapping[str, float]]
 # Status, content type and body.
 Page = tuple[int, str, str]
@@ -43,21 +45,59 @@ Pages = Callable[[str], Awaitable[Page | None]]
 ALIVE: Page = (200, _TEXT, "ok\n")
 
 
-def gateway_pages(operations: OperationsCalls, counts: Counts) -> Pages:
+class StatusReader:
+    """Reads the status once for all who ask meanwhile: while the database is away that waits, and
+    cannot be cut off, but no request waits with it. `close` it."""
+
+    def __init__(self, operations: OperationsCalls) -> None:
+        self._operations = operations
+        self._reading: asyncio.Task[Mapping[str, Any]] | None = None
+
+    async def read(self) -> Mapping[str, Any] | None:
+        """None where there is no answer in time."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(_status(self._operations), name="status")
+        reading = self._reading
+        await asyncio.wait({reading}, timeout=_STATUS_S)
+        if not reading.done():
+            return None
+        if self._reading is reading:
+            self._reading = None
+        return reading.result()
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+
+async def _status(operations: OperationsCalls) -> Mapping[str, Any]:
+    return await operations.status()
+
+
+@asynccontextmanager
+async def gateway_pages(operations: OperationsCalls, counts: Counts) -> AsyncIterator[Pages]:
     """`counts` are the monotonic counters; what /metrics shows besides comes from
     `operations.status`."""
+    reader = StatusReader(operations)
 
     async def answer(path: str) -> Page | None:
         match path:
             case "/livez" | "/readyz":
                 return ALIVE
             case "/healthz":
-                return _health(await operations.status())
+                status = await reader.read()
+                return health_page("degraded", ["database"]) if status is None else _health(status)
             case "/metrics":
-                return metrics_page(_lines(await operations.status(), counts()))
+                status = await reader.read()
+                shown = counter_lines(counts()) if status is None else _lines(status, counts())
+                return metrics_page(shown)
         return None
 
-    return answer
+    try:
+        yield answer
+    finally:
+        await reader.close()
 
 
 async def standby_pages(path: str) -> Page | None:

@@ -9,9 +9,10 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -44,9 +45,13 @@ _KINDS: dict[str, FileKind] = {
 
 class OutgoingFiles:
     """Copies of files in the folder of this machine until they are sent; with `shared` any other
-    machine can send them, too. Each copy there belongs to one message."""
+    machine can send them, too. Each copy there belongs to one message. A process that sends nothing
+    itself keeps none in its folder that is shared (`sends`)."""
 
-    def __init__(self, folder: Path, shared: "FileStore | None" = None) -> None:
+    def __init__(
+        self, folder: Path, shared: "FileStore | None" = None, *, sends: bool = True
+    ) -> None:
+        self._sends = sends
         self._folder = folder
         self._shared = shared
 
@@ -87,6 +92,8 @@ class OutgoingFiles:
         except BaseException:
             delete_snapshots([file])
             raise
+        if not self._sends:
+            delete_snapshots([file])
         return replace(file, digest=digest)
 
     def _bring_all(self, files: Sequence[OutboundFile]) -> tuple[OutboundFile, ...]:
@@ -178,15 +185,21 @@ def delete_snapshots(files: Iterable[OutboundFile]) -> None:
                 os.unlink(file.path)
 
 
-def delete_orphans(tx: Transaction, folder: Path) -> int:
-    """Delete the copies that no message to send waits for; returns how many those were."""
+def paths_to_send(tx: Transaction) -> set[str | None]:
+    """The copies that messages wait for."""
+    return {file.path for file in waiting(tx)}
+
+
+def delete_orphans(folder: Path, needed: Collection[str | None], *, before: float = inf) -> None:
+    """Delete the copies that are not needed and were made before that (Unix time): a process that
+    works beside this one makes a copy before the message that it is for."""
     if not folder.is_dir():
-        return 0
-    paths_to_send = {file.path for file in waiting(tx)}
-    old = [path for path in folder.iterdir() if str(path) not in paths_to_send]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
+        return
+    for path in folder.iterdir():
+        if str(path) not in needed:
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime < before:
+                    path.unlink()
 
 
 def shared_names(tx: Transaction, shared: "FileStore") -> set[str]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import islice
+from math import inf
 from typing import Protocol
 
 from gateway.fanout.base import FLUSH_S, Receive, Topic
@@ -118,7 +119,7 @@ class QueuedFanout(ABC):
         loop = asyncio.get_running_loop()
         pause_s = _FIRST_PAUSE_S
         while True:
-            opened_at = loop.time()
+            opened_at = inf
             try:
                 async with self._open_link() as link:
                     opened_at = loop.time()

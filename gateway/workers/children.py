@@ -28,17 +28,27 @@ async def _keep(command: Sequence[str], slot: int) -> None:
     pause_s = _FIRST_PAUSE_S
     while True:
         began_at = loop.time()
-        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
         try:
-            status = await process.wait()
-        except asyncio.CancelledError:
-            await _stop(process)
-            raise
+            status = await _run(command)
+        except OSError as exc:
+            log.warning("worker process %d cannot be started: %s", slot, exc)
+            status = None
         if loop.time() - began_at > _STEADY_S:
             pause_s = _FIRST_PAUSE_S
-        log.warning("worker process %d ended with status %d; another begins", slot, status)
+        if status is not None:
+            log.warning("worker process %d ended with status %d; another begins", slot, status)
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+
+
+async def _run(command: Sequence[str]) -> int:
+    """Raises `OSError` where there is no room for another process."""
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        await _stop(process)
+        raise
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -80,8 +80,8 @@ class EventReceiver:
 
     def __init__(self, events: EventHub) -> None:
         self._events = events
-        # By worker and lane.
-        self._turns: dict[tuple[int, str], ExitStack] = {}
+        # By lane, with the worker that runs it.
+        self._turns: dict[str, tuple[int, ExitStack]] = {}
 
     def receive(self, hint: EventsHint) -> None:
         for one in hint.events:
@@ -91,27 +91,31 @@ class EventReceiver:
                 # Of a newer version, during an upgrade. What it tells is stored in the end.
                 log.debug("an event of worker %d cannot be shown: %s", hint.worker, exc)
 
-    def forget(self, worker: int) -> None:
-        """It has ended: so have its turns, which others go on with."""
-        for key in [one for one in self._turns if one[0] == worker]:
-            self._turns.pop(key).close()
+    def keep_only(self, workers: Collection[int]) -> None:
+        """All others have ended: so have their turns here, which others go on with."""
+        for lane in [lane for lane, (worker, _) in self._turns.items() if worker not in workers]:
+            self._close(lane)
 
     def _show(self, worker: int, one: Mapping[str, Any]) -> None:
         lane = one.get("lane", "")
         if (session := one.get("begins")) is not None:
-            self._end(worker, lane)
-            stack = self._turns[worker, lane] = ExitStack()
+            self._close(lane)
+            stack = ExitStack()
             stack.enter_context(self._events.turn(lane, session))
+            self._turns[lane] = worker, stack
         elif "ends" in one:
-            self._end(worker, lane)
+            # Another may have gone on with it by now.
+            if lane in self._turns and self._turns[lane][0] == worker:
+                self._close(lane)
         elif (session := one.get("stored")) is not None:
             self._events.end_turn(session)
         elif (event := one.get("event")) is not None:
             self._events.publish(lane, watch_event_from_json(event))
 
-    def _end(self, worker: int, lane: str) -> None:
-        if (turn := self._turns.pop((worker, lane), None)) is not None:
-            turn.close()
+    def _close(self, lane: str) -> None:
+        if lane in self._turns:
+            _, stack = self._turns.pop(lane)
+            stack.close()
 
 
 def _to_json(lane: str, what: WatchEvent | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.bus import MessageBus
 from gateway.core.records import WorkerInfo
-from gateway.delivery.sender import OutboxSender
+from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.fanout.base import Fanout
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
@@ -38,7 +37,7 @@ log = logging.getLogger(__name__)
 # So often it looks for workers that have died, and for what no hint told of.
 LOOK_S = 1.0
 # A lane that waits is passed on once more after so many looks, and after twice as many each time.
-_PATIENCE = 2
+_LOOKS_BEFORE_REPEAT = 2
 # Without a worker for so many looks people are told.
 _GRACE_LOOKS = 10
 # Entries whose hint was lost are in the audit log after so many looks.
@@ -93,7 +92,6 @@ class FrontLoop:
         self._looks_without = 0
         self._looked_at = time.monotonic()
         self._patient_until = self._looked_at
-        self._alive: Sequence[WorkerInfo] = ()
         self._leaving: set[int] = set()
         self._look_now = asyncio.Event()
         self._reaped_count = 0
@@ -101,11 +99,6 @@ class FrontLoop:
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
-
-    @property
-    def workers(self) -> Sequence[WorkerInfo]:
-        """Those that counted at the last look."""
-        return self._alive
 
     async def status(self) -> Mapping[str, Any]:
         """For `kore status --all` and /metrics: workers, and what waits for them."""
@@ -138,26 +131,23 @@ class FrontLoop:
                     await self._find_missed()
                 except StoreError as exc:
                     log.warning("looking for workers is delayed: %s", exc)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._look_now.wait()
+                await wait_for(self._look_now, LOOK_S)
 
     async def _reap(self) -> None:
         """Whoever has died loses its turns; others go on with them."""
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._note_look()
-        self._alive = alive
         self._tell_of_workers(bool(alive))
         self._leaving &= {one.number for one in alive}
         self._link.room = {
-            one.number: int(one.state.get("room", 1))
+            one.number: int(one.state.get("room", 0))
             for one in alive
             if one.number not in self._leaving
         }
         self._reaped_count += len(ended)
+        self._receiver.keep_only({one.number for one in alive})
         for number, name in ended:
             log.warning("worker %d (%s) has died: others go on with its turns", number, name)
-            self._receiver.forget(number)
             await self._database.transact(self._table.end_connections, name)
         if ended:
             self._approvals.look_again(orphans=True)
@@ -214,7 +204,7 @@ class FrontLoop:
         waiting, mail = await self._database.transact(_waiting_lanes)
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in waiting}
         for lane, looks in self._looks.items():
-            if looks >= _PATIENCE and looks & (looks - 1) == 0:
+            if looks >= _LOOKS_BEFORE_REPEAT and looks & (looks - 1) == 0:
                 self._bus.wake(lane)
         for lane in mail:
             self._sender.wake(lane)

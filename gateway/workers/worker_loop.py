@@ -12,6 +12,7 @@ from typing import Any, Literal
 from agent.version import VERSION
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.bus import MessageBus
+from gateway.delivery.sender import wait_for
 from gateway.fanout.base import Fanout
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import StoreError
@@ -37,7 +38,7 @@ _MOST_READ, _MOST = 200, 50
 # What commands change is read again in every so many looks, should its hint have been lost.
 _REFRESH_LOOKS = 15
 # A lane that is another worker's by its name is left to it for so many looks.
-_PATIENCE = 3
+_LOOKS_OF_ANOTHER = 3
 # A worker that has not read in the database for so long does not reach it.
 _STALE_S = 10.0
 # What it is at: `waiting` for a gateway that leaves turns to workers.
@@ -125,7 +126,7 @@ class WorkerLoop:
                     except StoreError as exc:
                         log.warning("this worker cannot look for work: %s", exc)
                     pause_s = LOOK_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
-                    await _first(self._look_now, pause_s)
+                    await wait_for(self._look_now, pause_s)
             finally:
                 # Hints still come in while the worker puts down its turns.
                 self._group = None
@@ -156,7 +157,7 @@ class WorkerLoop:
         """Not at the first look: its hint may be on its way. Where each looked at all that wait,
         most of them would come too late."""
         is_own = choose_worker(lane, workers) == self._number
-        return self._looks[lane] > (1 if is_own else _PATIENCE)
+        return self._looks[lane] > (1 if is_own else _LOOKS_OF_ANOTHER)
 
     def _read(self, tx: Transaction) -> tuple[Sequence[int] | None, list[str], list[str]]:
         workers = self._read_workers(tx)
@@ -204,11 +205,3 @@ async def _logged(work: Callable[[], Awaitable[object]], name: str) -> None:
         await work()
     except StoreError as exc:
         log.warning("%s could not be taken in: %s", name, exc)
-
-
-async def _first(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return

@@ -29,6 +29,14 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+# Those of a process by its name, as far as they are of the same user of the server: the rest is not
+# ours to end. The name is to follow.
+END_CONNECTIONS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    " AND datname = current_database() AND usename = current_user AND application_name = "
+)
+
+
 def connect(address: str) -> "psycopg.Connection[Row]":
     """Outside a transaction until one says BEGIN. Raises `psycopg.Error`."""
     connection = psycopg.connect(

@@ -19,6 +19,7 @@ import psycopg
 from gateway.core.addresses.postgres import application_name, own_name
 from gateway.store.errors import StoreInUse
 from gateway.store.port import Row
+from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.errors import code_of
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
 
@@ -29,11 +30,6 @@ _TRIES, _PAUSE_S = 20, 0.02
 _REPEAT_SHARE = 0.4
 _SERIALIZATION_FAILURE = "40001"
 _SILENT = f"seen_at < {NOW} - %s::double precision"
-# Each has the name of its process.
-_CONNECTIONS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-    " AND datname = current_database() AND application_name = %s"
-)
 _HOLDER = (
     "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory'"
     " AND granted AND classid = 0 AND objid = %s AND application_name = %s"
@@ -127,9 +123,7 @@ def _silent_owner(connection: "psycopg.Connection[Row]", lease_s: float) -> str 
 
 
 def _end_connections(connection: "psycopg.Connection[Row]", owner: str) -> None:
-    # They may be of another user of the server, whose connections are not ours to end.
-    with suppress(psycopg.errors.InsufficientPrivilege):
-        connection.execute(_CONNECTIONS, (application_name(owner),))
+    connection.execute(f"{END_CONNECTIONS}%s".encode(), (application_name(owner),))
 
 
 def _is_locked_by(connection: "psycopg.Connection[Row]", owner: str) -> bool:

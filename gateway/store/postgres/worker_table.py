@@ -14,6 +14,7 @@ from gateway.core.addresses.postgres import application_name
 from gateway.core.records import WorkerInfo
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark
+from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
 from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
 
@@ -104,8 +105,7 @@ def end(tx: Transaction, number: int) -> None:
 
 
 def end_silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
-    """Declare those dead that have said nothing for so long, and end their connections: what they
-    locked is free."""
+    """Declare those dead that have said nothing for so long."""
     silent = [one for one in alive(tx) if one.seen_s > lease_s]
     for one in silent:
         end(tx, one.number)
@@ -118,13 +118,8 @@ def name_of(tx: Transaction, number: int) -> str:
 
 
 def end_connections(tx: Transaction, name: str) -> None:
-    """Those of a worker's process, as far as they are of the same user of the server."""
-    tx.all(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE pid <> pg_backend_pid() AND datname = current_database()"
-        " AND usename = current_user AND application_name = ?",
-        (application_name(name),),
-    )
+    """Those of a worker's process: what they have locked is free."""
+    tx.all(f"{END_CONNECTIONS}?", (application_name(name),))
 
 
 def ended_with_turns(tx: Transaction) -> list[int]:

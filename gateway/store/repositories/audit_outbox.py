@@ -79,6 +79,7 @@ def forget(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def _decode(text: str) -> AuditEntry:
-    """A newer worker may know more fields."""
+    """A worker of another version may know more fields, or fewer."""
     data = json.loads(text)
-    return AuditEntry(**{one.name: data[one.name] for one in fields(AuditEntry)})
+    known = {one.name for one in fields(AuditEntry)}
+    return AuditEntry(**{name: value for name, value in data.items() if name in known})

@@ -10,7 +10,9 @@ import aiohttp
 import pytest
 
 from agent.errors import ConfigError
+from gateway.control import health
 from gateway.control.health import gateway_pages, serve_health
+from gateway.core.completion import run_to_completion
 
 
 def _well() -> dict[str, Any]:
@@ -48,7 +50,8 @@ async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientS
         port = probe.getsockname()[1]
     counts = {"parts_sent": 4.0}
     async with (
-        serve_health("127.0.0.1", port, gateway_pages(running, lambda: counts)),
+        gateway_pages(running, lambda: counts) as pages,
+        serve_health("127.0.0.1", port, pages),
         aiohttp.ClientSession() as session,
     ):
         yield session, f"http://127.0.0.1:{port}"
@@ -111,7 +114,7 @@ async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
 
 async def test_it_listens_on_loopback_only() -> None:
     with pytest.raises(ConfigError, match=r"http\.host"):
-        async with serve_health("0.0.0.0", 0, gateway_pages(Running(), dict)):
+        async with gateway_pages(Running(), dict) as pages, serve_health("0.0.0.0", 0, pages):
             pass
 
 
@@ -119,8 +122,47 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
-            async with serve_health("127.0.0.1", port, gateway_pages(Running(), dict)):
+            async with (
+                gateway_pages(Running(), dict) as pages,
+                serve_health("127.0.0.1", port, pages),
+            ):
                 pass
+
+
+@dataclass
+class Away(Running):
+    """One whose database is away: its work is not cut off before that is back."""
+
+    is_back: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_count: int = 0
+
+    async def status(self) -> Mapping[str, Any]:
+        self.asked_count += 1
+        await run_to_completion(asyncio.ensure_future(self.is_back.wait()))
+        return self.facts
+
+
+async def test_a_database_that_is_away_holds_up_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_STATUS_S", 0.01)
+    running = Away()
+    try:
+        async with health_server(running) as (session, url):
+            # More than there may be connections at once.
+            for _ in range(40):
+                async with session.get(f"{url}/healthz") as response:
+                    assert response.status == 503
+                    assert (await response.json())["broken"] == ["database"]
+            async with session.get(f"{url}/livez") as response:
+                assert response.status == 200
+            async with session.get(f"{url}/metrics") as response:
+                assert "kore_parts_sent_total 4.0" in await response.text()
+            assert running.asked_count == 1
+            running.is_back.set()
+            monkeypatch.setattr(health, "_STATUS_S", 10.0)
+            async with session.get(f"{url}/healthz") as response:
+                assert response.status == 200
+    finally:
+        running.is_back.set()
 
 
 @pytest.mark.parametrize(

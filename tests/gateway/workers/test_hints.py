@@ -1,12 +1,12 @@
 """What processes tell each other may be forged, or of another version: it harms nobody."""
 
-import json
+from contextlib import AbstractContextManager
 
 import pytest
 
 from agent.events import Notice, TextDelta
 from agent.serialization import dumps
-from gateway.core.event_hub import EventHub
+from gateway.core.event_hub import EventHub, Subscription
 from gateway.workers.event_relay import EventReceiver
 from gateway.workers.hints import (
     EventsHint,
@@ -76,4 +76,40 @@ async def test_an_event_that_cannot_be_read_hides_no_other() -> None:
         events.close()
         shown = [event async for event in watch]
     assert shown == [TextDelta("hello"), Notice("info", "last")]
-    assert json.loads(encode(hint))["worker"] == 1
+
+
+def follow(events: EventHub) -> AbstractContextManager[Subscription]:
+    """Who follows the session hears of a turn on its lane only as long as it is known to run."""
+    return events.watch("cli:local:other", SESSION)
+
+
+async def shown_after(*hints: EventsHint, alive: set[int] | None = None) -> list[object]:
+    """What a follower sees of the last hint."""
+    events = EventHub()
+    receiver = EventReceiver(events)
+    with follow(events) as watch:
+        for hint in hints[:-1]:
+            receiver.receive(hint)
+        if alive is not None:
+            receiver.keep_only(alive)
+        receiver.receive(hints[-1])
+        events.close()
+        return [event async for event in watch]
+
+
+def begins(worker: int) -> EventsHint:
+    return EventsHint(worker, ({"lane": LANE, "begins": SESSION},))
+
+
+def text(worker: int) -> EventsHint:
+    return EventsHint(worker, ({"lane": LANE, "event": {"type": "text_delta", "text": "on"}},))
+
+
+async def test_the_late_end_of_one_worker_hides_nothing_of_the_next() -> None:
+    late = EventsHint(1, ({"lane": LANE, "ends": SESSION},))
+    assert await shown_after(begins(1), begins(2), late, text(2)) == [TextDelta("on")]
+    assert await shown_after(begins(1), begins(2), text(2), alive={2}) == [TextDelta("on")]
+
+
+async def test_the_turn_of_a_worker_that_is_gone_is_over() -> None:
+    assert await shown_after(begins(1), text(1), alive={2}) == []

@@ -1,7 +1,5 @@
 """What is to be done and nobody is at, for processes that missed the hint."""
 
-from collections.abc import Collection
-
 from gateway.core.messages import CONSOLE
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
@@ -53,15 +51,6 @@ def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
 def is_console(lane: str) -> bool:
     """Whether a terminal of this machine waits there: its turns need the folder that it is in."""
     return lane.startswith(f"{CONSOLE}:")
-
-
-def settled(tx: Transaction, nonces: Collection[str]) -> list[str]:
-    """Those of these questions that are not open any more."""
-    return [
-        nonce
-        for nonce in nonces
-        if tx.first("SELECT 1 FROM approval WHERE nonce = ? AND state = 'open'", (nonce,)) is None
-    ]
 
 
 def pinned_sessions(tx: Transaction, worker: int) -> list[str]:

@@ -41,7 +41,7 @@ from gateway.store.repositories.execution import claims, open_work, turns, windo
 from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewhere, TurnClaim
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
-from gateway.worker_app import put_down
+from gateway.worker_app import hand_over_turns
 from tests import postgres_server
 from tests.gateway.store.postgres.claim_scene import EFFECTS, ClaimScene, HeldTurn, compose, message
 
@@ -335,7 +335,7 @@ class ClaimMachine(RuleBasedStateMachine):
         worker = data.draw(st.sampled_from(self.workers))
         attempts = "SELECT id, attempts, interruptions FROM turn WHERE state = 'running'"
         before = self.scene.rows(f"{attempts} AND worker = ? ORDER BY id", worker.worker)
-        self._do(worker, put_down, worker.worker, "a worker")
+        self._do(worker, hand_over_turns, worker.worker, "a worker")
         self._do(worker, worker_table.end, worker.worker)
         self._bury(worker)
         self._forget_pins(worker.worker)
