@@ -210,9 +210,14 @@ def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Mark]]:
     )
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _read(path: Path) -> Skill | None:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        # An opener's descriptor is closed also where it turns out to be a folder's.
+        with open(path, "rb", opener=_open_at_once) as file:
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None

@@ -200,9 +200,10 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mar
 
 def _read(path: Path, source: Source) -> SubagentDefinition | None:
     """None for a file that cannot be read, and for the note about a folder of agents."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if source.trusted else os.O_NOFOLLOW)
+    more = os.O_NONBLOCK | (0 if source.trusted else os.O_NOFOLLOW)
     try:
-        with open(os.open(path, flags), "rb") as file:
+        # An opener's descriptor is closed also where it turns out to be a folder's.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None

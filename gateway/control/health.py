@@ -90,8 +90,8 @@ async def gateway_pages(operations: OperationsCalls, counts: Counts) -> AsyncIte
                 return health_page("degraded", ["database"]) if status is None else _health(status)
             case "/metrics":
                 status = await reader.read()
-                shown = counter_lines(counts()) if status is None else _lines(status, counts())
-                return metrics_page(shown)
+                lines = counter_lines(counts()) if status is None else _lines(status, counts())
+                return metrics_page(lines)
         return None
 
     try:
@@ -235,8 +235,10 @@ def _is_own_host(fields: list[str]) -> bool:
     if len(hosts) != 1:
         return not hosts
     name = hosts[0].lower()
-    host = name.partition("]")[0].strip("[") if name.startswith("[") else name.partition(":")[0]
-    return host in _LOOPBACK
+    if not name.startswith("["):
+        return name.partition(":")[0] in _LOOPBACK
+    host, bracket, port = name[1:].partition("]")
+    return bool(bracket) and host in _LOOPBACK and (not port or port.startswith(":"))
 
 
 def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[str]:

@@ -121,6 +121,8 @@ def decode(message: bytes) -> Hint | None:
     may publish on a NATS server can send one."""
     try:
         data = json.loads(message)
+        # Half of a pair of surrogates is no text that could be stored.
+        json.dumps(data, ensure_ascii=False).encode()
         kind = _KINDS[data.pop("kind")]
         if kind is EventsHint:
             data["events"] = tuple(data["events"])

@@ -80,6 +80,7 @@ class WorkerLoop:
         self._is_stopping = False
         self._looked_at: float | None = None
         self._look_count = 0
+        self._has_gap = False
         # How many looks each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
@@ -143,7 +144,8 @@ class WorkerLoop:
             self._bus.stop_now(lane)
         if workers is None or self._is_stopping:
             return
-        if self._look_count % _REFRESH_LOOKS == 0:
+        if self._has_gap or self._look_count % _REFRESH_LOOKS == 0:
+            self._has_gap = False
             await self._refresh()
         self._look_count += 1
         await self._approvals.settle_missed()
@@ -176,14 +178,15 @@ class WorkerLoop:
         match hint:
             case LaneHint(lane, to) if to == self._number:
                 self._take(lane)
-            case StopHint(lane):
-                self._bus.stop_now(lane)
+            case StopHint():
+                # What is to stop is read: somebody may have sent an old hint once more.
+                self._look_now.set()
             case SettledHint(nonce, value):
                 self._begin(partial(self._approvals.settle, nonce, value), "an answer")
             case SessionEndHint(session):
                 self._begin(partial(self._background.end_here, session), "the end of a session")
             case PeopleHint():
-                self._begin(self._refresh, "people")
+                self._note_gap()
 
     def _take(self, lane: str) -> None:
         has_room = not self._is_stopping and self._bus.lanes < self._most_turns
@@ -195,8 +198,8 @@ class WorkerLoop:
             self._group.create_task(_logged(work, name), name=name)
 
     def _note_gap(self) -> None:
-        """Hints may have been missed."""
-        self._begin(self._refresh, "people")
+        """What commands change may have changed, and hints may have been missed."""
+        self._has_gap = True
         self._look_now.set()
 
 

@@ -15,7 +15,7 @@ from gateway.store.files.port import (
     FileStoreError,
     ObjectStore,
     StoredObject,
-    damaged,
+    damaged_error,
     object_name,
 )
 from gateway.store.files.sealed_stream import PIECE_BYTES, seal_pieces, sealed_size, unseal_pieces
@@ -89,13 +89,13 @@ class FileStore:
                 for piece in pieces:
                     size += len(piece)
                     if size > limit_bytes:
-                        raise damaged(self.place)
+                        raise damaged_error(self.place)
                     hasher.update(piece)
                     target.write(piece)
             except ValueError as exc:
-                raise damaged(self.place) from exc
+                raise damaged_error(self.place) from exc
         if not hmac.compare_digest(hasher.hexdigest(), digest):
-            raise damaged(self.place)
+            raise damaged_error(self.place)
         return size
 
     def exists(self, digest: str, owner: str = "") -> bool:

@@ -16,7 +16,7 @@ from gateway.store.files.port import (
     FileStoreUnavailable,
     StoredObject,
     is_object_name,
-    missing,
+    missing_error,
 )
 from gateway.store.files.sealed_stream import PIECE_BYTES
 
@@ -44,17 +44,17 @@ class FolderObjects:
         folder, file_name = self._split(name)
         new = f"{_UNFINISHED}{secrets.token_hex(8)}"
         with self._open_made(folder) as fd:
-            with self._explained():
+            with self._explain_errors():
                 new_fd = os.open(new, _NEW, 0o600, dir_fd=fd)
             try:
                 with open(new_fd, "wb") as file:
                     for piece in pieces:
-                        with self._explained():
+                        with self._explain_errors():
                             file.write(piece)
-                    with self._explained():
+                    with self._explain_errors():
                         file.flush()
                         os.fsync(file.fileno())
-                with self._explained():
+                with self._explain_errors():
                     os.rename(new, file_name, src_dir_fd=fd, dst_dir_fd=fd)
                     os.fsync(fd)
             except BaseException:
@@ -66,19 +66,19 @@ class FolderObjects:
     def read(self, name: str) -> Iterator[Iterator[bytes]]:
         folder, file_name = self._split(name)
         try:
-            with self._explained(), open_folder_beneath(folder) as fd:
-                file = open(os.open(file_name, _READ, dir_fd=fd), "rb")  # noqa: SIM115 - below
+            with self._explain_errors(), open_folder_beneath(folder) as fd:
+                descriptor = _open_file(file_name, fd)
         except FileNotFoundError:
-            raise missing(self.place) from None
-        with file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise missing(self.place)
-            yield self._pieces(file.fileno())
+            raise missing_error(self.place) from None
+        try:
+            yield self._pieces(descriptor)
+        finally:
+            os.close(descriptor)
 
     def find(self, name: str) -> StoredObject | None:
         folder, file_name = self._split(name)
         try:
-            with self._explained(), open_folder_beneath(folder) as fd:
+            with self._explain_errors(), open_folder_beneath(folder) as fd:
                 info = os.stat(file_name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
@@ -90,7 +90,7 @@ class FolderObjects:
         folder, file_name = self._split(name)
         with (
             suppress(FileNotFoundError),
-            self._explained(),
+            self._explain_errors(),
             open_folder_beneath(folder) as fd,
         ):
             os.unlink(file_name, dir_fd=fd)
@@ -109,7 +109,7 @@ class FolderObjects:
                 if name.startswith(_UNFINISHED) and info.st_mtime < before:
                     with (
                         suppress(FileNotFoundError),
-                        self._explained(),
+                        self._explain_errors(),
                         open_folder_beneath(self._open_root() / folder) as fd,
                     ):
                         os.unlink(name, dir_fd=fd)
@@ -119,7 +119,7 @@ class FolderObjects:
         """The folder of an object, made for its owner only where it is missing."""
         root = self._open_root()
         with ExitStack() as stack:
-            with self._explained():
+            with self._explain_errors():
                 try:
                     fd = stack.enter_context(open_folder_beneath(folder, flags=LISTED))
                 except FileNotFoundError:
@@ -133,7 +133,7 @@ class FolderObjects:
 
     def _pieces(self, fd: int) -> Iterator[bytes]:
         while True:
-            with self._explained():
+            with self._explain_errors():
                 piece = os.read(fd, PIECE_BYTES)
             if not piece:
                 return
@@ -147,7 +147,7 @@ class FolderObjects:
             members: list[tuple[str, os.stat_result]] = []
             with (
                 suppress(FileNotFoundError),
-                self._explained(),
+                self._explain_errors(),
                 open_folder_beneath(self._open_root() / path, flags=LISTED) as fd,
                 os.scandir(fd) as entries,
             ):
@@ -170,14 +170,14 @@ class FolderObjects:
     def _open_root(self) -> Path:
         """The folder as it really is: its owner may have reached it by a link."""
         if self._root is None:
-            with self._explained(is_root=True):
+            with self._explain_errors(is_root=True):
                 self._root = self._folder.resolve(strict=True)
         if not self._root.is_dir():
             raise _away(self.place, os.strerror(errno.ENOENT))
         return self._root
 
     @contextmanager
-    def _explained(self, *, is_root: bool = False) -> Iterator[None]:
+    def _explain_errors(self, *, is_root: bool = False) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as exc:
@@ -197,3 +197,17 @@ def _away(place: str, reason: str) -> FileStoreUnavailable:
         place=place,
         reason=reason,
     )
+
+
+def _open_file(name: str, folder: int) -> int:
+    """Raises `FileNotFoundError` also for what is no file: a link, a folder, a socket."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=folder)
+    except OSError as exc:
+        if exc.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(name) from None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(name)

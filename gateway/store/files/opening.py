@@ -13,7 +13,7 @@ from gateway.store.files.file_store import SharedFiles
 def open_shared_files(
     address: str, cipher: Cipher | None, *, is_patient: bool = True
 ) -> SharedFiles:
-    """For a valid address. Nothing is looked at yet; without patience what fails is tried again
+    """For a valid address. Nothing is looked at yet; without `is_patient` what fails is tried again
     only once. Raises `ConfigError` where the library is not installed."""
     place = parse_file_address(address)
     if isinstance(place, Path):
@@ -25,7 +25,7 @@ def open_shared_files(
             catalogue_text("store.files names an S3 bucket, but obstore is not installed"),
             hint="pip install 'kore-assistant[s3]'",
         )
-    from gateway.store.files.s3 import Patience, S3Objects
+    from gateway.store.files.s3 import RetryLimits, S3Objects
 
-    patience = Patience() if is_patient else Patience(retries=1, total_s=5.0, silence_s=5.0)
-    return SharedFiles(S3Objects(place, patience), cipher)
+    limits = RetryLimits() if is_patient else RetryLimits(retries=1, total_s=5.0, silence_s=5.0)
+    return SharedFiles(S3Objects(place, limits), cipher)

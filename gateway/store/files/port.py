@@ -95,7 +95,7 @@ def is_object_name(name: str) -> bool:
     return _OBJECT.fullmatch(name) is not None
 
 
-def missing(place: str) -> StoredFileMissing:
+def missing_error(place: str) -> StoredFileMissing:
     return StoredFileMissing(
         catalogue_text("a file is not in {place}"),
         hint=catalogue_text(
@@ -105,7 +105,7 @@ def missing(place: str) -> StoredFileMissing:
     )
 
 
-def damaged(place: str) -> StoredFileDamaged:
+def damaged_error(place: str) -> StoredFileDamaged:
     return StoredFileDamaged(
         catalogue_text("a file in {place} is damaged, so it is not used"),
         hint=catalogue_text("Check the storage; what is sent or written again is stored anew."),

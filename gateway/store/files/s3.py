@@ -14,7 +14,7 @@ from gateway.store.files.port import (
     FileStoreUnavailable,
     StoredObject,
     is_object_name,
-    missing,
+    missing_error,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NETWORK = catalogue_text("Check the endpoint in store.files and the network.")
 
 
 @frozen
-class Patience:
+class RetryLimits:
     """How often a request is tried again, and for how long; the waits in between grow. `silence_s`
     is how long a server may send nothing."""
 
@@ -60,9 +60,9 @@ class Patience:
 class S3Objects:
     """Implements `ObjectStore`. Keys come from the environment, as the library looks for them."""
 
-    def __init__(self, where: BucketAddress, patience: Patience | None = None) -> None:
+    def __init__(self, where: BucketAddress, limits: RetryLimits | None = None) -> None:
         self._where = where
-        self._patience = patience or Patience()
+        self._limits = limits or RetryLimits()
         self._client: S3Store | None = None
 
     @property
@@ -102,7 +102,7 @@ class S3Objects:
         try:
             result = self._call(lambda: obstore.get(store, key))
         except FileNotFoundError:
-            raise missing(self.place) from None
+            raise missing_error(self.place) from None
         stream = iter(result.stream(min_chunk_size=_READ_BYTES))
 
         def pieces() -> Iterator[bytes]:
@@ -153,7 +153,7 @@ class S3Objects:
         if self._client is None:
             from obstore.store import S3Store
 
-            patience, where = self._patience, self._where
+            limits, where = self._limits, self._where
             # Not every server knows how to delete several at once.
             config: S3Config = {"disable_bulk_delete": True}
             if where.endpoint:
@@ -165,14 +165,14 @@ class S3Objects:
                 config=config,
                 client_options={
                     "allow_http": bool(where.endpoint and where.endpoint.startswith("http://")),
-                    "connect_timeout": timedelta(seconds=patience.connect_s),
-                    "read_timeout": timedelta(seconds=patience.silence_s),
+                    "connect_timeout": timedelta(seconds=limits.connect_s),
+                    "read_timeout": timedelta(seconds=limits.silence_s),
                     # A large file takes as long as it takes.
                     "timeout": timedelta(seconds=_LONGEST_S),
                 },
                 retry_config={
-                    "max_retries": patience.retries,
-                    "retry_timeout": timedelta(seconds=patience.total_s),
+                    "max_retries": limits.retries,
+                    "retry_timeout": timedelta(seconds=limits.total_s),
                     "backoff": {
                         "init_backoff": timedelta(seconds=0.2),
                         "max_backoff": timedelta(seconds=5),

@@ -81,5 +81,5 @@ def forget(tx: Transaction, numbers: Sequence[int]) -> None:
 def _decode(text: str) -> AuditEntry:
     """A worker of another version may know more fields, or fewer."""
     data = json.loads(text)
-    known = {one.name for one in fields(AuditEntry)}
-    return AuditEntry(**{name: value for name, value in data.items() if name in known})
+    names = {one.name for one in fields(AuditEntry)}
+    return AuditEntry(**{name: value for name, value in data.items() if name in names})

@@ -51,6 +51,8 @@ def test_a_hint_is_read_as_it_was_sent(hint: Hint) -> None:
         b'{"kind": "events", "worker": 1, "events": 5}',
         b'{"kind": "events", "worker": 1, "events": ["x"]}',
         b"[" * 100_000,
+        b'{"kind": "mail", "lane": "telegram:1:\\ud800"}',
+        b'{"kind": "events", "worker": 1, "events": [{"lane": "\\udfff"}]}',
     ],
 )
 def test_what_is_no_hint_is_ignored(message: bytes) -> None:

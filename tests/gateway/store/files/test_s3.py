@@ -11,14 +11,14 @@ from gateway.core.addresses.files import BucketAddress, parse_file_address
 from gateway.store.files.file_store import FileStore, SharedFiles
 from gateway.store.files.opening import open_shared_files
 from gateway.store.files.port import FileStoreUnavailable
-from gateway.store.files.s3 import Patience, S3Objects
+from gateway.store.files.s3 import RetryLimits, S3Objects
 from tests.fakes.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
 
 def impatient(server: S3Server, address: str | None = None) -> FileStore:
     place = parse_file_address(address or server.address)
     assert isinstance(place, BucketAddress)
-    return SharedFiles(S3Objects(place, Patience(retries=1, total_s=2.0))).outgoing
+    return SharedFiles(S3Objects(place, RetryLimits(retries=1, total_s=2.0))).outgoing
 
 
 def test_refused_keys_are_told_without_any(
@@ -70,7 +70,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(s3: S3Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         where = BucketAddress("kore-files", "", endpoint, "eu-1")
-        objects = S3Objects(where, Patience(retries=0, total_s=1.0, silence_s=0.5))
+        objects = S3Objects(where, RetryLimits(retries=0, total_s=1.0, silence_s=0.5))
         store = SharedFiles(objects).outgoing
         for call in (lambda: store.exists("0" * 64), lambda: store.put(b"content")):
             with pytest.raises(FileStoreUnavailable, match=r"in time|no connection"):
