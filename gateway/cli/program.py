@@ -25,6 +25,7 @@ from agent.version import VERSION
 from gateway.cli.invocation import as_installed
 from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
 from gateway.runtime.gc_tuning import defer_gc
+from gateway.runtime.process_hardening import disable_core_dumps
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -104,6 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 def run(words: Sequence[str]) -> int:
     """Run `words` (without the program's name); returns the exit code."""
+    disable_core_dumps()
     defer_gc()
     _open_closed()
     for stream in (sys.stdout, sys.stderr):

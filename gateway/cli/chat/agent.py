@@ -24,7 +24,6 @@ from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
 from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
-from gateway.runtime.process_hardening import disable_core_dumps
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -127,7 +126,6 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigError(t("--fork-session needs a session"), hint=t("add -c, -s ID or -r ID"))
     if args.full_access and args.sandbox not in (None, "none"):
         raise ConfigError(t("--full-access cannot be combined with --sandbox"))
-    disable_core_dumps()
     text, options = _text(args), _options(args)
     home = data_dir_of(args)
     if home.config.exists():

@@ -45,13 +45,11 @@ def run(args: argparse.Namespace) -> int:
     from gateway.cli.context import data_dir_of
     from gateway.runtime.allocator import keep_one_arena
     from gateway.runtime.log_setup import open_logs
-    from gateway.runtime.process_hardening import disable_core_dumps
 
     if args.full_access:
         from gateway.access.full_access import full_access_refusal
 
         raise ConfigError(full_access_refusal())
-    disable_core_dumps()
     keep_one_arena()
     home, settings = data_dir_of(args), _settings(args)
     if args.standby and settings.store.path is not None:

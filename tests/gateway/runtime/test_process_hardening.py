@@ -3,20 +3,45 @@ import sys
 
 import pytest
 
-ASKS = """
-import ctypes, os, subprocess
+from gateway.cli.verb_table import VERBS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+
+_CHILDREN = """
+import ctypes, os, subprocess, sys
 from gateway.runtime.process_hardening import disable_core_dumps
 dumpable = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 print(dumpable(), disable_core_dumps(), dumpable(), len(os.listdir("/proc/self/fd")) > 0)
 child = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
-import sys
 subprocess.run([sys.executable, "-c", child], check=True)
 """
 
+# Each verb runs in a fork and reports its PR_GET_DUMPABLE.
+_VERBS = """
+import ctypes, os, sys
+from gateway.__main__ import main
+report = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+for verb in sys.argv[1:]:
+    if not (pid := os.fork()):
+        main([verb, "--help"])
+        os.write(report, f"{verb} {ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)}\\n".encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+"""
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
-def test_the_process_is_closed_and_what_it_starts_is_not() -> None:
+
+def _lines(script: str, *words: str) -> list[str]:
     ran = subprocess.run(
-        [sys.executable, "-u", "-c", ASKS], capture_output=True, text=True, check=True
+        [sys.executable, "-u", "-c", script, *words], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.split("\n")[:2] == ["1 True 0 True", "1"]
+    return ran.stdout.splitlines()
+
+
+def test_process_is_closed_and_its_children_are_not() -> None:
+    assert _lines(_CHILDREN)[:2] == ["1 True 0 True", "1"]
+
+
+def test_every_command_is_closed() -> None:
+    verbs = [verb.name for verb in VERBS]
+    assert _lines(_VERBS, *verbs) == [f"{verb} 0" for verb in verbs]

@@ -35,10 +35,8 @@ def run(args: argparse.Namespace) -> int:
     from gateway.control.replacement import REPLACED
     from gateway.runtime.allocator import keep_one_arena
     from gateway.runtime.log_setup import open_logs
-    from gateway.runtime.process_hardening import disable_core_dumps
     from gateway.store.errors import StoreTakenOver
 
-    disable_core_dumps()
     keep_one_arena()
     home, settings = data_dir_of(args), settings_of(args)
     check_settings(settings)
