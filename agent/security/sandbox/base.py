@@ -121,6 +121,11 @@ class Sandbox(Protocol):
 class ShowsFolders(Protocol):
     """Optional ability of a sandbox: further folders to read and run from."""
 
+    @property
+    def readable_programs(self) -> tuple[Path, ...]:
+        """Files and folders of programs on this machine that a command can read and run from."""
+        ...
+
     def showing(self, folders: tuple[Path, ...]) -> Sandbox:
         """The same sandbox, with these folders as well."""
         ...

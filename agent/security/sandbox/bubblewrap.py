@@ -74,6 +74,10 @@ class Bubblewrap:
     def _visible(self) -> tuple[Path, ...]:
         return (*self.readable_folders, *self.toolchains.folders)
 
+    @property
+    def readable_programs(self) -> tuple[Path, ...]:
+        return environment.readable_programs(self._visible)
+
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command in its namespaces. Raises `ToolError`."""
@@ -129,7 +133,7 @@ class Bubblewrap:
 
     def _start(self, setup: "_Setup", job: SandboxCommand) -> list[str]:
         """The words of the command, for which the variables are set."""
-        programs = environment.readable_programs(self._visible)
+        programs = self.readable_programs
         env = environment.command_environment(os.environ, _HOME, programs)
         env |= {**self.toolchains.variables, **environment.of_job(job)}
         for name, value in env.items():
@@ -190,7 +194,7 @@ class Bubblewrap:
 
     def _inlet(self) -> list[str]:
         """The words of the program that hands a listener out, without its arguments."""
-        python = environment.python(environment.readable_programs(self._visible))
+        python = environment.python(self.readable_programs)
         if python is None:
             raise ToolError(load_prompt("sandbox/no_python"))
         text = Path(__file__).with_name("netns_listener.py").read_text("utf-8")

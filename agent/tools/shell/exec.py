@@ -21,7 +21,7 @@ from agent.tools.shell.asked_hosts import wanted_hosts
 from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
-from agent.tools.shell.sandbox_remark import refusal_remark
+from agent.tools.shell.sandbox_remark import Failure, refusal_remark
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -109,7 +109,9 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end().encode("latin-1"))
         text = output.text().rstrip("\n")
-        remark = ended.quarantine_report + (ended.refusals or self._remark(line, ended.exit, text))
+        remark = ended.quarantine_report + (
+            ended.refusals or await asyncio.to_thread(self._remark, line, ended.exit, text)
+        )
         result_text = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.has_reached_host else self._commands.taint(line)
         return output.with_truncation_note(
@@ -154,11 +156,12 @@ class Exec:
         return self.processes.background_taint(workspace)
 
     def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
-        """What the sandbox kept a failed command from."""
+        """Return advice on a command that its sandbox made fail. May block."""
         if end.code == 0 or not self._commands.holds(line):
             return ""
         return refusal_remark(
             text,
+            Failure(end.code, line.command, line.folder, self._commands.readable(line)),
             read_only=line.read_only,
             has_hosts=bool(self._commands.hosts(line)),
             denies=self._commands.sandbox_name == "landlock",

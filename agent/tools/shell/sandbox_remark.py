@@ -1,9 +1,15 @@
-"""What a failed command ran into, when that was its sandbox: told to the model with a way on."""
+"""Advice for the model when a command failed because of its sandbox."""
 
+import os
 import re
+import shlex
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 
 from agent.prompts import load_prompt, render_prompt
+from agent.records import frozen
+from agent.tools.shell.program_folders import interpreter_of
 
 # What programs say where there is no network.
 _UNREACHED = re.compile(
@@ -14,13 +20,31 @@ _READ_ONLY = re.compile("Read-only file system", re.IGNORECASE)
 _DENIED = re.compile("Permission denied", re.IGNORECASE)
 # dash: "sh: 1: cargo: not found", bash: "bash: line 1: cargo: command not found".
 _MISSING = re.compile(r"(?:^|: )([\w.+-]+): (?:command )?not found$", re.MULTILINE)
+# Exit codes of a shell that could not run a program, or did not find it (POSIX, 2.8.2).
+_NOT_RUN = (126, 127)
+
+
+@frozen
+class Failure:
+    """A failed command: its exit code, its line, the folder where it ran, and the files and folders
+    that it could read and run from."""
+
+    code: int | None
+    command: str
+    folder: Path
+    readable: Sequence[Path]
 
 
 def refusal_remark(
-    output: str, *, read_only: bool, has_hosts: bool, denies: bool, may_leave: bool
+    output: str,
+    failure: Failure,
+    *,
+    read_only: bool,
+    has_hosts: bool,
+    denies: bool,
+    may_leave: bool,
 ) -> str:
-    """One line about a command with this output that failed; empty if nothing points to the
-    sandbox.
+    """Return one line about a failure with this output; empty if nothing points to the sandbox.
 
     `read_only`: its workspace was; `has_hosts`: it may reach some; `denies`: the sandbox answers
     writes with "Permission denied"; `may_leave`: a person can be asked to let it run outside.
@@ -28,7 +52,9 @@ def refusal_remark(
     if read_only and (_READ_ONLY.search(output) or _DENIED.search(output)):
         return load_prompt("sandbox/read_only") + "\n"
     way_on = "sandbox/leave"
-    if _READ_ONLY.search(output) or (denies and _DENIED.search(output)):
+    if hidden := _hidden_program(failure):
+        remark = render_prompt("sandbox/no_program", program=str(hidden))
+    elif _READ_ONLY.search(output) or (denies and _DENIED.search(output)):
         remark = load_prompt("sandbox/unwritable")
     elif not has_hosts and _UNREACHED.search(output):
         remark, way_on = load_prompt("sandbox/offline"), "sandbox/ask_network"
@@ -42,3 +68,23 @@ def refusal_remark(
 def _outside_program(output: str) -> str | None:
     """A program that the command missed, and that this machine has."""
     return next((name for name in _MISSING.findall(output) if shutil.which(name)), None)
+
+
+def _hidden_program(failure: Failure) -> Path | None:
+    """Return a program of the line that this machine has where the command could not read."""
+    if failure.code not in _NOT_RUN:
+        return None
+    try:
+        words = shlex.split(failure.command)
+    except ValueError:
+        words = failure.command.split()
+    roots = [path.resolve() for path in failure.readable]
+    for word in filter(lambda word: "/" in word, words):
+        program = (failure.folder / word).resolve()
+        for path in (program, interpreter_of(str(program))):
+            real = path and path.resolve()
+            if real is None or any(real.is_relative_to(root) for root in roots):
+                continue
+            if real.is_file() and os.access(real, os.X_OK):
+                return real
+    return None

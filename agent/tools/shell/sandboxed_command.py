@@ -12,7 +12,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
-from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork
+from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import TaintingCommand, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -130,6 +130,12 @@ class SandboxedCommands:
     @property
     def sandbox_name(self) -> str:
         return self._sandbox.name
+
+    def readable(self, line: CommandLine) -> tuple[Path, ...]:
+        """Return the files and folders that this confined command can read and run from."""
+        if isinstance(self._sandbox, ShowsFolders):
+            return (line.call.workspace, *self._sandbox.readable_programs)
+        return (Path("/"),)
 
     def holds(self, line: CommandLine) -> bool:
         """Whether a sandbox confines this command."""

@@ -1,37 +1,41 @@
-"""Connections of a command under Landlock, which knows ports and no addresses: made for it.
+"""Connections of a command under Landlock, which knows ports and no addresses.
 
-The filter stops `connect` and asks here. Whatever address a program names, its socket is led to
-Kore's proxy and begins with the token, which the program does not get to know.
+The filter stops `connect` and asks here. The broker connects a socket of its own to Kore's proxy,
+sends the token, and puts that socket in the place of the command's. The command never holds a
+socket with the token in its queues: the kernel would hand it back, as it does with SO_TIMESTAMPING.
 """
 
 import _socket
 import _thread
-import ctypes
 import errno
+import fcntl
 import os
-import select
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-_GET_DESCRIPTOR = 438  # pidfd_getfd(2), the same number everywhere
 _ADDRESS = struct.Struct("<H2s4s")
-_PATIENCE_MS = 2000
-
-_libc = ctypes.CDLL(None, use_errno=True)
+_TIMEOUT_S = 2.0
+_POLL_S = 0.001
+_UNSENT = 0x5411  # SIOCOUTQ of tcp(7): bytes that the other side has not acknowledged
+_SOL_TCP = 6
+# Options of a socket that programs set before they connect it: SO_KEEPALIVE, SO_LINGER,
+# SO_RCVTIMEO, SO_SNDTIMEO, TCP_NODELAY.
+_OPTIONS = ((1, 9), (1, 13), (1, 20), (1, 21), (_SOL_TCP, 1))
+_OPTION_BYTES = 16
 
 
 class Caller(Protocol):
-    """The process that waits for an answer."""
-
-    pid: int
+    """A process that waits for its connection."""
 
     def memory(self, at: int, size: int) -> bytes: ...
-    def check(self) -> None: ...
+    def duplicate(self, descriptor: int) -> int: ...
+    def replace(self, descriptor: int, own: int) -> None: ...
 
 
 class ConnectBroker:
-    """Leads to `port` of 127.0.0.1, and nowhere else."""
+    """Connects to `port` of 127.0.0.1, and nowhere else."""
 
     def __init__(self, port: int, token: bytes) -> None:
         self._port = port
@@ -42,8 +46,7 @@ class ConnectBroker:
     def connect(
         self, caller: Caller, arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None:
-        """Connect in a thread, so that other calls do not wait; `answer` takes 0 or an error's
-        number."""
+        """Connect in a thread, so that other calls do not wait; `answer` takes an errno or 0."""
 
         def work() -> None:
             try:
@@ -56,30 +59,32 @@ class ConnectBroker:
         _thread.start_new_thread(work, ())
 
     def _connect(self, caller: Caller, arguments: Sequence[int]) -> None:
-        descriptor, address_at, _ = arguments[:3]
+        descriptor, address_at = arguments[0] & 0x7FFFFFFF, arguments[1]
         if caller.memory(address_at, _ADDRESS.size) != self._address:
             raise OSError(errno.ENETUNREACH, "elsewhere")
-        with _duplicate_socket(caller, descriptor) as theirs:
-            try:
-                theirs.connect(("127.0.0.1", self._port))
-            except BlockingIOError:
-                _wait(theirs)
-            theirs.send(self._token)
+        with _Socket(fileno=caller.duplicate(descriptor)) as theirs:
+            _require_unconnected(theirs)
+            with _Socket(_socket.AF_INET, _socket.SOCK_STREAM) as own:
+                self._open(own)
+                for level, name in _OPTIONS:
+                    own.setsockopt(level, name, theirs.getsockopt(level, name, _OPTION_BYTES))
+                own.setblocking(not fcntl.fcntl(theirs.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK)
+                caller.replace(descriptor, own.fileno())
 
-
-def _duplicate_socket(caller: Caller, descriptor: int) -> "_Socket":
-    """The very socket of another process, not a copy."""
-    process = os.pidfd_open(_leader(caller.pid))
-    try:
-        caller.check()
-        fd = _libc.syscall(_GET_DESCRIPTOR, process, descriptor & 0x7FFFFFFF, 0)
-        if fd < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        # Of this kind whatever it is: then it cannot be connected.
-        return _Socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, fd)
-    finally:
-        os.close(process)
+    def _open(self, own: "_Socket") -> None:
+        """Connect, and wait until the token has left the queues of the socket."""
+        own.settimeout(_TIMEOUT_S)
+        own.setsockopt(_SOL_TCP, _socket.TCP_NODELAY, 1)
+        try:
+            own.connect(("127.0.0.1", self._port))
+            own.send(self._token)
+        except TimeoutError as exc:
+            raise OSError(errno.ETIMEDOUT, "the proxy does not answer") from exc
+        deadline = time.monotonic() + _TIMEOUT_S
+        while any(fcntl.ioctl(own.fileno(), _UNSENT, bytes(4))):
+            if time.monotonic() > deadline:
+                raise OSError(errno.ETIMEDOUT, "the proxy does not answer")
+            time.sleep(_POLL_S)
 
 
 class _Socket(_socket.socket):
@@ -90,19 +95,13 @@ class _Socket(_socket.socket):
         self.close()
 
 
-def _wait(connecting: _Socket) -> None:
-    poll = select.poll()
-    poll.register(connecting.fileno(), select.POLLOUT)
-    if not poll.poll(_PATIENCE_MS):
-        raise OSError(errno.ETIMEDOUT, "nobody answers")
-    if code := connecting.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR):
-        raise OSError(code, os.strerror(code))
-
-
-def _leader(thread: int) -> int:
-    """The process that a thread belongs to."""
-    with open(f"/proc/{thread}/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"Tgid:"):
-                return int(line.split()[1])
-    raise OSError(errno.ESRCH, "gone")
+def _require_unconnected(theirs: _Socket) -> None:
+    if theirs.family != _socket.AF_INET or theirs.type != _socket.SOCK_STREAM:
+        raise OSError(errno.EAFNOSUPPORT, "not a TCP socket")
+    try:
+        theirs.getpeername()
+    except OSError as exc:
+        if exc.errno != errno.ENOTCONN:
+            raise
+    else:
+        raise OSError(errno.EISCONN, "connected before")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.security.sandbox.descendants import kill_descendants
-from agent.security.sandbox.landlock.chmod_broker import MetadataBroker
+from agent.security.sandbox.landlock.call_broker import CallBroker
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH = 1
@@ -109,7 +109,12 @@ def _seccomp(program: bytes) -> int:
 def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
     """Wait for the command or for Kore's end, then end all that was started; the exit code."""
     pidfd = os.pidfd_open(child)
-    warden = MetadataBroker(plan["writable"], _connect_broker(plan["proxy"]))
+    broker = CallBroker(
+        plan["supervised"],
+        writable=plan["writable"],
+        readable=plan["readable"],
+        connect_broker=_connect_broker(plan["proxy"]),
+    )
     poll = select.poll()
     for descriptor in (0, pidfd, channel.fileno()):
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
@@ -122,10 +127,10 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
                 poll.unregister(descriptor)
                 if (listener := _receive_descriptor(channel)) is not None:
                     poll.register(listener, select.POLLIN)
-                    warden.listen(listener)
+                    broker.listen(listener)
             elif descriptor == 0:
                 status = signal.SIGKILL
-            elif not event & select.POLLIN or not warden.answer():
+            elif not event & select.POLLIN or not broker.answer():
                 poll.unregister(descriptor)
     kill_descendants()
     return os.waitstatus_to_exitcode(status)

@@ -18,7 +18,7 @@ from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.seccomp.bpf import beside_landlock, program
+from agent.security.sandbox.seccomp.bpf import beside_landlock, program, supervised_calls
 from agent.security.sandbox.toolchains import Toolchains
 
 # Rights to files, bit by bit, and the version that brought them.
@@ -79,6 +79,10 @@ class Landlock:
     def _visible(self) -> tuple[Path, ...]:
         return (*self.readable_folders, *self.toolchains.folders)
 
+    @property
+    def readable_programs(self) -> tuple[Path, ...]:
+        return environment.readable_programs(self._visible)
+
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command behind its launcher. Raises `ToolError`."""
@@ -106,14 +110,14 @@ class Landlock:
         workspace = os.path.realpath(job.workspace)
         if workspace == "/":
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
-        env = environment.command_environment(
-            os.environ, private, environment.readable_programs(self._visible)
-        )
+        env = environment.command_environment(os.environ, private, self.readable_programs)
         env |= {**self.toolchains.variables, **environment.of_job(job), **job.variables}
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxied(proxy[0])
+        rules = self._rules(workspace, writable)
+        filter_rules = beside_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
             "shell": environment.shell(),
@@ -122,11 +126,11 @@ class Landlock:
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
             "writable": writable,
             "proxy": proxy,
-            "rules": self._rules(workspace, writable),
+            "rules": rules,
+            "readable": [os.path.realpath(path) for path, _ in rules],
             "handled": (self._all, _TCP if self.abi >= _TCP_SINCE else 0, self._scopes),
-            "filter": program(
-                beside_landlock(self.abi, connects=proxy is not None, reads=job.read_only)
-            ),
+            "filter": program(filter_rules),
+            "supervised": supervised_calls(filter_rules),
             "processes": self.limits.processes,
             "limits": [
                 ("RLIMIT_CORE", 0),
@@ -148,10 +152,7 @@ class Landlock:
 
     def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
-        rules += [
-            (str(path), _READ)
-            for path in (workspace, *environment.readable_programs(self._visible))
-        ]
+        rules += [(str(path), _READ) for path in (workspace, *self.readable_programs)]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()

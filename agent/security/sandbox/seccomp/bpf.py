@@ -65,12 +65,14 @@ _OF_A_PROCESS = (
 )  # fmt: skip
 # PRIO_PROCESS and IOPRIO_WHO_PROCESS; the others mean whole groups and users.
 _OF_KINDS = {"setpriority": 0, "ioprio_set": 1}
-# What Landlock does not govern: of any file of this user, by its path.
-_SUPERVISED = ("chmod", "fchmodat", "fchmodat2", "utimensat")
-_OWNERS = ("chown", "fchownat", "futimesat", "lchown", "utime", "utimes")
-# By a descriptor that was opened to read. A flag of a file, its version and its project count too.
-_OPENED = ("fchmod", "fchown")
+# Landlock does not govern these: they work on any file of this user, by its path or by a descriptor
+# that was opened to read.
+_SUPERVISED = ("chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat", "inotify_add_watch")
+_OWNERS = ("chown", "fchown", "fchownat", "futimesat", "lchown", "utime", "utimes")
+# A flag of a file, its version and its project, by a descriptor that was opened to read.
 _SET_FLAGS = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
+# A lease delays whoever opens the file; the older kind of watch sends signals.
+_F_SETLEASE, _F_NOTIFY = 1024, 1026
 # O_ACCMODE and O_TRUNC.
 _ACCESS_AND_TRUNCATE, _READ_AND_TRUNCATE = 0x203, 0x200
 _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill")
@@ -138,11 +140,11 @@ _CONNECTING = (
 )
 
 
-def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) -> FilterRules:
-    """What Landlock of this version leaves open: sockets, shared memory, other processes.
+def beside_landlock(abi: int, *, connects: bool = False) -> FilterRules:
+    """Return the rules for what Landlock of this version leaves open.
 
-    With `connects` a command may make connections of TCP, each of which is asked about. One that
-    `reads` changes nothing by a descriptor that it could open to read.
+    That is sockets, shared memory, other processes, and changes by a descriptor opened to read.
+    With `connects` a command may make TCP connections, each of which is supervised.
     """
     own = (
         *(ArgumentTest(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
@@ -151,7 +153,11 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
     )
     forbidden: tuple[str, ...] = (*_SHARED, *_OWNERS)
     forbidden += ("bind", "listen") if connects else ("socket",)
-    tests: tuple[ArgumentTest, ...] = (*_PAIRS, *own, *(_CONNECTING if connects else ()))
+    descriptors = (
+        ArgumentTest("ioctl", 1, "never", _SET_FLAGS),
+        ArgumentTest("fcntl", 1, "never", (_F_SETLEASE, _F_NOTIFY)),
+    )
+    tests = (*_PAIRS, *own, *descriptors, *(_CONNECTING if connects else ()))
     supervised = (*_SUPERVISED, "connect") if connects else _SUPERVISED
     if abi < 3:
         # Opening a file to read can cut it off.
@@ -160,9 +166,6 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
             ArgumentTest(call, argument, "never", (_READ_AND_TRUNCATE,), _ACCESS_AND_TRUNCATE)
             for call, argument in (("open", 1), ("openat", 2))
         )
-    if reads:
-        forbidden += _OPENED
-        tests += (ArgumentTest("ioctl", 1, "never", _SET_FLAGS),)
     if abi < 6:
         # Before signals could be scoped: to the own group only.
         signals = (
@@ -173,6 +176,13 @@ def beside_landlock(abi: int, *, connects: bool = False, reads: bool = False) ->
         forbidden += _SIGNALS
         tests += signals
     return FilterRules(forbidden, supervised, tests)
+
+
+def supervised_calls(rules: FilterRules, machine: str | None = None) -> dict[int, str]:
+    """Return the names of the supervised calls by their numbers on this kind of machine."""
+    column = list(ARCHITECTURES).index(machine or os.uname().machine)
+    numbers = {name: NUMBERS[name][column] for name in rules.supervised}
+    return {number: name for name, number in numbers.items() if number is not None}
 
 
 @cache

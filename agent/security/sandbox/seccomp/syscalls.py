@@ -39,6 +39,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fsetxattr": (190, 7),
     "fspick": (433, 433),
     "futimesat": (261, None),
+    "inotify_add_watch": (254, 27),
     "init_module": (175, 105),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),

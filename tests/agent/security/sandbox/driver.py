@@ -5,8 +5,8 @@
 With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
 With {"read_only": true}, or false, the workspace holds a few files and what changes them is told.
 With {"listen": true} one line runs alone and its exit code and output are printed instead.
-A line may hold {outside}, {port} and {pid}; see evasions.toml. Printed is a JSON list of pairs:
-a line and what gave it away. It needs nothing but the package `agent`.
+A line may hold {outside}, {programs}, {port} and {pid}; see evasions.toml. Printed is a JSON list
+of pairs: a line and what gave it away. It needs nothing but the package `agent`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from agent.security.sandbox.base import Limits, Sandbox, SandboxCommand
+from agent.security.sandbox.base import Limits, Sandbox, SandboxCommand, ShowsFolders
 from agent.tools.shell.process_group import run
 
 BATCH = 20
@@ -37,7 +37,7 @@ LIMITS = Limits(processes=80, file_bytes=20_000_000, memory_bytes=600_000_000)
 
 
 class Bait:
-    """A canary outside, a listener and a process: what a line must not reach."""
+    """A canary outside, a folder to read only, a listener and a process out of reach."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="bait-", dir=folder))
@@ -46,6 +46,9 @@ class Bait:
         self.outside.mkdir()
         self.canary = f"canary-{secrets.token_hex(12)}"
         (self.outside / "canary.txt").write_text(self.canary)
+        self.programs = self.base / "programs"
+        self.programs.mkdir(mode=0o755)
+        (self.programs / "program").touch(mode=0o644)
         self.tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.port = self.tcp.getsockname()[1]
         self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -65,6 +68,7 @@ class Bait:
     def filled(self, line: str) -> str:
         for name, value in (
             ("outside", self.outside),
+            ("programs", self.programs),
             ("port", self.port),
             ("pid", self.process.pid),
         ):
@@ -121,8 +125,18 @@ class Bait:
 
     def _look(self) -> list[Any]:
         return sorted(
-            (path.name, info.st_mode, info.st_mtime_ns, info.st_uid, info.st_size, info.st_ino)
-            for path in (self.outside, *self.outside.iterdir())
+            (
+                path.name,
+                info.st_mode,
+                info.st_mtime_ns,
+                info.st_ctime_ns,
+                info.st_uid,
+                info.st_size,
+                info.st_ino,
+                flags(path),
+            )
+            for folder in (self.outside, self.programs)
+            for path in (folder, *folder.iterdir())
             for info in [path.lstat()]
         )
 
@@ -189,6 +203,8 @@ async def attempt(
     )
     output = bytearray()
     job = SandboxCommand(script, workspace, workspace, egress=way, read_only=bool(read_only))
+    if isinstance(box, ShowsFolders):
+        box = box.showing((bait.programs,))
     with box.prepare(job) as spawn:
         await run(spawn, BATCH_S, output.extend)
     found = bait.traces(workspace, bytes(output))

@@ -3,6 +3,7 @@
 `make test` runs the core and some lines of each kind; `make proofs` all of them.
 """
 
+import errno
 import json
 import os
 import re
@@ -233,6 +234,29 @@ timed-out
 751
 """
     assert (_KILLED.sub("", said), code) == (wanted, 3)
+
+
+WATCHES = """python3 -c "
+import ctypes, os, struct
+c = ctypes.CDLL(None, use_errno=True)
+i = c.inotify_init1(0)
+for path in (b'/var/tmp', b'/proc/self/fd/%d' % os.open('/var/tmp', os.O_PATH), b'no-such-file'):
+    print(c.inotify_add_watch(i, path, 0xFFF), ctypes.get_errno())
+print(c.inotify_add_watch(i, b'/usr/bin', 0x100), c.inotify_add_watch(i, b'.', 0x100))
+open('created', 'w').close()
+print(os.read(i, 4096)[16:].rstrip(bytes(1)).decode())
+"
+"""
+
+
+def test_landlock_command_watches_only_folders_it_can_read(place: Path) -> None:
+    if kernel_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    order = {"name": "landlock", "listen": True, "lines": [WATCHES]}
+    code, output, _ = drive(place, USERS[-1], **order)
+    denied = f"-1 {errno.EACCES}"
+    assert output.splitlines() == [denied, denied, f"-1 {errno.ENOENT}", "1 2", "created"]
+    assert code == 0
 
 
 def test_landlock_ends_all_that_was_started(place: Path) -> None:

@@ -1,6 +1,7 @@
 """Sandboxes with a way out to Kore's proxy: it is the only one."""
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -90,6 +91,65 @@ async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:  # 
         assert proxy[1] not in said
         assert (code, left) == (0, [])
         assert len(site.visits) == 6
+
+
+# The kernel hands sent bytes back on the error queue: with a socket option, set before the
+# connection, and with a control message on data that joins the token in a corked packet.
+TIMESTAMPED = """python3 -c "
+import socket, struct
+for level, option, value in ((1, 37, 0x312), (1, 65, 0x312), (6, 3, 1)):
+    s = socket.socket()
+    s.setsockopt(level, option, value)
+    s.connect(('127.0.0.1', {proxy}))
+    s.sendmsg([b'x'], [(1, 37, struct.pack('I', 0x302))])
+    s.setsockopt(6, 3, 0)
+    s.settimeout(0.3)
+    try:
+        while True:
+            print('bytes', s.recvmsg(4096, 4096, 0x2040)[0].hex())
+    except OSError:
+        pass
+"
+"""
+
+
+async def test_token_stays_off_the_error_queue(place: Path) -> None:  # noqa: F811
+    needs_landlock(4)
+    async with serving() as (_, proxy):
+        lines = [TIMESTAMPED.replace("{proxy}", str(proxy[0]))]
+        order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": lines}
+        _, output, _ = await asyncio.to_thread(drive, place, USERS[-1], **order)
+    assert "bytes" in output, "the error queue is never read"
+    assert proxy[1] not in output
+
+
+SOCKET_STATE = """python3 -c "
+import fcntl, os, socket
+s = socket.socket()
+s.setsockopt(1, 9, 1)
+s.setsockopt(6, 1, 1)
+s.setsockopt(1, 20, bytes([3]) + bytes(15))
+os.set_inheritable(s.fileno(), True)
+s.setblocking(False)
+s.connect(('127.0.0.1', {proxy}))
+print(s.getsockopt(1, 9), s.getsockopt(6, 1), s.getsockopt(1, 20, 16)[0])
+print(os.get_inheritable(s.fileno()), fcntl.fcntl(s, 3) & os.O_NONBLOCK == os.O_NONBLOCK)
+print(s.getpeername()[1] == {proxy})
+try:
+    s.connect(('127.0.0.1', {proxy}))
+except OSError as exc:
+    print(exc.errno)
+"
+"""
+
+
+async def test_connected_socket_keeps_its_options(place: Path) -> None:  # noqa: F811
+    needs_landlock(4)
+    async with serving() as (_, proxy):
+        lines = [SOCKET_STATE.replace("{proxy}", str(proxy[0]))]
+        order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": lines}
+        _, output, _ = await asyncio.to_thread(drive, place, USERS[-1], **order)
+    assert output.splitlines() == ["1 1 3", "True True", "True", str(errno.EISCONN)]
 
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])

@@ -8,9 +8,11 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.security.sandbox.landlock.sandbox import Landlock
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
+from agent.tools.shell.sandbox_remark import Failure, refusal_remark
 
 
 @pytest.fixture
@@ -89,6 +91,48 @@ async def test_a_refusal_says_that_it_was_the_sandbox(
     refused = await tool.run({"command": command}, guest)
     assert words in refused.for_model
     assert "outside" not in refused.for_model.replace("kore-outside-program", "")
+
+
+@pytest.fixture
+def hidden_python(call: CallContext, tmp_path: Path) -> Path:
+    """The interpreter of a virtual environment in the workspace, in a folder that is hidden."""
+    interpreter = tmp_path / "hidden" / "bin" / "python3"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text("#!/bin/sh\n")
+    interpreter.chmod(0o755)
+    programs = call.workspace / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(interpreter)
+    (programs / "pip").write_text(f"#!{interpreter}\n")
+    (programs / "pip").chmod(0o755)
+    return interpreter
+
+
+@pytest.mark.parametrize(
+    "command", ["{}", ".venv/bin/python x.py", "true && .venv/bin/pip install x"]
+)
+async def test_refusal_names_a_program_in_a_hidden_folder(
+    command: str, tool: Exec, call: CallContext, hidden_python: Path
+) -> None:
+    result = await tool.run({"command": command.format(hidden_python)}, call)
+    assert f"{hidden_python} is installed on this machine" in result.for_model
+    assert "security.sandbox_read" in result.for_model
+
+
+async def test_under_landlock_a_hidden_program_is_no_refused_write(
+    call: CallContext, hidden_python: Path
+) -> None:
+    programs = Landlock(abi=1).readable_programs
+    remark = refusal_remark(
+        "sh: .venv/bin/python: Permission denied",
+        Failure(126, ".venv/bin/python x.py", call.workspace, (call.workspace, *programs)),
+        read_only=False,
+        has_hosts=False,
+        denies=True,
+        may_leave=True,
+    )
+    assert f"{hidden_python} is installed" in remark
+    assert "can write only" not in remark
 
 
 @pytest.mark.parametrize("command", ["false", "cat nothing", "not-installed-anywhere", "ls | no"])

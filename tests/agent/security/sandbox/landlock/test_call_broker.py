@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.sandbox.landlock.chmod_broker import _mode
+from agent.security.sandbox.landlock.call_broker import _mode
 
 
 @pytest.mark.parametrize("asked", [0o4755, 0o2755, 0o6755, 0o755])

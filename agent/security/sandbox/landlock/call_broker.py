@@ -1,54 +1,63 @@
-"""Changes of a file's mode and times for a command under Landlock, which does not govern them.
+"""Supervised system calls of a command under Landlock, which does not govern them.
 
-The filter stops `chmod` and its like and asks here (seccomp_unotify(2)). The path is read once
-and pinned, and only what lies in a writable folder is changed: by this process, for the command.
+The filter stops changes of a file's mode and times, watches and connections, and asks here
+(seccomp_unotify(2)). A path is read once and pinned; what is pinned decides, and is what is used.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+from agent.security.sandbox.landlock.traced_process import TracedProcess, checked
+
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _NOTICE = struct.Struct("<QIIiIQ6Q")
 _ANSWER = struct.Struct("<QqiI")
-_PATH_BYTES = 4096
 _HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
 
-_CALLS = {
-    "x86_64": {42: "connect", 90: "chmod", 268: "fchmodat", 452: "fchmodat2", 280: "utimensat"},
-    "aarch64": {203: "connect", 53: "fchmodat", 452: "fchmodat2", 88: "utimensat"},
-}
+_WATCH_NO_FOLLOW = 0x02000000  # IN_DONT_FOLLOW
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class HandlesConnect(Protocol):
     """Connects a socket for its caller, and answers with the result."""
 
     def connect(
-        self, caller: "TracedProcess", arguments: Sequence[int], answer: Callable[[int], object]
+        self, caller: TracedProcess, arguments: Sequence[int], answer: Callable[[int], object]
     ) -> None: ...
 
 
-class MetadataBroker:
-    """Answers the calls of a command, one after the other; `writable` are real folders.
+class CallBroker:
+    """Makes the supervised calls of a command for it, one after the other.
 
-    The filter asks about connections only where there is an `connect_broker`.
+    `calls` are the names of these calls by number; `writable` and `readable` are real paths. The
+    filter asks about connections only where there is a `connect_broker`.
     """
 
     def __init__(
-        self, writable: Sequence[str], connect_broker: HandlesConnect | None = None
+        self,
+        calls: Mapping[int, str],
+        *,
+        writable: Sequence[str],
+        readable: Sequence[str],
+        connect_broker: HandlesConnect | None = None,
     ) -> None:
+        self._calls = calls
         self._writable = writable
+        self._readable = readable
         self._connect_broker = connect_broker
         self._listener = -1
-        self._calls = _CALLS[os.uname().machine]
 
     def listen(self, listener: int) -> None:
+        """Take the calls from this seccomp listener."""
         self._listener = listener
 
     def answer(self) -> bool:
@@ -59,33 +68,59 @@ class MetadataBroker:
         except OSError as exc:
             # The calling process has been killed.
             return exc.errno in (errno.ENOENT, errno.EINTR)
-        number, pid, _, call, _, _, *arguments = _NOTICE.unpack(notice)
-        code = 0
-        if self._connect_broker is not None and self._calls[call] == "connect":
-            caller = TracedProcess(self._listener, number, pid)
+        number, pid, _, call_number, _, _, *arguments = _NOTICE.unpack(notice)
+        call, caller = self._calls[call_number], TracedProcess(self._listener, number, pid)
+        if self._connect_broker is not None and call == "connect":
             self._connect_broker.connect(
                 caller, arguments, lambda error: self._send(number, -error)
             )
             return True
+        code = value = 0
         try:
-            self._change(self._calls[call], TracedProcess(self._listener, number, pid), arguments)
+            if call == "inotify_add_watch":
+                value = self._watch(caller, arguments)
+            else:
+                self._change(call, caller, arguments)
         except OSError as exc:
             code = -(exc.errno or errno.EPERM)
-        return self._send(number, code)
+        return self._send(number, code, value)
 
-    def _send(self, number: int, code: int) -> bool:
+    def _send(self, number: int, code: int, value: int = 0) -> bool:
         try:
-            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, 0, code, 0))
+            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, value, code, 0))
         except OSError as exc:
             return exc.errno in (errno.ENOENT, errno.EINTR)
         return True
 
-    def _change(self, call: str, caller: "TracedProcess", arguments: Sequence[int]) -> None:
+    def _watch(self, caller: TracedProcess, arguments: Sequence[int]) -> int:
+        """Add a watch to the caller's inotify instance; return its number.
+
+        The kernel asks Landlock about none: a watch tells the names of any folder's files.
+        """
+        instance, path_at, mask = arguments[:3]
+        path = caller.text(path_at)
+        caller.check()
+        pinned = _pin(caller.pid, _HERE, path, _NO_FOLLOW if mask & _WATCH_NO_FOLLOW else 0)
+        try:
+            _require_below(pinned, self._readable, errno.EACCES)
+            own = caller.duplicate(instance)
+            try:
+                where = f"/proc/self/fd/{pinned}".encode()
+                mask = mask & 0xFFFFFFFF & ~_WATCH_NO_FOLLOW
+                return checked(_libc.inotify_add_watch(own, where, ctypes.c_uint32(mask)))
+            finally:
+                os.close(own)
+        finally:
+            os.close(pinned)
+
+    def _change(self, call: str, caller: TracedProcess, arguments: Sequence[int]) -> None:
         if call == "chmod":
             arguments = (_HERE, *arguments)
+        if call == "fchmod":
+            arguments = (arguments[0], 0, arguments[1])
         folder, path_at, what = arguments[:3]
         flags = arguments[3] & 0xFFFFFFFF if call in ("fchmodat2", "utimensat") else 0
-        if call == "utimensat" and path_at == 0:
+        if call == "fchmod" or (call == "utimensat" and path_at == 0):
             # Of an open file, however it was opened.
             path, flags = b"", _EMPTY_PATH
         else:
@@ -97,9 +132,7 @@ class MetadataBroker:
         caller.check()
         pinned = _pin(caller.pid, folder, path, flags)
         try:
-            real = os.readlink(f"/proc/self/fd/{pinned}")
-            if not any(real == root or real.startswith(f"{root}/") for root in self._writable):
-                raise PermissionError(errno.EPERM, "outside")
+            _require_below(pinned, self._writable, errno.EPERM)
             if stat.S_ISLNK(os.fstat(pinned).st_mode):
                 raise OSError(errno.EOPNOTSUPP, "a link")
             change(f"/proc/self/fd/{pinned}")
@@ -107,33 +140,10 @@ class MetadataBroker:
             os.close(pinned)
 
 
-class TracedProcess:
-    """The process that waits for an answer."""
-
-    def __init__(self, listener: int, number: int, pid: int) -> None:
-        self.pid = pid
-        self._listener = listener
-        self._number = number
-
-    def memory(self, at: int, size: int) -> bytes:
-        """Its memory; less of it where the next page is not there."""
-        file = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
-        try:
-            return os.pread(file, size, at)
-        except (OSError, OverflowError) as exc:
-            raise OSError(errno.EFAULT, "no such memory") from exc
-        finally:
-            os.close(file)
-
-    def text(self, at: int) -> bytes:
-        text, end, _ = self.memory(at, _PATH_BYTES).partition(b"\0")
-        if not end:
-            raise OSError(errno.ENAMETOOLONG, "too long")
-        return text
-
-    def check(self) -> None:
-        """Raises OSError when the process id may have been reused."""
-        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("<Q", self._number))
+def _require_below(pinned: int, roots: Sequence[str], code: int) -> None:
+    real = os.readlink(f"/proc/self/fd/{pinned}")
+    if not any(real == root or real.startswith(f"{root}/") for root in roots):
+        raise OSError(code, "outside")
 
 
 def _pin(pid: int, folder: int, path: bytes, flags: int) -> int:
