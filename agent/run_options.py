@@ -62,21 +62,23 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 def built_in_names(names: Collection[str]) -> frozenset[str]:
     """The built-in tools of these names, or of those that other programs call them by. Raises
     `ConfigError`."""
-    from agent.tools.aliases import NAMES, folded, with_edits_of_lsp
-    from agent.tools.registry import BUILT_IN_TOOLS
+    from agent.security.policy.known_tools import folded
+    from agent.tools.aliases import NAMES, with_edits_of_lsp
+    from agent.turn.tool_catalog import built_in_tools
 
     if isinstance(names, str):
         raise ConfigError(
             t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])
         )
-    canonical_names = {folded(name): name for name in BUILT_IN_TOOLS} | NAMES
+    available = built_in_tools()
+    canonical_names = {folded(name): name for name in available} | NAMES
     for name in names:
         if folded(name) not in canonical_names:
             raise ConfigError(
                 t(
                     "there is no built-in tool {name!r}; available: {names}",
                     name=name[:80],
-                    names=", ".join(BUILT_IN_TOOLS),
+                    names=", ".join(available),
                 )
             )
     return with_edits_of_lsp({canonical_names[folded(name)] for name in names})

@@ -11,6 +11,11 @@ from agent.records import frozen
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
+ToolKind = Literal[
+    "read", "search", "edit", "delete", "move", "execute", "fetch", "delegate", "think"
+]
+# Limits of a policy rule that can apply to a tool.
+PolicyScope = Literal["paths", "commands", "hosts"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
 Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error", "hook"]
 JsonSchema = Mapping[str, Any]

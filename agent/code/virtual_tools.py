@@ -17,6 +17,7 @@ from agent.tools.files.draft_check import INSIST, Draft, DraftCheck, refuse_erro
 from agent.tools.files.edit_matching import Edit, apply
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CreateVirtual(_PlanningTool):
     """A whole file, new or in the place of one that is there."""
 
     name: ClassVar[str] = "create_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits("think", ("paths",))
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
     @cached_property
@@ -87,6 +89,7 @@ class UpdateVirtual(_PlanningTool):
     """One replacement in what is planned for a file, or in the file as it is on the disk."""
 
     name: ClassVar[str] = "update_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits("think", ("paths",))
     parameters: ClassVar[JsonSchema] = parameters(
         path="string", old_string="string", new_string="string", replace_all="boolean?"
     )
@@ -118,6 +121,7 @@ class SyncVirtual:
     """Writes what is planned: one question, one diff, all files or none, one step to undo."""
 
     name: ClassVar[str] = "sync_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_when_named: ClassVar[bool] = True

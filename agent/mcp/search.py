@@ -13,6 +13,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.text import ranking
 from agent.tools.base import CallContext
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
 # All names together: about 1,250 tokens.
@@ -24,6 +25,7 @@ class ToolSearch:
     """Describes the tools of servers that answer a query; the words are the servers'."""
 
     name: ClassVar[str] = "tool_search"
+    traits: ClassVar[ToolTraits] = ToolTraits("search")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(query="string")

@@ -14,6 +14,7 @@ from agent.skills.definition import Skill
 from agent.skills.substitution import fill_in, mark_commands
 from agent.tools.base import CallContext, SubagentRequest
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 _FILE_LIMIT_BYTES = 1_000_000
@@ -24,6 +25,7 @@ class SkillTool:
     the catalogue."""
 
     name: ClassVar[str] = "skill"
+    traits: ClassVar[ToolTraits] = ToolTraits("read")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     # One that runs apart takes as long as its sub-agent.

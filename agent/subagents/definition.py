@@ -1,15 +1,16 @@
 """What an agent is told and given, read from a markdown file of any supported program."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.base import PermissionMode, is_server_tool, tightest
+from agent.security.policy.base import PermissionMode, is_named, tightest
+from agent.security.policy.known_tools import KnownTools, folded
 from agent.text import frontmatter
-from agent.tools.aliases import NAMES, with_edits_of_lsp
+from agent.tools.aliases import with_edits_of_lsp
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64
@@ -75,13 +76,9 @@ class SubagentDefinition:
 
     def chooses(self, tool: str) -> bool:
         """Whether this agent is given a tool, by its canonical name."""
-        if _names(self.without, tool):
+        if is_named(tool, self.without):
             return False
-        return self.tools is None or _names(with_edits_of_lsp(self.tools), tool)
-
-
-def _names(names: Collection[str], tool: str) -> bool:
-    return tool in names or any(is_server_tool(tool, name) for name in names)
+        return self.tools is None or is_named(tool, with_edits_of_lsp(self.tools))
 
 
 def read_definition(
@@ -117,7 +114,7 @@ class _Fields:
 
     def __init__(self, fields: Mapping[str, Any], remarks: list[str]) -> None:
         self._fields = fields
-        self._names = {_fold(name): name for name in reversed(list(fields))}
+        self._names = {folded(name): name for name in reversed(list(fields))}
         self._used: set[str] = set()
         self.remarks = remarks
 
@@ -171,7 +168,7 @@ class _Fields:
         return model_of(self.text("model", "model_name"))
 
     def mode(self) -> PermissionMode | None:
-        name = _fold(_line(self.text("permissionMode")))
+        name = folded(_line(self.text("permissionMode")))
         if name and name not in (*_MODES, "default"):
             self.remarks.append(f'permissionMode "{name}" is unknown and has no effect')
         return _MODES.get(name)
@@ -199,7 +196,7 @@ class _Fields:
 
     def _get(self, *names: str) -> Any:
         for name in names:
-            own = self._names.get(_fold(name))
+            own = self._names.get(folded(name))
             if own is not None:
                 self._used.add(own)
                 return self._fields[own]
@@ -227,19 +224,14 @@ def _tools_switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]
 
 def canonical(tool: str) -> str:
     """The name that a tool goes by here; an unknown one stays as it is."""
-    folded = _fold(tool)
-    return NAMES.get(folded) or (tool if "__" in tool else _own().get(folded, tool))
+    return tool if "__" in tool else _known_tools().canonical(tool) or tool
 
 
 @cache
-def _own() -> Mapping[str, str]:
-    from agent.security.policy.policy_file import TOOLS
+def _known_tools() -> KnownTools:
+    from agent.turn.tool_catalog import known_tools
 
-    return {_fold(tool): tool for tool in TOOLS}
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "").replace("-", "")
+    return known_tools()
 
 
 def _line(text: str) -> str:

@@ -138,11 +138,6 @@ IGNORED = {
 }
 
 
-def folded(name: str) -> str:
-    """One spelling for all that models write for a tool's name."""
-    return name.casefold().replace("_", "").replace("-", "")
-
-
 def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments under the tool's own names for them."""
     properties = tool.parameters.get("properties", {})

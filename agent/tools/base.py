@@ -13,6 +13,7 @@ from agent.security.redaction import Redactor
 from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.file_views import FileViews
+from agent.tools.traits import traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
 from agent.usage import UsageMeter
@@ -300,6 +301,7 @@ class EffectPlan:
         taint: frozenset[Taint] = frozenset(),
     ) -> ToolRequest:
         """The call as the policy judges it."""
+        traits = traits_of(tool)
         return ToolRequest(
             tool=tool.name,
             effect=tool.effect,
@@ -316,6 +318,7 @@ class EffectPlan:
             outside_reason=self.outside_reason,
             network=self.network,
             taint=taint,
+            kind=None if traits is None else traits.kind,
         )
 
 

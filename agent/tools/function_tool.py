@@ -14,7 +14,8 @@ from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output_spill import SpillBuffer, spill_folder
-from agent.types import Effect, Image, JsonSchema, Taint, ToolResult
+from agent.tools.traits import ToolTraits
+from agent.types import Effect, Image, JsonSchema, Taint, ToolKind, ToolResult
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
@@ -42,8 +43,10 @@ class FunctionTool(Generic[P, R]):
         name: str | None = None,
         brings: Iterable[Taint] | None = None,
         asks: bool = False,
+        kind: ToolKind | None = None,
     ) -> None:
         self.asks = asks
+        self.traits = None if kind is None else ToolTraits(kind)
         self.name = str(name or getattr(function, "__name__", ""))
         if not _NAME.fullmatch(self.name):
             raise TypeError(
@@ -137,6 +140,7 @@ def tool(
     name: str | None = None,
     brings: Iterable[Taint] | None = None,
     asks: bool = False,
+    kind: ToolKind | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -148,6 +152,7 @@ def tool(
     name: str | None = None,
     brings: Iterable[Taint] | None = None,
     asks: bool = False,
+    kind: ToolKind | None = None,
 ) -> Any:
     """Make a tool of a function: `@kore.tool`, or `@kore.tool(effect="read")`.
 
@@ -159,13 +164,14 @@ def tool(
     (`read`, `idempotent`, `unsafe`), `brings` what its results hold: strangers' words, something
     private, or both when nothing is said. With `asks` its calls are judged like those of built-in
     tools, and may need a person's consent; without it they run, since you wrote the function,
-    except in mode `plan`.
+    except in mode `plan`. The `kind` of a tool that changes files is `edit`, `move` or `delete`: a
+    policy that limits editing then limits it, too.
 
     Raises TypeError for a function without docstring or hints.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return FunctionTool(function, effect=effect, name=name, brings=brings, asks=asks)
+        return FunctionTool(function, effect=effect, name=name, brings=brings, asks=asks, kind=kind)
 
     return make_tool if function is None else make_tool(function)
 

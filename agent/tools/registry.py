@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
 from agent.security.policy.base import SERVER_TOOLS
+from agent.security.policy.known_tools import folded
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
-from agent.tools.aliases import NAMES, canonical, folded
+from agent.tools.aliases import NAMES, canonical
 from agent.tools.base import (
     BackgroundTask,
     HasBackgroundWork,
@@ -279,15 +280,6 @@ class RegistryDefaults:
     def has_begun(self) -> bool:
         """Whether tools were made with it."""
         return self.processes is not None
-
-
-BUILT_IN_TOOLS = (
-    *("read_file", "write_file", "edit_file", "append_file", "move_file"),
-    *("list_dir", "glob", "grep"),
-    *("exec", "process", "web_search", "web_fetch", "remember", "memory_search", "todo"),
-    *("undo", "ask_user", "send_file", "schedule", "task", "apply_patch"),
-    *("lsp", "lsp_edit", "outline", "create_virtual", "update_virtual", "sync_virtual"),
-)
 
 
 def default_tools(

@@ -3,8 +3,9 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ from agent.i18n import ENGLISH, t, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy.base import BLOCKED_COMMANDS, PermissionMode
+from agent.security.policy.known_tools import KnownTools
 from agent.security.policy.policy_file import (
-    TOOLS,
     PolicyFile,
     built_in_roles,
     decode_policy,
@@ -22,7 +23,7 @@ from agent.security.policy.policy_file import (
     read_raw,
 )
 from agent.security.policy.roles import Grants, Role
-from agent.tools.aliases import NAMES
+from agent.turn.tool_catalog import known_tools
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -34,12 +35,14 @@ _Stamp = tuple[int, int, int, int]
 
 @frozen
 class PolicySettings:
-    """What the configuration says about the policy. `modes` maps channels to their first mode."""
+    """What the configuration says about the policy. `modes` maps channels to their first mode.
+    `tools` returns the tools that there are; they are loaded for a policy file alone."""
 
     file: Path | None = None
     agents: Mapping[str, Grants] = field(default_factory=dict)
     blocked_commands: tuple[str, ...] = BLOCKED_COMMANDS
     modes: Mapping[str, PermissionMode] = field(default_factory=dict)
+    tools: Callable[[], KnownTools] = known_tools
 
 
 class RoleRegistry:
@@ -71,7 +74,13 @@ class RoleRegistry:
             str(name): mode for name, mode in security.modes.items()
         }
         registry = cls(
-            PolicySettings(security.policy_file, agents, security.blocked_commands, modes)
+            PolicySettings(
+                security.policy_file,
+                agents,
+                security.blocked_commands,
+                modes,
+                partial(known_tools_of, settings),
+            )
         )
         chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
         role_names = {
@@ -148,7 +157,7 @@ class RoleRegistry:
         if digest == self._digest:
             return False
         begins, self._digest = not self._digest, digest
-        policy = decode_policy(raw, str(path), tool_name)
+        policy = decode_policy(raw, str(path), self._settings.tools())
         if policy == PolicyFile() and not begins:
             # Editors empty a file before they fill it; the built-in roles may be looser.
             raise ConfigError(t("{path}: the file is empty, expected default or roles", path=path))
@@ -158,11 +167,12 @@ class RoleRegistry:
         return True
 
 
-def tool_name(name: str) -> str | None:
-    """The canonical name behind a tool's name or alias; None for no tool."""
-    plain_name = name.casefold().replace("_", "").replace("-", "")
-    canonical = {tool.replace("_", ""): tool for tool in TOOLS}
-    return canonical.get(plain_name) or NAMES.get(plain_name)
+def known_tools_of(settings: "Settings") -> KnownTools:
+    """Return Kore's tools and those of the Python packages that the settings name. Raises
+    `ConfigError`."""
+    from gateway.config.foreign.python_plugins import python_tools
+
+    return known_tools(python_tools(settings))
 
 
 def _stamp(path: Path) -> _Stamp | None:

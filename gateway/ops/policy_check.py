@@ -14,11 +14,11 @@ from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvi
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.access.policy_case import PolicyCase, decision_facts, describe_role, make_case
-from gateway.access.roles import RoleRegistry, tool_name
+from gateway.access.roles import RoleRegistry
 
 _COMMAND_CHARS = 20_000
 # To say what they would do, these start servers or ask them.
-_NOT_PLANNED = frozenset({"lsp", "task"})
+_NOT_PLANNED = frozenset({"lsp", "lsp_edit", "task"})
 _PLAN_S = 10.0
 
 
@@ -53,7 +53,7 @@ class PolicyCheck:
             folder=folder,
             is_confined=sandbox is not None and sandbox.confines,
         )
-        name = tool_name(tool) or tool
+        name = self._agent.toolbox.name(tool)
         if name == "exec":
             return await asyncio.to_thread(_check_command, case, arguments)
         request = await self._request(name, arguments, folder)

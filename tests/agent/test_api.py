@@ -16,7 +16,7 @@ import pytest
 import kore
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import PermissionMode
-from agent.tools.registry import BUILT_IN_TOOLS
+from agent.turn.tool_catalog import built_in_tools
 from agent.types import user
 from tests.agent.props import call, calls
 from tests.fakes.model import ModelServer
@@ -212,11 +212,11 @@ async def test_built_in_tools_are_those_that_are_named(
 
 
 def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
-    agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=BUILT_IN_TOOLS)
-    assert all(agent.toolbox.get(name).name == name for name in BUILT_IN_TOOLS)
+    agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=built_in_tools())
+    assert all(agent.toolbox.get(name).name == name for name in built_in_tools())
     told = [tool.name for tool in agent.toolbox.specs()]
     hidden = ("apply_patch", "lsp_edit")
-    assert told == [name for name in BUILT_IN_TOOLS if name not in hidden]
+    assert told == [name for name in built_in_tools() if name not in hidden]
     in_project = [tool.name for tool in agent.toolbox.specs(in_project=True)]
     assert in_project == told
     plain = kore.Agent("offline/echo", workspace=tmp_path).toolbox

@@ -10,6 +10,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.security.policy.policy_file import decode_policy
 from agent.subagents.definition import read_definition
+from agent.turn.tool_catalog import known_tools
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch
@@ -98,7 +99,7 @@ _EXAMPLE = json.loads((Path(__file__).parents[2] / "config.example.json").read_t
 def _policy(scratch: Path) -> Callable[[str], None]:
     def check(content: str) -> None:
         with suppress(ConfigError):
-            decode_policy(content.encode("utf-8", "surrogatepass"), "policy.yaml")
+            decode_policy(content.encode("utf-8", "surrogatepass"), "policy.yaml", known_tools())
 
     return check
 

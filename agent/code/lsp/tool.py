@@ -14,6 +14,7 @@ from agent.security.taint.taint import PRIVATE
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class LspTool:
     """The operations that only look."""
 
     name: ClassVar[str] = "lsp"
+    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_in_project: ClassVar[bool] = True
@@ -98,6 +100,7 @@ class LspEditTool:
     """Rename, format, code actions. Models call it by `lsp`."""
 
     name: ClassVar[str] = "lsp_edit"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     is_listed: ClassVar[bool] = False

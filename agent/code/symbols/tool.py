@@ -13,6 +13,7 @@ from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class OutlineTool:
     """Of a file its definitions and syntax errors, of a folder its map."""
 
     name: ClassVar[str] = "outline"
+    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_in_project: ClassVar[bool] = True

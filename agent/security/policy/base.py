@@ -2,14 +2,14 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from agent.records import frozen
 from agent.security.shell.ast import CommandPrefix
-from agent.types import Effect, Taint
+from agent.types import Effect, Taint, ToolKind
 
 Verdict = Literal["allow", "ask", "deny"]
 # What the names of all tools of MCP servers begin with.
@@ -25,7 +25,7 @@ class ToolRequest:
     the session has taken in so far. `read_only` says that a command would run with the workspace
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
-    that it would reach beyond those of the settings.
+    that it would reach beyond those of the settings. `kind` is None for a tool that declares none.
     """
 
     tool: str
@@ -44,6 +44,7 @@ class ToolRequest:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
+    kind: ToolKind | None = None
 
 
 @frozen
@@ -89,6 +90,11 @@ def is_server_tool(tool: str, pattern: str) -> bool:
     if not (tool.startswith(SERVER_TOOLS) and pattern.startswith(SERVER_TOOLS)):
         return False
     return fnmatchcase(tool, pattern) or tool.startswith(f"{pattern}__")
+
+
+def is_named(tool: str, names: Collection[str]) -> bool:
+    """Return whether names of tools, patterns of MCP tools among them, include a tool."""
+    return tool in names or any(is_server_tool(tool, name) for name in names)
 
 
 class Policy(Protocol):

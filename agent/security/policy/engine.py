@@ -13,6 +13,7 @@ from agent.security.policy.base import (
     PermissionMode,
     ToolRequest,
     Trust,
+    is_named,
     tightest_of,
 )
 from agent.security.policy.call_effects import CallEffects, call_effects
@@ -203,12 +204,13 @@ class RolePolicy:
     def _blocked_word(self, script: Script, *, confined: bool) -> str | None:
         """The blocked command that a script runs; in a sandbox, one that must not run there.
 
-        Of a script that cannot be parsed any word counts, unless a sandbox confines it.
+        Of a script that cannot be parsed any word counts, unless a sandbox confines it. A list
+        that a person wrote counts in full, whatever a sandbox would make harmless.
         """
-        principal = self.principal
-        if not confined:
-            return find_blocked_word(script, principal.blocked_commands)
-        blocked = [word for word in principal.blocked_commands if word not in CONFINABLE_COMMANDS]
+        words = self.principal.blocked_commands
+        if not confined or words != BLOCKED_COMMANDS:
+            return find_blocked_word(script, words)
+        blocked = [word for word in words if word not in CONFINABLE_COMMANDS]
         return find_blocked_word(script, blocked, by_occurrence=False)
 
     def _hard(self, request: ToolRequest, reach: CallEffects) -> Iterator[Decision]:
@@ -223,8 +225,8 @@ class RolePolicy:
             if principal.trust == "remote" and not principal.is_confined:
                 yield _deny("remote-exec")
         only_tools = principal.only_tools
-        if request.tool in principal.without_tools or (
-            only_tools is not None and request.tool not in only_tools
+        if is_named(request.tool, principal.without_tools) or (
+            only_tools is not None and not is_named(request.tool, only_tools)
         ):
             yield _deny("run-tools", tool=request.tool)
 

@@ -4,7 +4,7 @@ from dataclasses import field
 
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.base import Decision, ToolRequest, is_named
 
 FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
 
@@ -21,7 +21,7 @@ class FullAccessPolicy:
 
     def decide(self, request: ToolRequest) -> Decision:
         tool = request.tool
-        is_named = self.only_tools is None or tool in self.only_tools
-        if not is_named or tool in self.without_tools:
+        is_chosen = self.only_tools is None or is_named(tool, self.only_tools)
+        if not is_chosen or is_named(tool, self.without_tools):
             return Decision("deny", render_prompt("policy/run_tools", tool=tool), "run-tools")
         return FULL_ACCESS

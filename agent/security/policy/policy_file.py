@@ -4,7 +4,7 @@ The file is composed into nodes and never constructed, so that it can name no Py
 every mistake knows its line.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,10 @@ from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.audit import AuditLevel
+from agent.security.policy.known_tools import KnownTools
 from agent.security.policy.roles import ANY, BUILT_IN, Role, ToolRule
 from agent.text.visible import escape_line
+from agent.types import PolicyScope
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -192,33 +194,9 @@ SIZE_LIMIT_BYTES = 30_000
 
 DEPTH_LIMIT = 50
 
-# The name that a tool goes by in a role, or None for an unknown one.
-Canonical = Callable[[str], str | None]
-
-_SCOPES = ("paths", "commands", "hosts")
+_SCOPES: tuple[PolicyScope, ...] = get_args(PolicyScope)
 
 _RULE_KEYS = ("allow", "ask", "new_files_only", *_SCOPES)
-
-# Names that a policy may speak of, also before the tool of that name exists.
-TOOLS = frozenset(
-    {"read_file", "write_file", "edit_file", "append_file", "move_file", "apply_patch"}
-    | {"list_dir", "glob", "grep", "exec"}
-    | {"process", "web_search", "web_fetch", "remember", "undo", "todo", "ask_user", "task"}
-    | {"summarize", "image_generate", "asset_export"}
-    | {"skill", "lsp", "tool_search", "memory_search", "send_file", "schedule"}
-)
-
-# The older shape gives one set of scopes for all tools: which of them mean something to which.
-_FILE_TOOLS = frozenset(
-    {"read_file", "write_file", "edit_file", "append_file", "move_file", "apply_patch"}
-    | {"list_dir", "grep", "glob", "lsp", "send_file"}
-)
-
-_SCOPED = {
-    "paths": _FILE_TOOLS,
-    "commands": frozenset({"exec"}),
-    "hosts": frozenset({"web_fetch", "exec"}),
-}
 
 
 @frozen
@@ -253,10 +231,10 @@ def read_raw(path: Path) -> bytes:
     return raw
 
 
-def decode_policy(raw: bytes, source: str, canonical: Canonical | None = None) -> PolicyFile:
+def decode_policy(raw: bytes, source: str, tools: KnownTools) -> PolicyFile:
     """`parse_policy` of a file's bytes."""
     try:
-        return parse_policy(raw.decode("utf-8-sig"), source, canonical)
+        return parse_policy(raw.decode("utf-8-sig"), source, tools)
     except UnicodeDecodeError as exc:
         raise ConfigError(
             t(
@@ -268,20 +246,16 @@ def decode_policy(raw: bytes, source: str, canonical: Canonical | None = None) -
         ) from None
 
 
-def parse_policy(content: str, source: str, canonical: Canonical | None = None) -> PolicyFile:
+def parse_policy(content: str, source: str, tools: KnownTools) -> PolicyFile:
     """The roles of a policy file. `source` names it in mistakes.
 
     Raises `ConfigError` with one line for each mistake: place, line, key, what was found and
     what was expected.
     """
-    reader = _PolicyReader(source, canonical or _known_tool)
+    reader = _PolicyReader(source, tools)
     policy = reader.read(_compose(content, source))
     reader.mistakes.raise_any()
     return policy
-
-
-def _known_tool(name: str) -> str | None:
-    return name if name in TOOLS else None
 
 
 def _compose(content: str, source: str) -> "Node | None":
@@ -316,10 +290,10 @@ def _depth(content: str) -> int:
 
 
 class _PolicyReader:
-    def __init__(self, source: str, canonical: Canonical) -> None:
+    def __init__(self, source: str, tools: KnownTools) -> None:
         self.mistakes = ErrorCollector(source)
         self._source = source
-        self._canonical = canonical
+        self._known_tools = tools
         self._closed = True
         self._notes: list[str] = []
 
@@ -367,7 +341,8 @@ class _PolicyReader:
         if not self._closed:
             tools.setdefault(ANY, ToolRule())
         escalates = "escalate" in sections and self._escalates(*sections["escalate"])
-        return Role(name, tools, self._source, escalates=escalates)
+        kinds = self._known_tools.kinds(tools)
+        return Role(name, tools, self._source, escalates=escalates, kinds=kinds)
 
     def _escalates(self, node: "Node", place: NodeLocation) -> bool:
         word = text(node, place)
@@ -395,7 +370,11 @@ class _PolicyReader:
         names = [self._listed_tool(name, node, place) for name in texts(node, place)]
         rules = {}
         for name in names:
-            scope_keys = {key for key in scopes if name == ANY or name in _SCOPED[key]}
+            scope_keys = [
+                key
+                for key in _SCOPES
+                if key in scopes and (name == ANY or self._known_tools.is_limited_by(name, key))
+            ]
             values: dict[str, Any] = {key: scopes[key] for key in scope_keys}
             rules[name] = ToolRule(**values)
         return rules
@@ -404,25 +383,24 @@ class _PolicyReader:
         """Of the older shape, which other programs write for tools of their own: a name that Kore
         does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
         """
-        is_own = name == ANY or name.startswith("mcp__") or self._canonical(name) is not None
+        is_own = name == ANY or self._known_tools.canonical(name) is not None
         if self._closed and not is_own:
-            message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
+            names = self._known_tools.names
+            message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, names))
             self._notes.append(f"{place.where(node)}{message}")
             return name
         return self._tool(name, node, place)
 
     def _tool(self, name: str, node: "Node", place: NodeLocation) -> str:
-        if name == ANY or name.startswith("mcp__"):
+        if name == ANY:
             return name
-        canonical = self._canonical(name)
+        canonical = self._known_tools.canonical(name)
         if canonical is None:
-            suggestion = guess(name, TOOLS)
-            message = t('unknown tool "{name}"{guess}', name=name, guess=suggestion)
-            if suggestion:
-                # Misspelt, it would leave a rule out.
-                place.wrong(node, message)
-            else:
-                self._notes.append(f"{place.where(node)}{message}")
+            # Misspelt, it would leave a rule out.
+            names = self._known_tools.names
+            place.wrong(
+                node, t('unknown tool "{name}"{guess}', name=name, guess=guess(name, names))
+            )
         return canonical or name
 
 
@@ -436,8 +414,15 @@ def _rule(node: "Node", place: NodeLocation) -> ToolRule:
     return ToolRule(**values)
 
 
+class _NamesAsWritten(KnownTools):
+    """Tools of a file that comes with Kore: its names are right, and a start looks up none."""
+
+    def canonical(self, name: str) -> str | None:
+        return name
+
+
 @cache
 def built_in_roles() -> Mapping[str, Role]:
     """The roles that Kore brings along, from `roles.yaml` beside this module."""
     text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
-    return parse_policy(text, BUILT_IN).roles
+    return parse_policy(text, BUILT_IN, _NamesAsWritten({}, {})).roles

@@ -12,7 +12,9 @@ from agent.records import frozen
 from agent.security.files.globs import matches
 from agent.security.policy.base import SERVER_TOOLS, Decision, ToolRequest, is_server_tool
 from agent.security.policy.call_effects import CallEffects
+from agent.security.policy.known_tools import CHANGING_KINDS
 from agent.security.shell.classifier import is_risky
+from agent.types import ToolKind
 
 # Every tool: what a role says about it holds for those that it does not name.
 ANY = "*"
@@ -51,7 +53,7 @@ class Role:
     """Tools by name; one that is not declared is denied. `source` says where the role is from.
 
     With `escalates` a person is asked about a call that the role does not allow, as far as it can
-    be shown whole.
+    be shown whole. `kinds` holds the kinds of the named tools, as far as they are known.
     """
 
     name: str
@@ -59,11 +61,25 @@ class Role:
     source: str = BUILT_IN
     grants: Grants = field(default_factory=Grants)
     escalates: bool = False
+    kinds: Mapping[str, ToolKind] = field(default_factory=dict)
 
     def rule(self, tool: str) -> ToolRule | None:
         """What holds for a tool: `process` goes on with what `exec` began."""
+        return self._named_rule(tool) or self.tools.get(ANY)
+
+    def editing_rules(self, request: ToolRequest) -> Mapping[str, ToolRule]:
+        """Return the rules, by tool, that hold for a call besides `*`: if the role does not name
+        the tool and the call changes files, those of all named tools that do the same. A limit on
+        editing files would otherwise end at the next tool that edits them.
+        """
+        if self._named_rule(request.tool) is not None or not changes_files(request):
+            return {}
+        kinds = ("edit", request.kind)
+        return {name: self.tools[name] for name, kind in self.kinds.items() if kind in kinds}
+
+    def _named_rule(self, tool: str) -> ToolRule | None:
         own = self.tools.get(tool) or (self.tools.get("exec") if tool == "process" else None)
-        return own or self._server_rule(tool) or self.tools.get(ANY)
+        return own or self._server_rule(tool)
 
     def _server_rule(self, tool: str) -> ToolRule | None:
         """What holds for a tool of an MCP server by a pattern; finding such tools is part of it."""
@@ -74,6 +90,14 @@ class Role:
 
     def with_grants(self, grants: Grants) -> "Role":
         return replace(self, grants=grants)
+
+
+def changes_files(request: ToolRequest) -> bool:
+    """Return whether a call that is no command changes files: by its tool's kind, or for a tool
+    that declares none, by its plan."""
+    if request.kind is not None:
+        return request.kind in CHANGING_KINDS
+    return request.command is None and bool(request.changes or request.creates)
 
 
 def in_paths(path: Path, root: Path, globs: tuple[str, ...]) -> bool:
@@ -116,7 +140,9 @@ _LINE_CHARS = 120
 
 # What a person may agree to. What may be shown, and which hosts are reached, is held to the role
 # while a tool runs, so a yes beforehand would change nothing.
-_ESCALATED = frozenset({"role-tool", "role-commands", "role-new-files", "role-redirect"})
+_ESCALATED = frozenset(
+    {"role-tool", "role-editing", "role-commands", "role-new-files", "role-redirect"}
+)
 
 
 def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
@@ -151,10 +177,24 @@ def _objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decisi
         yield from _redirects(role, rule, reach)
     else:
         yield from _paths(role, request.tool, rule, reach, needs_path=request.tool in role.tools)
+        yield from _editing(role, reach, ask=ask)
     yield from _hosts(role, rule, request)
     if rule.ask and ask:
         reason = render_prompt("policy/role_ask", role=role.name, tool=request.tool)
         yield Decision("ask", reason, "role-ask")
+
+
+def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
+    """Objections of the rules for editing to a tool that changes files and is not named."""
+    tool = reach.request.tool
+    for name, rule in role.editing_rules(reach.request).items():
+        if not rule.allow:
+            yield _deny("role-editing", role=role.name, tool=tool, like=name)
+            return
+        yield from _paths(role, tool, rule, reach, needs_path=True)
+        if rule.ask and ask:
+            reason = render_prompt("policy/role_ask", role=role.name, tool=tool)
+            yield Decision("ask", reason, "role-ask")
 
 
 def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:

@@ -13,6 +13,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MOST_QUESTIONS = 10
@@ -31,6 +32,7 @@ class AskUser:
     """Numbered options for one question; for several, numbered questions with lettered options."""
 
     name: ClassVar[str] = "ask_user"
+    traits: ClassVar[ToolTraits] = ToolTraits("think")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

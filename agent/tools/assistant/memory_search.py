@@ -24,6 +24,7 @@ from agent.text.ranking import (
 from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.workspace_scope import WorkspaceScope, lines
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 SHOWN = 10
@@ -46,6 +47,7 @@ class MemorySearch:
     """
 
     name: ClassVar[str] = "memory_search"
+    traits: ClassVar[ToolTraits] = ToolTraits("search")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")

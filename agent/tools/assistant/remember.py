@@ -20,6 +20,7 @@ from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 TEXT_LIMIT_CHARS = 2_000
@@ -38,6 +39,7 @@ class Remember:
     removes that. A text that is there already is not added again."""
 
     name: ClassVar[str] = "remember"
+    traits: ClassVar[ToolTraits] = ToolTraits("think")
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(text="string", replaces="string?")

@@ -9,6 +9,7 @@ from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext, EffectPlan, ScheduleRequest
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 ACTIONS = ("add", "list", "remove", "pause", "resume", "run")
@@ -19,6 +20,7 @@ class ScheduleTool:
     """A call that is made again after a crash is the same job (`call.schedule` sees to it)."""
 
     name: ClassVar[str] = "schedule"
+    traits: ClassVar[ToolTraits] = ToolTraits("delegate")
     effect: ClassVar[Effect] = "idempotent"
     # The result says what a list brings.
     brings: ClassVar[frozenset[Taint]] = NOTHING

@@ -13,6 +13,7 @@ from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan, FileDelivery
 from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 MOST = 20
@@ -27,6 +28,7 @@ class SendFile:
     """
 
     name: ClassVar[str] = "send_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

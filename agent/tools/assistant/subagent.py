@@ -8,6 +8,7 @@ from agent.prompts import render_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext, SubagentRequest
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 DEFAULT_AGENT = "general"
@@ -21,6 +22,7 @@ class SubagentTool:
     """
 
     name: ClassVar[str] = "task"
+    traits: ClassVar[ToolTraits] = ToolTraits("delegate")
     effect: ClassVar[Effect] = "read"
     # A sub-agent's turn ends as any turn does.
     lasts: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 
 MOST_ITEMS = 100
@@ -34,6 +35,7 @@ class Todo:
     """Replaces the list; people are shown it with a sign for each state."""
 
     name: ClassVar[str] = "todo"
+    traits: ClassVar[ToolTraits] = ToolTraits("think")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

@@ -18,6 +18,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.creative.delivery import delivered, plain_name, unused_path, way_out
 from agent.tools.files.search_backend import SearchBackend, ripgrep
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 FOLDER = "exports"
@@ -30,6 +31,7 @@ class AssetExport:
     """The files as they are now; nothing is packed that the call could not read."""
 
     name: ClassVar[str] = "asset_export"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

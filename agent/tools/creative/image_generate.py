@@ -28,6 +28,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.creative.delivery import delivered, plain_name, unused_path, way_out
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult, Usage
 from agent.usage import NANO, Charge
 
@@ -75,6 +76,7 @@ class ImageGenerate:
     each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
 
     name: ClassVar[str] = "image_generate"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(prompt="string", path="string?", size="string?")

@@ -12,6 +12,7 @@ from agent.text.visible import escape_line
 from agent.tools.base import CallContext, EffectPlan, SubagentRequest
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # It reads and changes nothing.
@@ -24,6 +25,7 @@ class Summarize:
     asked of, None for the conversation's."""
 
     name: ClassVar[str] = "summarize"
+    traits: ClassVar[ToolTraits] = ToolTraits("think")
     effect: ClassVar[Effect] = "read"
     lasts: ClassVar[bool] = True
     # The result says what the sub-agent has taken in.

@@ -35,6 +35,7 @@ from agent.tools.files.unsaved_text import (
 )
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 _SINGLE = parameters(
@@ -60,6 +61,7 @@ class EditFile:
     """Makes one or several replacements, all or none; keeps encoding, mark and line ends."""
 
     name: ClassVar[str] = "edit_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 

@@ -18,6 +18,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.search_backend import CUT, SearchBackend, ripgrep, run_search
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, changed_at
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MOST = 100
@@ -31,6 +32,7 @@ class Glob:
     """
 
     name: ClassVar[str] = "glob"
+    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(pattern="string", path="string?")

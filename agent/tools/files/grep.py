@@ -32,6 +32,7 @@ from agent.tools.files.search_backend import (
 )
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, lines, size_of
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 LINES_SHOWN = 100
@@ -76,6 +77,7 @@ class Grep:
     """
 
     name: ClassVar[str] = "grep"
+    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

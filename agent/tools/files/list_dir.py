@@ -17,6 +17,7 @@ from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 ENTRIES_PER_FOLDER = 50
@@ -31,6 +32,7 @@ class ListDir:
     """A tree of `depth` levels (1 to 5): folders first, then files with their sizes."""
 
     name: ClassVar[str] = "list_dir"
+    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string?", depth="integer?")

@@ -24,6 +24,7 @@ from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # All of them are judged one by one, and shown in the question.
@@ -60,6 +61,7 @@ class MoveFile:
     """Never replaces anything; `undo` takes it back."""
 
     name: ClassVar[str] = "move_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("move", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", to="string?")

@@ -47,6 +47,7 @@ from agent.tools.files.unsaved_text import (
 )
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 
@@ -77,6 +78,7 @@ class ApplyPatch:
     """All files are looked at before the first is written."""
 
     name: ClassVar[str] = "apply_patch"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     is_listed: ClassVar[bool] = False

@@ -47,6 +47,7 @@ from agent.tools.files.unsaved_text import (
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.pictures import too_large
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.tools.web.pdf import pdf_text
 from agent.types import Artifact, Effect, Image, JsonSchema, Taint, ToolResult
 
@@ -58,6 +59,7 @@ class ReadFile:
     """A text file, or the text of a PDF, as numbered lines from `line_start` to `line_end`."""
 
     name: ClassVar[str] = "read_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(
@@ -130,6 +132,7 @@ class WriteFile:
     """Makes a file hold exactly `content`; an existing file keeps its mode and its encoding."""
 
     name: ClassVar[str] = "write_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 
@@ -207,6 +210,7 @@ class AppendFile:
     """Adds `content` at the end of a file, in the file's encoding."""
 
     name: ClassVar[str] = "append_file"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 

@@ -15,6 +15,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.draft_check import Draft, DraftCheck, NoDraftCheck
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Undo:
     """Brings files back to what they were before the last steps that changed something."""
 
     name: ClassVar[str] = "undo"
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(steps="integer?", path="string?")

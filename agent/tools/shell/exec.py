@@ -24,6 +24,7 @@ from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandbox_remark import Failure, refusal_remark
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_TIMEOUT_S = 600
@@ -39,6 +40,7 @@ class Exec:
     """
 
     name: ClassVar[str] = "exec"
+    traits: ClassVar[ToolTraits] = ToolTraits("execute", ("commands", "hosts"))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

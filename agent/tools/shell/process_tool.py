@@ -13,6 +13,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.schema import parameters
 from agent.tools.shell.background_process import BackgroundProcess, report
 from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_WAIT_S = 300.0
@@ -29,6 +30,7 @@ class ProcessTool:
     """
 
     name: ClassVar[str] = "process"
+    traits: ClassVar[ToolTraits] = ToolTraits("execute")
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

@@ -15,6 +15,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.tools.web.html import decode_page, to_markdown
 from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
 from agent.tools.web.pdf import pdf_text
@@ -58,6 +59,7 @@ class WebFetch:
     """
 
     name: ClassVar[str] = "web_fetch"
+    traits: ClassVar[ToolTraits] = ToolTraits("fetch", ("hosts",))
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(url="string")

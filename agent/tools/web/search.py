@@ -15,6 +15,7 @@ from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class WebSearch:
     """Titles, addresses and snippets of what the first engine that answers has found."""
 
     name: ClassVar[str] = "web_search"
+    traits: ClassVar[ToolTraits] = ToolTraits("fetch")
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")

@@ -18,7 +18,7 @@ from gateway.cli.chat.project_options import place_of, project_of
 from gateway.cli.chat.service_connection import next_connection, open_connection
 from gateway.cli.chat.start_folder import start_folder, with_trust
 from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
-from gateway.cli.context import data_dir_of, dollars, hours, positive_count
+from gateway.cli.context import data_dir_of, dollars, hours, positive_count, settings_of
 from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
@@ -222,8 +222,8 @@ def _options(args: argparse.Namespace) -> MessageOptions:
         auto=bool(args.auto),
         mode=args.permission_mode or None,
         full_access=new_token() if args.full_access else None,
-        allowed_tools=_tools(args.allowed_tools, "--allowed-tools"),
-        disallowed_tools=_tools(args.disallowed_tools, "--disallowed-tools"),
+        allowed_tools=_tools(args, args.allowed_tools, "--allowed-tools"),
+        disallowed_tools=_tools(args, args.disallowed_tools, "--disallowed-tools"),
         cwd=_folder(args.cwd),
         max_iterations=args.max_iter or None,
         max_cost_usd=args.max_cost,
@@ -239,18 +239,20 @@ def _folder(path: Path | None) -> str | None:
     return str(folder.resolve())
 
 
-def _tools(names: str | None, flag: str) -> tuple[str, ...] | None:
+def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str, ...] | None:
     """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
     if names is None:
         return None
-    from agent.security.policy.policy_file import TOOLS, guess
-    from gateway.access.roles import tool_name
+    from agent.security.policy.policy_file import guess
+    from gateway.access.roles import known_tools_of
 
+    known_tools = known_tools_of(settings_of(args))
     tools = []
     for name in filter(None, (part.strip() for part in names.split(","))):
-        tool = tool_name(name)
+        tool = known_tools.canonical(name)
         if tool is None:
-            message = t('unknown tool "{name}"{guess}', name=name, guess=guess(name, TOOLS))
+            suggestion = guess(name, known_tools.names)
+            message = t('unknown tool "{name}"{guess}', name=name, guess=suggestion)
             raise ConfigError(f"{flag}: {message}")
         tools.append(tool)
     return tuple(tools)

@@ -44,16 +44,20 @@ def run(args: argparse.Namespace) -> int:
         return _run_grants(args)
     if args.action == "check" and not " ".join(args.words).strip():
         raise ConfigError(t("the command is empty"), hint='kore policy check "git push"')
-    case = _case(args)
-    return _check(case, args) if args.action == "check" else _explain(case, args)
-
-
-def _case(args: argparse.Namespace) -> "PolicyCase":
-    from gateway.access.policy_case import make_case
-    from gateway.access.roles import RoleRegistry
-    from gateway.cli.context import data_dir_of, settings_of
+    from gateway.cli.context import settings_of
 
     settings = settings_of(args)
+    case = _case(args, settings)
+    if args.action == "check":
+        return _check(case, args)
+    return _explain(case, args, _tool(args.words, settings))
+
+
+def _case(args: argparse.Namespace, settings: "Settings") -> "PolicyCase":
+    from gateway.access.policy_case import make_case
+    from gateway.access.roles import RoleRegistry
+    from gateway.cli.context import data_dir_of
+
     policies = RoleRegistry.of(settings)
     policies.check(args.role, "--role")
     return make_case(
@@ -87,12 +91,11 @@ def _check(case: "PolicyCase", args: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(case: "PolicyCase", args: argparse.Namespace) -> int:
+def _explain(case: "PolicyCase", args: argparse.Namespace, tool: str | None) -> int:
     from gateway.access.policy_case import scopes_of
     from gateway.cli.output import clean, print_json, print_table
 
     facts = _describe_case(case)
-    tool = _tool(args.words)
     if tool is not None:
         facts["tool"] = {"name": tool, **scopes_of(case.role, tool)}
     if args.words and tool is None:
@@ -130,11 +133,11 @@ def _describe_case(case: "PolicyCase") -> dict[str, Any]:
     }
 
 
-def _tool(words: list[str]) -> str | None:
+def _tool(words: list[str], settings: "Settings") -> str | None:
     """The tool that a single word names, so that no command is meant."""
-    from gateway.access.roles import tool_name
+    from gateway.access.roles import known_tools_of
 
-    return tool_name(words[0]) if len(words) == 1 else None
+    return known_tools_of(settings).canonical(words[0]) if len(words) == 1 else None
 
 
 def _line(scopes: dict[str, Any]) -> str:

@@ -8,8 +8,11 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.i18n import use_locale
+from agent.security.policy.base import BLOCKED_COMMANDS
 from agent.security.policy.roles import Grants
-from gateway.access.roles import PolicySettings, RoleRegistry, tool_name
+from agent.turn.tool_catalog import known_tools
+from gateway.access.roles import PolicySettings, RoleRegistry
+from gateway.config import Settings
 
 
 @pytest.fixture
@@ -42,8 +45,12 @@ def test_a_role_of_the_file_takes_the_place_of_a_built_in_one(file: Path) -> Non
 def test_names_that_models_use_mean_the_same_tools(file: Path) -> None:
     file.write_text("roles: {helper: {tools: {Bash: {}, FileRead: {}, mcp__x__y: {}}}}")
     assert tools(RoleRegistry(PolicySettings(file)), "helper") == {"exec", "read_file", "mcp__x__y"}
-    assert tool_name("ReadFile") == "read_file"
-    assert tool_name("deploy") is None
+    assert known_tools().canonical("ReadFile") == "read_file"
+    assert known_tools().canonical("deploy") is None
+
+
+def test_the_default_list_of_the_settings_is_the_one_with_the_exemption() -> None:
+    assert Settings().security.blocked_commands == BLOCKED_COMMANDS
 
 
 def test_a_tool_of_another_program_is_told_in_the_log(

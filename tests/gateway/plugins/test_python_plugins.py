@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError
+from gateway.access.roles import RoleRegistry
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import allowed_senders, open_channels
 from gateway.config import Settings
@@ -101,6 +102,19 @@ def test_nothing_is_imported_that_is_not_named(on_path: None) -> None:
     names = [one.name for one in python_tools(settings(weather={"city": "Oslo"}))]
     assert names == ["umbrella", "forecast"]
     assert [one.name for one in python_tools(settings(single={}))] == ["umbrella"]
+
+
+def test_a_policy_file_names_tools_of_packages(on_path: None, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("roles: {mine: {tools: {umbrella: {ask: true}, forecast: false}}}")
+    with_package = settings(weather={"city": "Oslo"})
+    security = with_package.security.model_copy(update={"policy_file": policy})
+    role = RoleRegistry.of(with_package.model_copy(update={"security": security})).role("mine")
+    assert role is not None
+    assert set(role.tools) == {"umbrella", "forecast"}
+    without = Settings().model_copy(update={"security": security})
+    with pytest.raises(ConfigError, match='unknown tool "umbrella"'):
+        RoleRegistry.of(without)
 
 
 @pytest.mark.parametrize(

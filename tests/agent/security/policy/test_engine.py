@@ -7,6 +7,7 @@ import pytest
 
 from agent.security.policy.base import (
     ASKED_IN_EVERY_MODE,
+    BLOCKED_COMMANDS,
     MODES,
     NEVER_REMEMBERED,
     PermissionMode,
@@ -19,6 +20,7 @@ from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePo
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.shell.classifier import only_reads
+from agent.turn.tool_catalog import known_tools
 
 WORKSPACE = Path("/w")
 HARMLESS = Path(__file__).parents[1] / "shell" / "harmless_commands.txt"
@@ -137,7 +139,9 @@ def test_a_sandboxed_deletion_says_that_undo_covers_it() -> None:
      "exec: {}, write_file: {}"],
 )  # fmt: skip
 def test_a_role_with_limits_asks_before_a_line_that_cannot_be_parsed(tools: str) -> None:
-    role = parse_policy(f"roles: {{narrow: {{tools: {{{tools}}}}}}}", "policy").roles["narrow"]
+    role = parse_policy(
+        f"roles: {{narrow: {{tools: {{{tools}}}}}}}", "policy", known_tools()
+    ).roles["narrow"]
     narrow = RolePolicy(PrincipalContext(role, "auto", is_confined=True))
     assert narrow.decide(OPAQUE).verdict != "allow"
 
@@ -241,6 +245,18 @@ def test_blocked_commands_are_the_owners_choice() -> None:
     own = policy("auto", blocked_commands=("curl",))
     assert own.decide(RM).verdict == "allow"
     assert own.decide(run("echo $(curl x)")).verdict == "deny"
+
+
+@pytest.mark.parametrize("words", [("rm",), ("rm", "curl"), (*BLOCKED_COMMANDS, "curl")])
+def test_a_list_of_ones_own_blocks_deleting_in_a_sandbox_too(words: tuple[str, ...]) -> None:
+    own = policy("auto", blocked_commands=words, is_confined=True)
+    assert own.decide(RM).rule == "blocked-command"
+    assert own.decide(run('eval "$X; rm y"')).rule == "blocked-command"
+
+
+def test_the_default_list_lets_a_sandbox_confine_deleting() -> None:
+    assert policy("auto", is_confined=True).decide(RM).verdict == "allow"
+    assert policy("auto").decide(RM).rule == "blocked-command"
 
 
 def test_commands_run_inside_the_workspace_only() -> None:

@@ -12,6 +12,7 @@ from agent.security.policy.policy_file import (
     read_raw,
 )
 from agent.security.policy.roles import ToolRule
+from agent.turn.tool_catalog import known_tools
 
 NEWER = """
 default: {deny_by_default: true, audit_level: full}
@@ -34,12 +35,12 @@ roles:
 
 def complaints(text: str) -> list[str]:
     with pytest.raises(ConfigError) as found:
-        parse_policy(text, "policy.yaml")
+        parse_policy(text, "policy.yaml", known_tools())
     return str(found.value).splitlines()
 
 
 def test_the_shape_of_tools_with_scopes() -> None:
-    policy = parse_policy(NEWER, "policy.yaml")
+    policy = parse_policy(NEWER, "policy.yaml", known_tools())
     assert policy.audit_level == "full"
     assert policy.roles["build"].tools == {"*": ToolRule()}
     assert policy.roles["plan"].tools == {
@@ -52,7 +53,7 @@ def test_the_shape_of_tools_with_scopes() -> None:
 
 
 def test_the_shape_of_a_list_of_tools_and_common_scopes() -> None:
-    tools = parse_policy(OLDER, "policy.yaml").roles["writer"].tools
+    tools = parse_policy(OLDER, "policy.yaml", known_tools()).roles["writer"].tools
     assert tools == {
         "read_file": ToolRule(paths=("docs/**",)),
         "send_file": ToolRule(paths=("docs/**",)),
@@ -64,7 +65,7 @@ def test_the_shape_of_a_list_of_tools_and_common_scopes() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "roles: {}", "default: {}"])
 def test_a_file_may_say_nothing(text: str) -> None:
-    policy = parse_policy(text, "policy.yaml")
+    policy = parse_policy(text, "policy.yaml", known_tools())
     assert policy.roles == {}
     assert policy.audit_level == "summary"
 
@@ -137,7 +138,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
 def test_a_role_is_refused_when_two_names_mean_one_tool() -> None:
     text = "roles: {a: {tools: {exec: {allow: false}, Bash: {}}}}"
     with pytest.raises(ConfigError, match="Bash: an alias of exec"):
-        parse_policy(text, "p", {"exec": "exec", "Bash": "exec"}.get)
+        parse_policy(text, "p", known_tools())
 
 
 def test_what_is_nested_too_deep_is_refused() -> None:
@@ -146,7 +147,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
 
 def test_bytes_that_are_no_text_name_their_line() -> None:
     with pytest.raises(ConfigError, match=r"p: line 2: byte 0xff is not valid UTF-8"):
-        decode_policy(b"roles:\n  \xff", "p")
+        decode_policy(b"roles:\n  \xff", "p", known_tools())
 
 
 def test_files_that_are_no_policy(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ roles:
 
 
 def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
-    policy = parse_policy(MATRIX, "policy.yaml")
+    policy = parse_policy(MATRIX, "policy.yaml", known_tools())
     assert policy.roles["coder"].tools["read_file"].paths == ("src/**",)
     first, second = policy.notes
     assert first.startswith('policy.yaml: line 3: roles.coder.tools: unknown tool "http_fetch"')
@@ -175,4 +176,4 @@ def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
 
 def test_where_all_else_is_allowed_an_unknown_tool_stays_a_mistake() -> None:
     with pytest.raises(ConfigError, match='"http_fetch"'):
-        parse_policy("default: {deny_by_default: false}\n" + MATRIX, "policy.yaml")
+        parse_policy("default: {deny_by_default: false}\n" + MATRIX, "policy.yaml", known_tools())

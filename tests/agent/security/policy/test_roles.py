@@ -10,6 +10,7 @@ from agent.security.policy.base import ASKED_IN_EVERY_MODE, NEVER_REMEMBERED, To
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Grants, Role, ToolRule, in_commands, in_hosts, in_paths
+from agent.turn.tool_catalog import known_tools
 
 HERE = Path("/w")
 
@@ -231,7 +232,7 @@ def test_grants_take_away_and_never_add() -> None:
 
 def test_an_open_role_follows_the_mode_alone() -> None:
     text = "default: {deny_by_default: false}\nroles: {mine: {tools: {exec: false}}}"
-    mine = parse_policy(text, "p").roles["mine"]
+    mine = parse_policy(text, "p", known_tools()).roles["mine"]
     assert rule(mine, write("a")) == "allow"
     assert rule(mine, run("ls")) == "role-tool"
 
@@ -274,7 +275,7 @@ roles:
 def test_a_role_that_escalates_asks_instead_of_denying(
     mode: str, asked: ToolRequest, verdict: str
 ) -> None:
-    writer = parse_policy(ESCALATING, "policy.yaml").roles["writer"]
+    writer = parse_policy(ESCALATING, "policy.yaml", known_tools()).roles["writer"]
     assert rule(writer, asked, mode) == verdict
     decisions = RolePolicy(PrincipalContext(writer, "plan", is_confined=True)).decide(asked)
     if verdict != "allow":
@@ -285,4 +286,4 @@ def test_an_escalation_is_asked_each_time() -> None:
     assert "role-escalation" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
     text = ESCALATING.replace("escalate: ask", "escalate: maybe")
     with pytest.raises(ConfigError, match='found "maybe", expected ask or deny'):
-        parse_policy(text, "policy.yaml")
+        parse_policy(text, "policy.yaml", known_tools())

@@ -192,3 +192,23 @@ def test_bytes_that_are_no_text_get_a_verdict(command: str, home: Path) -> None:
         done = kore("policy", action, command, home=home)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["outline", "lsp_edit", "sync_virtual", "mcp__files__*"])
+def test_a_run_may_leave_out_every_tool(home: Path, name: str) -> None:
+    ran = kore(
+        *("agent", "--model", "offline/echo", "-m", "hi", "--disallowed-tools", name), home=home
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_role_without_editing_tools_can_be_written(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "policy.yaml").write_text(
+        'roles: {reader: {tools: {"*": {}, write_file: false, edit_file: false, outline: {}, '
+        "lsp_edit: false, create_virtual: false, update_virtual: false, sync_virtual: false}}}"
+    )
+    (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
+    assert main(["policy", "explain", "lsp_edit", "--role", "reader"]) == 0
+    assert "lsp_edit  denied" in capsys.readouterr().out

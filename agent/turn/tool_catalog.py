@@ -1,0 +1,45 @@
+"""Catalogue of the built-in tools: names and traits, without an agent."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from agent.security.policy.known_tools import KnownTools
+from agent.settings import ToolSettings
+from agent.tools.aliases import NAMES
+from agent.tools.base import Tool
+from agent.tools.registry import default_tools
+from agent.tools.traits import ToolTraits, traits_of
+
+
+@cache
+def built_in_tools() -> Mapping[str, ToolTraits | None]:
+    """Return the traits of the tools that every agent has, in the order in which models see
+    them."""
+    from agent.code.lsp.tool import LspEditTool, LspTool
+    from agent.code.symbols.tool import OutlineTool
+    from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
+
+    code = (LspTool, LspEditTool, OutlineTool, CreateVirtual, UpdateVirtual, SyncVirtual)
+    return {**_traits(default_tools(ToolSettings())), **{tool.name: tool.traits for tool in code}}
+
+
+@cache
+def _optional_tools() -> Mapping[str, ToolTraits | None]:
+    from agent.mcp.search import ToolSearch
+    from agent.skills.tool import SkillTool
+    from agent.tools.creative.asset_export import AssetExport
+    from agent.tools.creative.image_generate import ImageGenerate
+    from agent.tools.creative.summarize import Summarize
+
+    optional = (SkillTool, ToolSearch, AssetExport, ImageGenerate, Summarize)
+    return {tool.name: tool.traits for tool in optional}
+
+
+def known_tools(others: Iterable[Tool] = ()) -> KnownTools:
+    """Return the tools that a policy may name: all of Kore's, and `others`, such as those of
+    plugins."""
+    return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)}, NAMES)
+
+
+def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits | None]:
+    return {tool.name: traits_of(tool) for tool in tools}

@@ -1,0 +1,118 @@
+"""Rules for editing files also hold for tools that a role does not name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.security.policy.base import ToolRequest
+from agent.security.policy.engine import PrincipalContext, RolePolicy
+from agent.security.policy.policy_file import built_in_roles, parse_policy
+from agent.security.policy.roles import Role
+from agent.settings import ToolSettings
+from agent.tools.base import EffectPlan
+from agent.tools.function_tool import tool
+from agent.tools.registry import default_tools
+from agent.tools.traits import ToolTraits, traits_of
+from agent.turn.tool_catalog import built_in_tools, known_tools
+from agent.types import ToolKind
+
+WORKSPACE = Path("/w")
+SOURCE = (WORKSPACE / "src" / "a.py",)
+DOCUMENT = (WORKSPACE / "docs" / "a.md",)
+NO_EDITING = (
+    '{"*": {}, write_file: false, edit_file: false, append_file: false, apply_patch: false,'
+    " move_file: false}"
+)
+
+
+def role(tools: str) -> Role:
+    return parse_policy(f"roles: {{mine: {{tools: {tools}}}}}", "p", known_tools()).roles["mine"]
+
+
+def request(name: str, kind: ToolKind | None, **plan: Any) -> ToolRequest:
+    return ToolRequest(name, "unsafe", {}, WORKSPACE, kind=kind, **plan)
+
+
+def rule(tools: str, asked: ToolRequest, mode: Any = "auto") -> str:
+    decision = RolePolicy(PrincipalContext(role(tools), mode, is_confined=True)).decide(asked)
+    return decision.verdict if decision.verdict == "allow" else decision.rule
+
+
+@pytest.mark.parametrize("name", ["lsp_edit", "sync_virtual", "undo", "edit_of_a_plugin"])
+def test_denied_editing_covers_every_tool_that_edits(name: str) -> None:
+    assert rule(NO_EDITING, request(name, "edit", changes=SOURCE)) == "role-editing"
+
+
+def test_denied_editing_covers_a_tool_that_declares_no_kind_but_plans_changes() -> None:
+    assert rule(NO_EDITING, request("deploy", None, creates=SOURCE)) == "role-editing"
+
+
+def test_tools_that_change_no_files_are_left_alone() -> None:
+    assert rule(NO_EDITING, request("read_file", "read", reads=SOURCE)) == "allow"
+    assert rule(NO_EDITING, request("remember", "think", changes=SOURCE)) == "allow"
+
+
+def test_scopes_of_editing_hold_for_tools_that_are_not_named() -> None:
+    limited = '{"*": {}, write_file: {paths: ["docs/**"]}}'
+    assert rule(limited, request("edit_file", "edit", changes=DOCUMENT)) == "allow"
+    assert rule(limited, request("edit_file", "edit", changes=SOURCE)) == "role-paths"
+    assert rule(limited, request("edit_file", "edit")) == "role-unplanned"
+    new_only = '{"*": {}, write_file: {new_files_only: true}}'
+    assert rule(new_only, request("lsp_edit", "edit", changes=SOURCE)) == "role-new-files"
+    asks = '{"*": {}, edit_file: {ask: true}}'
+    assert rule(asks, request("lsp_edit", "edit", changes=SOURCE), "accept-edits") == "role-ask"
+
+
+def test_a_tool_that_is_named_follows_its_own_rule() -> None:
+    named = '{"*": {}, write_file: false, lsp_edit: {}}'
+    assert rule(named, request("lsp_edit", "edit", changes=SOURCE)) == "allow"
+    assert rule(named, request("edit_file", "edit", changes=SOURCE)) == "role-editing"
+
+
+def test_denied_moving_does_not_deny_editing() -> None:
+    no_moves = '{"*": {}, move_file: false}'
+    assert rule(no_moves, request("edit_file", "edit", changes=SOURCE)) == "allow"
+
+
+def test_a_role_that_lists_tools_denies_the_others_as_before() -> None:
+    closed = "{edit_file: {}}"
+    assert rule(closed, request("lsp_edit", "edit", changes=SOURCE)) == "role-tool"
+
+
+def test_an_escalating_role_asks_about_an_editing_tool() -> None:
+    text = f"roles: {{mine: {{escalate: ask, tools: {NO_EDITING}}}}}"
+    escalating = parse_policy(text, "p", known_tools()).roles["mine"]
+    policy = RolePolicy(PrincipalContext(escalating, "auto"))
+    decision = policy.decide(request("lsp_edit", "edit", changes=SOURCE))
+    assert decision.rule == "role-escalation"
+
+
+def test_every_built_in_tool_declares_its_kind_and_can_be_named() -> None:
+    for name, traits in built_in_tools().items():
+        assert traits is not None, name
+        assert name in role(f"{{{name}: {{}}}}").tools
+    for each in default_tools(ToolSettings()):
+        assert each.effect == "read" or traits_of(each) is not None
+
+
+@pytest.mark.parametrize("name", ["outline", "lsp_edit", "create_virtual", "image_generate"])
+def test_optional_tools_can_be_named(name: str) -> None:
+    assert set(role(f"{{{name}: {{}}}}").tools) == {name}
+
+
+def test_names_in_the_built_in_roles_are_those_of_tools() -> None:
+    names = {name for each in built_in_roles().values() for name in each.tools} - {"*"}
+    assert all(known_tools().canonical(name) == name for name in names)
+
+
+def test_a_function_may_declare_that_it_edits_files() -> None:
+    @tool(kind="edit")
+    def tidy() -> str:
+        """Tidy up."""
+        return "done"
+
+    known = known_tools([tidy])
+    assert tidy.traits == ToolTraits("edit")
+    assert known.kinds(["tidy"]) == {"tidy": "edit"}
+    assert EffectPlan().request(tidy, {}, WORKSPACE).kind == "edit"
