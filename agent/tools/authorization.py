@@ -105,6 +105,8 @@ class Authorizer:
             sends=plan.sends,
             diff=plan.diff and self.redactor.clean(plan.diff),
             contents=plan.contents,
+            unbound=plan.unbound,
+            confinement=plan.confinement,
             prefix=plan.prefix if _may_have_prefix(decision) else None,
             network=plan.network,
         )

@@ -273,7 +273,8 @@ class EffectPlan:
     where it would run; `hosts` are the machines that would be reached and `sends` the exact text
     that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
-    `contents` is a hash of the scripts that the command runs, None when it names none.
+    `contents` is a hash of the scripts that the command runs, None when it names none; `unbound`
+    names a program of it that may run others. `confinement` describes what confines the command.
     `outside_reason` says why it is to run outside of the sandbox, None inside of it. `prefix` is
     what a person may allow of the command with any arguments, `network` are the hosts among `hosts`
     that a person has to allow.
@@ -289,6 +290,8 @@ class EffectPlan:
     diff: str | None = None
     read_only: bool = False
     contents: str | None = None
+    unbound: str | None = None
+    confinement: str | None = None
     outside_reason: str | None = None
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()

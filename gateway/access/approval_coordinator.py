@@ -11,7 +11,7 @@ from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, ServerQuestion
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest, answers_to
+from agent.security.policy.base import Answer, Answered, ApprovalRequest, options_for
 from agent.types import ToolCall
 from gateway.access.approvals import (
     ApprovalContext,
@@ -194,7 +194,7 @@ class ApprovalCoordinator:
             number=question.number,
             folder=str(request.folder) if request.folder else None,
             sends=request.sends,
-            answers=answers_to(request.rule),
+            answers=tuple(each.answer for each in options_for(request) if each.scope != "prefix"),
             prefix=str(request.prefix) if request.prefix else None,
             network=request.network,
             server_question=question.server_question,

@@ -11,12 +11,12 @@ from agent.events import ServerQuestion
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import (
-    NEVER_REMEMBERED,
     SERVER_QUESTION,
     Answered,
+    AnswerOption,
     ApprovalRequest,
     Scope,
-    answers_to,
+    options_for,
 )
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
@@ -308,8 +308,9 @@ class ApprovalService:
         now: float,
     ) -> ApprovalPrompt:
         """Store what was decided; the message that asked shows it and loses its buttons."""
-        if state in ("session", "always") and state not in answers_to(question.request.rule):
-            state = "once"
+        if state in ("session", "always"):
+            option = AnswerOption(state, question.scope)
+            state = state if option in options_for(question.request) else "once"
         # What a server is answered is for it alone.
         closed = approvals.close_approval(tx, replace(question, value=""), state, by, now)
         name = f"q{question.number}"
@@ -491,7 +492,7 @@ def _file_of(number: int) -> str:
 
 
 def _grant_hash(request: ApprovalRequest, context: ApprovalContext) -> str:
-    """What a standing answer binds; of what is never remembered, something that comes once."""
-    if request.rule in NEVER_REMEMBERED:
+    """What a standing answer binds; where none is offered, something that comes once."""
+    if AnswerOption("always") not in options_for(request):
         return secrets.token_hex()
     return fingerprint(request, context.root, diff=False)

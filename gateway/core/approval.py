@@ -1,7 +1,6 @@
 """A question to a person: what would happen, what may be answered, and what was decided."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
@@ -9,8 +8,7 @@ from typing import Literal
 from agent.events import ServerQuestion
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer, ApprovalRequest, Scope
-from agent.security.shell.ast import CommandPrefix
+from agent.security.policy.base import Answer, AnswerOption, ApprovalRequest, Scope, options_for
 from agent.serialization import dumps
 from gateway.core.messages import Button, Route
 
@@ -108,8 +106,8 @@ def title_of(request: ApprovalRequest) -> str:
 
 
 def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
-    """A hash of what is approved: tool, exact arguments, folder, rule, the contents of scripts and,
-    if wanted, the diff.
+    """A hash of what is approved: tool, exact arguments, folder, rule, the contents of scripts,
+    what confines the call and, if wanted, the diff.
 
     `root` is where relative paths start.
     """
@@ -122,51 +120,58 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
         request.sends,
         str(root),
         request.diff if diff else None,
-        # Only where there are any, so that older answers about other commands keep their hash.
+        # Only where there are any, so that older answers about other calls keep their hash.
         *([] if request.contents is None else [request.contents]),
+        *([] if request.confinement is None else [{"confinement": request.confinement}]),
     ]
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
 def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
     """A hash of what an answer for any arguments binds: tool, prefix, the contents of the scripts
-    that it runs, and `root`; None where there is no such answer."""
+    that it runs, what confines it, and `root`; None where there is no such answer."""
     prefix = request.prefix
     if prefix is None:
         return None
-    bound = ["prefix", request.tool, prefix.words, prefix.contents, str(root)]
+    confinement = request.confinement
+    bound = ["prefix", request.tool, prefix.words, prefix.contents, str(root), confinement]
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
 def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
-    """For each host of the request a hash of what an answer about it binds: tool, host, `root`."""
-    return {
-        host: hashlib.sha256(dumps(["network", request.tool, host, str(root)]).encode()).hexdigest()
+    """For each host of the request a hash of what an answer about it binds: tool, host, `root` and
+    what confines the command."""
+    bound = {
+        host: ["network", request.tool, host, str(root), request.confinement]
         for host in request.network
+    }
+    return {
+        host: hashlib.sha256(dumps(values).encode()).hexdigest() for host, values in bound.items()
     }
 
 
-def buttons_for(
-    nonce: str,
-    *,
-    lasts: bool,
-    prefix: CommandPrefix | None = None,
-    network: Sequence[str] = (),
-) -> tuple[Button, ...]:
-    """The buttons; `lasts` says whether an answer may count for longer than once: not where the
-    person did not see the whole, or has to see each. `prefix` may be allowed with any arguments;
-    a lasting answer about a `network` is about these hosts."""
-    labels = _NETWORK_LABELS if network else _LABELS
-    hosts = ", ".join(network)
-    buttons = [
-        Button(t(labels[answer]).format(hosts=hosts), f"a:{letter}:{nonce}")
-        for letter, answer in _LETTERS.items()
-        if lasts or answer in ("once", "deny")
-    ]
-    if lasts and prefix is not None:
-        label = t("Always: {prefix}", prefix=str(prefix))
-        buttons.insert(-1, Button(label, f"a:{_PREFIX}:{nonce}"))
-    return tuple(buttons)
+def buttons_for(nonce: str, request: ApprovalRequest, *, lasts: bool = True) -> tuple[Button, ...]:
+    """The buttons of a question; without `lasts` no answer counts for longer than once: the person
+    does not see the whole."""
+    return tuple(
+        Button(answer_label(option, request), f"a:{_letter(option)}:{nonce}")
+        for option in options_for(request)
+        if lasts or option.answer in ("once", "deny")
+    )
+
+
+def answer_label(option: AnswerOption, request: ApprovalRequest) -> str:
+    """Say what an answer grants."""
+    labels = _NETWORK_LABELS if option.scope == "network" else _LABELS
+    if option.scope == "prefix":
+        return t("Always: {prefix}", prefix=str(request.prefix))
+    return t(labels[option.answer]).format(hosts=", ".join(request.network))
+
+
+def _letter(option: AnswerOption) -> str:
+    if option.scope == "prefix":
+        return _PREFIX
+    return next(letter for letter, answer in _LETTERS.items() if answer == option.answer)
 
 
 def read_press(data: str) -> tuple[str, Answer, Scope] | None:

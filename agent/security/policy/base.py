@@ -126,8 +126,10 @@ class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
 
     `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
-    hash of the scripts that it runs: the answer is about these. `prefix` is what may be allowed of
-    it with any arguments; a lasting answer about a `network` is about these hosts, not the command.
+    hash of the scripts that it runs, `confinement` what confines it: the answer is about these.
+    `unbound` names a program that may run other files than the answer is bound to, so that no
+    answer about exactly this call lasts. `prefix` is what may be allowed of it with any arguments;
+    a lasting answer about a `network` is about these hosts, not the command.
     """
 
     tool: str
@@ -140,6 +142,8 @@ class ApprovalRequest:
     sends: str | None = None
     diff: str | None = None
     contents: str | None = None
+    unbound: str | None = None
+    confinement: str | None = None
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()
 
@@ -152,9 +156,31 @@ Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
-def answers_to(rule: str) -> tuple[Answer, ...]:
-    """What may be answered to a question that this rule asks."""
-    return ("once", "deny") if rule in NEVER_REMEMBERED else ANSWERS
+@frozen
+class AnswerOption:
+    """An answer that a question takes, and what a lasting one is about."""
+
+    answer: Answer
+    scope: Scope = "call"
+
+
+def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
+    """Return the answers that a question takes, the refusal last.
+
+    A lasting answer about exactly this call is offered only where it binds all files that the call
+    runs as programs.
+    """
+    lasting: list[AnswerOption] = []
+    if request.rule in NEVER_REMEMBERED:
+        pass
+    elif request.network:
+        lasting = [AnswerOption("session", "network"), AnswerOption("always", "network")]
+    else:
+        if request.unbound is None:
+            lasting = [AnswerOption("session"), AnswerOption("always")]
+        if request.prefix is not None:
+            lasting.append(AnswerOption("always", "prefix"))
+    return (AnswerOption("once"), *lasting, AnswerOption("deny"))
 
 
 @frozen

@@ -9,7 +9,7 @@ from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import PathScope, place_of
 from agent.security.shell.program_arguments import names_option
 from agent.security.shell.program_table import interpreters, prefixes, wrappers
-from agent.security.shell.script_contents import contents_digest
+from agent.security.shell.script_contents import script_contents
 from agent.security.shell.words import is_pattern
 
 # What stands for itself, to a shell and to a person.
@@ -36,7 +36,7 @@ def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
     words = _listed_words(command)
     if place is None or words is None or not _arguments_stay(command, words, place):
         return None
-    return CommandPrefix(words, contents_digest(" ".join(words), folder, workspace))
+    return CommandPrefix(words, script_contents(" ".join(words), folder, workspace).digest)
 
 
 def _listed_words(command: Command) -> tuple[str, ...] | None:

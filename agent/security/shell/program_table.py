@@ -67,6 +67,57 @@ def interpreters() -> Mapping[str, tuple[str, ...]]:
 
 
 @frozen
+class ScriptRunner:
+    """How an interpreter is told which script to run: behind `flags` stands the script, behind an
+    option whose last letter is in `code` the program itself.
+
+    With `modules`, `-m` names a module. With `every_word`, whatever a word names may be run. With
+    `sub`, these sub-commands run what the interpreter reads unasked, as long as they have no other
+    than these `options`.
+    """
+
+    flags: str = ""
+    code: str = ""
+    modules: bool = False
+    every_word: bool = False
+    sub: frozenset[str] = frozenset()
+    options: tuple[str, ...] = ()
+
+
+@cache
+def script_runners() -> Mapping[str, ScriptRunner]:
+    """Interpreters whose scripts can be told from their words, by name."""
+    return {
+        name: ScriptRunner(
+            **{**spec, "sub": frozenset(spec.get("sub", "").split())},
+        )
+        for name, spec in _by_name(_read()["script_runners"]).items()
+    }
+
+
+@frozen
+class FileHandlers:
+    """Programs that run no files of the workspace: `always`, `when_judged` to work inside it, or
+    with some sub-commands (`sub`). Those in `passes_on` run the command behind them."""
+
+    passes_on: frozenset[str]
+    always: frozenset[str]
+    when_judged: frozenset[str]
+    sub: Mapping[str, frozenset[str]]
+
+
+@cache
+def file_handlers() -> FileHandlers:
+    table = _read()["file_handlers"]
+    return FileHandlers(
+        frozenset(table["passes_on"].split()),
+        frozenset(table["always"].split()),
+        frozenset(table["when_judged"].split()),
+        {name: frozenset(words.split()) for name, words in table["sub"].items()},
+    )
+
+
+@frozen
 class PrefixTable:
     """Commands that may be allowed with any arguments: programs `alone` or with one of their
     sub-commands, with one more word where the first two are `deeper`.

@@ -77,12 +77,15 @@ class Exec:
         """The exact command; what confines it decides whom it can reach."""
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
+        contents = await asyncio.to_thread(line.contents)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
-            contents=await asyncio.to_thread(line.contents),
+            contents=contents.digest,
+            unbound=contents.unbound,
+            confinement=self._commands.confinement(line),
             outside_reason=line.outside_reason,
             prefix=await asyncio.to_thread(line.prefix),
             network=self._commands.unsettled_hosts(line),

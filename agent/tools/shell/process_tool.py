@@ -60,6 +60,8 @@ class ProcessTool:
             folder=origin.folder,
             hosts=origin.hosts,
             read_only=origin.read_only,
+            # Another process may have this number later.
+            unbound=origin.command.split()[0],
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

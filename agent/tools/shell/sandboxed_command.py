@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent.security.network.egress_proxy import EgressProxy
     from agent.security.sandbox.session_network import SessionNetwork
     from agent.security.shell.ast import CommandPrefix
+    from agent.security.shell.script_contents import ScriptContents
 
 
 log = logging.getLogger(__name__)
@@ -75,11 +76,11 @@ class CommandLine:
             return (workspace,)
         return tuple(place for place in origin.own if place.is_relative_to(workspace))
 
-    def contents(self) -> str | None:
-        """A hash of the scripts that it runs. May block."""
-        from agent.security.shell.script_contents import contents_digest
+    def contents(self) -> "ScriptContents":
+        """The files that it runs. May block."""
+        from agent.security.shell.script_contents import script_contents
 
-        return contents_digest(self.command, self.folder, self.call.workspace.resolve())
+        return script_contents(self.command, self.folder, self.call.workspace.resolve())
 
     def prefix(self) -> "CommandPrefix | None":
         """What a person may allow of it with any arguments: nothing of what leaves the sandbox or
@@ -140,6 +141,13 @@ class SandboxedCommands:
     def holds(self, line: CommandLine) -> bool:
         """Whether a sandbox confines this command."""
         return self.confines and line.outside_reason is None
+
+    def confinement(self, line: CommandLine) -> str:
+        """A description of what confines this command: an answer to it holds for no other."""
+        if not self.holds(line):
+            return "none"
+        parts = [self.sandbox_name, *(["read-only"] if line.read_only else [])]
+        return " ".join([*parts, *sorted(self._settled_hosts(line))])
 
     def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""

@@ -49,7 +49,9 @@ class Asking(Platform):
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
-        return OutboundPart(text, (), () if decided else buttons_for(question.nonce, lasts=True))
+        return OutboundPart(
+            text, (), () if decided else buttons_for(question.nonce, question.request)
+        )
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         return None

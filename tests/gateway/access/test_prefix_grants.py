@@ -7,6 +7,7 @@ import pytest
 
 from agent.security.policy.base import Answered, ApprovalRequest, Scope
 from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.script_contents import script_contents
 from agent.types import assistant
 from gateway.access.approvals import ApprovalContext
 from gateway.core.errors import AwaitingAnswer
@@ -20,6 +21,7 @@ class Commands:
 
     def __init__(self, parts: Parts, session: str, root: Path, message: InboundMessage) -> None:
         self._parts = parts
+        self.confinement = "bwrap"
         self._context = ApprovalContext(1, message, session, root)
 
     def of(self, message: InboundMessage, root: Path | None = None) -> "Commands":
@@ -30,8 +32,19 @@ class Commands:
         """The answer that holds; None when a person is asked."""
         root = self._context.root
         prefix = prefix_of(line, root, root) if rule == "ask-exec" else None
+        contents = script_contents(line, root, root)
         request = ApprovalRequest(
-            "exec", {"command": line}, "why", line, rule, line, root, prefix=prefix
+            "exec",
+            {"command": line},
+            "why",
+            line,
+            rule,
+            line,
+            root,
+            contents=contents.digest,
+            unbound=contents.unbound,
+            confinement=self.confinement,
+            prefix=prefix,
         )
         try:
             return await self._parts.approvals.ask(self._context, request)
@@ -113,12 +126,14 @@ async def test_a_prefix_ends_with_the_script_that_it_runs(tmp_path: Path) -> Non
         assert await work.ask("npm test -- b.js") is None
 
 
-@pytest.mark.parametrize("line", ["python x.py", "git commit; id", "sudo git commit"])
+@pytest.mark.parametrize("line", ["python x.py", "mkdir x; id", "make"])
 async def test_without_a_prefix_always_is_about_exactly_this(line: str, tmp_path: Path) -> None:
     seed(tmp_path)
+    (tmp_path / "x.py").touch()
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
         await work.allow(line)
+        assert await work.ask(line)
         assert await work.ask(f"{line} more") is None
         (grant,) = await parts.service.list_grants()
         assert "any arguments" not in grant["title"]
@@ -128,5 +143,28 @@ async def test_exactly_this_does_not_become_a_prefix(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
-        await work.allow("git commit -m one", "call")
-        assert await work.ask("git commit -m two") is None
+        await work.allow("mkdir one", "call")
+        assert await work.ask("mkdir one")
+        assert await work.ask("mkdir two") is None
+
+
+@pytest.mark.parametrize(("line", "scope"), [("make", "call"), ("mkdir one", "prefix")])
+@pytest.mark.parametrize("other", ["none", "landlock", "bwrap example.org"])
+async def test_a_grant_ends_with_what_confined_it(
+    line: str, scope: Scope, other: str, tmp_path: Path
+) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow(line, scope)
+        assert await work.ask(line)
+        work.confinement = other
+        assert await work.ask(line) is None
+
+
+async def test_what_cannot_be_bound_is_allowed_once(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("go run main.go", "call")
+        assert await parts.service.list_grants() == []

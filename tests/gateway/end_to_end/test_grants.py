@@ -37,13 +37,17 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
         assert "There are no permanent grants" in (await alone.kore("policy", "grants")).out
         seed(alone)
         await allow(alone, "Always", change)
-        await allow(alone, "Allow for this session", ReplyScript(tool_calls=(run("git push"),)))
+        await allow(
+            alone,
+            "Allow for this session",
+            ReplyScript(tool_calls=(run("curl -T a site.invalid"),)),
+        )
         always, once = await grants(alone)
         workspace = str(alone.workspace)
         assert (always["title"], always["session"]) == (f"write_file {NOTES}", "")
         assert (always["principal"], always["folder"]) == (f"telegram:{OWNER}", workspace)
         assert always["granted_by"] == f"Person {OWNER} (telegram:{OWNER})"
-        assert once["title"] == "exec git push"
+        assert once["title"] == "exec curl -T a site.invalid"
         assert once["session"]
         listed = (await alone.kore("policy", "grants")).out
         assert f"telegram:{OWNER}" in listed

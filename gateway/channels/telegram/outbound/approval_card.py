@@ -7,7 +7,7 @@ from agent.events import ServerQuestion
 from agent.i18n import t
 from agent.mcp.names import is_mcp_tool
 from agent.records import frozen
-from agent.security.policy.base import NEVER_REMEMBERED, ApprovalRequest
+from agent.security.policy.base import ApprovalRequest
 from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
 from agent.tools.files.draft_check import reason_to_insist
@@ -50,11 +50,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     hint = t("Answer with the buttons; a reply to this message denies it and tells the model why.")
     pieces.append(_Piece(f"\n{hint}", "italic"))
     part = _part(pieces)
-    lasts = shortened == code and question.request.rule not in NEVER_REMEMBERED
-    request = question.request
-    buttons = buttons_for(
-        question.nonce, lasts=lasts, prefix=request.prefix, network=request.network
-    )
+    buttons = buttons_for(question.nonce, question.request, lasts=shortened == code)
     return OutboundPart(part.text, part.entities, buttons)
 
 

@@ -45,7 +45,7 @@ def choices_for(approval: ApprovalAsked) -> tuple[ApprovalChoice, ...]:
     return tuple(
         choice
         for choice in (_NETWORK if approval.network else _ALL)
-        if choice.answer in approval.answers and (choice.scope == "call" or approval.prefix)
+        if (approval.prefix if choice.scope == "prefix" else choice.answer in approval.answers)
     )
 
 

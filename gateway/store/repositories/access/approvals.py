@@ -311,6 +311,8 @@ def _format_content(question: ApprovalPrompt) -> str:
             "root": question.root,
             "rule": request.rule,
             "prefix": request.prefix and [request.prefix.words, request.prefix.contents],
+            "unbound": request.unbound,
+            "confinement": request.confinement,
             "network": request.network,
             "words": question.words,
             "scope": question.scope,

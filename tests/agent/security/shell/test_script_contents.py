@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.shell.script_contents import contents_digest
+from agent.security.shell.script_contents import ScriptContents, script_contents
+
+LINES = (Path(__file__).with_name("lines_that_run_files.txt")).read_text().splitlines()
 
 
 @pytest.fixture
@@ -40,29 +42,107 @@ def workspace(tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_a_changed_script_has_another_digest(workspace: Path, line: str, file: str) -> None:
-    before = contents_digest(line, workspace, workspace)
+    before = script_contents(line, workspace, workspace).digest
     assert before is not None
-    assert contents_digest(line, workspace, workspace) == before
+    assert script_contents(line, workspace, workspace).digest == before
     (workspace / "unrelated").write_text("x")
-    assert contents_digest(line, workspace, workspace) == before
+    assert script_contents(line, workspace, workspace).digest == before
     (workspace / file).write_text("new\n")
-    assert contents_digest(line, workspace, workspace) != before
+    assert script_contents(line, workspace, workspace).digest != before
 
 
-@pytest.mark.parametrize("line", ["ls -l", "pytest -q data", "git commit -m x.py", "python -c 'x'"])
-def test_what_runs_no_script_is_bound_to_none(workspace: Path, line: str) -> None:
-    assert contents_digest(line, workspace, workspace) is None
+@pytest.mark.parametrize("line", ["ls -l", "cp data x", "cat data > x", "python -c 'x'"])
+def test_a_line_that_runs_no_file_has_no_digest(workspace: Path, line: str) -> None:
+    assert script_contents(line, workspace, workspace) == ScriptContents()
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_files_that_run_are_bound_or_the_line_is_not(tmp_path: Path, case: str) -> None:
+    line, _, file = case.partition("\t")
+    for name in sorted({each.partition("\t")[2] for each in LINES}):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("old\n")
+    (tmp_path / "all").touch()
+    before = script_contents(line, tmp_path, tmp_path)
+    (tmp_path / file).write_text("new\n")
+    after = script_contents(line, tmp_path, tmp_path)
+    assert before.unbound is not None or after.digest != before.digest
+    assert after.unbound == before.unbound
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "./x.sh", "./x.sh --all", "sh x.sh", "bash -eu x.sh", "python x.py", "python3 -u x.py a b",
+        "python -m pkg", "python -c 'print(1)'", "python3 < x.py", "python3 <<'E'\nprint(1)\nE",
+        "node -e '1'", "perl -pe s/a/b/ data", "perl -i -pe s/a/b/ data", "make", "make -j4 test",
+        "make -C sub all", "npm test", "npm run build -- --watch", "cd pkg && make", "just build",
+        "timeout 60 ./x.sh", "env ./x.sh", "make 2>&1 | tee log", "make -j app",
+        "python x.py | sort | head -3", "python x.py > out.txt 2>&1", "sh -c 'ls; ./x.sh'",
+        "cat data | python x.py", "for x in 1 2; do ./x.sh $x; done", "test -f x.sh && ./x.sh",
+        "rm -rf out", "mkdir -p a/b && cp data a/b", "mv data x", "touch x && chmod +x x",
+        "tar xzf a.tgz -C sub", "unzip a.zip", "sed -i s/a/b/ data", "find . -name x -print",
+        "curl -sS https://example.org/a | jq .a", "curl -o a https://example.org", "cat /etc/hosts",
+        "docker ps", "systemctl status nginx", "kill 12", "ps aux | grep x", "cp data /tmp/x",
+        "kubectl get pods -n x", "journalctl -u x -n 50", "echo hi > data", "git status",
+    ],
+)  # fmt: skip
+def test_an_ordinary_line_is_bound_whole(workspace: Path, line: str) -> None:
+    assert script_contents(line, workspace, workspace).unbound is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["cat data > x.sh; ./x.sh", "cat data | tee x.sh | sh x.sh", "cat data > new.sh; ./new.sh",
+     "cat data > package.json; npm test", "cat data > GNUmakefile; make",
+     "./x.sh > x.py; make -f x.py", "cat data > a.mk; make -f a.mk", "cat data > hard; ./x.sh",
+     "echo a > x.sh; sh -c ./x.sh"],
+)  # fmt: skip
+def test_a_line_that_writes_the_script_it_runs_is_unbound(workspace: Path, line: str) -> None:
+    (workspace / "package.json").unlink()
+    os.link(workspace / "x.sh", workspace / "hard")
+    assert script_contents(line, workspace, workspace).unbound is not None
+
+
+def test_a_target_that_make_builds_is_no_script(workspace: Path) -> None:
+    before = script_contents("make -j4 app", workspace, workspace)
+    (workspace / "app").write_text("built")
+    assert script_contents("make -j4 app", workspace, workspace) == before
+
+
+def test_the_unbound_program_is_named(workspace: Path) -> None:
+    assert script_contents("ls && go run x.go", workspace, workspace).unbound == "go"
+
+
+def test_a_program_that_path_finds_in_the_workspace_is_bound(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"/usr/bin:{workspace}")
+    before = script_contents("x.sh", workspace, workspace)
+    (workspace / "x.sh").write_text("new\n")
+    assert before.unbound is None
+    assert script_contents("x.sh", workspace, workspace).digest != before.digest
+
+
+def test_a_large_file_is_bound_by_its_identity_and_times(workspace: Path) -> None:
+    large = workspace / "large.bin"
+    large.write_bytes(bytes(9_000_000))
+    before = script_contents("./large.bin", workspace, workspace).digest
+    assert script_contents("./large.bin", workspace, workspace).digest == before
+    large.write_bytes(bytes(8_999_999) + b"x")
+    assert script_contents("./large.bin", workspace, workspace).digest != before
 
 
 def test_what_comes_behind_the_script_is_not_bound(workspace: Path) -> None:
-    before = contents_digest("python x.py data", workspace, workspace)
+    before = script_contents("python x.py data", workspace, workspace).digest
     (workspace / "data").write_text("new\n")
-    assert contents_digest("python x.py data", workspace, workspace) == before
+    assert script_contents("python x.py data", workspace, workspace).digest == before
 
 
 def test_a_pipe_or_a_folder_in_place_of_a_script_blocks_nothing(workspace: Path) -> None:
-    before = contents_digest("./x.sh", workspace, workspace)
+    before = script_contents("./x.sh", workspace, workspace).digest
     (workspace / "x.sh").unlink()
     os.mkfifo(workspace / "x.sh")
-    assert contents_digest("./x.sh", workspace, workspace) not in (None, before)
-    assert contents_digest("./pkg", workspace, workspace) is not None
+    assert script_contents("./x.sh", workspace, workspace).digest not in (None, before)
+    assert script_contents("./pkg", workspace, workspace).digest is not None

@@ -12,6 +12,8 @@ import pytest
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.sandbox import orphan_processes
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
@@ -181,6 +183,25 @@ async def test_impossible_commands_are_refused(call: CallContext, command: str) 
 async def test_too_long_a_command_is_an_error_for_the_model(call: CallContext) -> None:
     with pytest.raises(ToolError, match="could not be started"):
         await run(call, "echo " + "x" * 3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "hosts", "confinement"),
+    [
+        (None, (), "none"),
+        (None, ("example.org",), "none"),
+        (Bubblewrap("bwrap", frozenset()), (), "bwrap"),
+        (Bubblewrap("bwrap", frozenset()), ("b.example", "a.example"), "bwrap a.example b.example"),
+    ],
+)
+async def test_plan_says_what_confines_the_command(
+    sandbox: Sandbox | None, hosts: tuple[str, ...], confinement: str, call: CallContext
+) -> None:
+    tool = Exec(ToolSettings(sandbox=sandbox, exec_hosts=hosts))
+    assert (await tool.plan({"command": "make"}, call)).confinement == confinement
+    outside = {"command": "make", "outside": True, "reason": "why"}
+    owned = replace(call, environment=replace(call.environment, owner=True))
+    assert (await tool.plan(outside, owned)).confinement == "none"
 
 
 async def test_plan_is_the_exact_command(call: CallContext) -> None:

@@ -410,6 +410,8 @@ export interface ApprovalRequest {
   sends?: string | null
   diff?: string | null
   contents?: string | null
+  unbound?: string | null
+  confinement?: string | null
   prefix?: CommandPrefix | null
   network?: string[]
 }
