@@ -233,7 +233,7 @@ class Agent(Generic[DepsT]):
         """What conversations have been told of their projects."""
         from agent.context.project.session_projects import SessionProjects
 
-        return SessionProjects(self.workspace.origin, self.redactor.clean)
+        return SessionProjects(self.workspace.origin, self.redactor.clean, self.settings.tools)
 
     @property
     def views(self) -> FileViews:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import hexdigits
+from types import MappingProxyType
 from typing import Any
 
 from agent.i18n import t
@@ -23,6 +24,8 @@ _REMOTE = ("https://", "ssh://", "git@")
 _PACKAGE = re.compile(r"(@[a-z0-9~][\w.~-]*/)?[A-Za-z0-9~][\w.~-]*", re.ASCII)
 _VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+# The files of a repository choose by their attributes which filters of the person's run: none.
+_WITHOUT_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 # What may be the only folder of a plugin, and is not the folder around it.
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
@@ -179,10 +182,12 @@ def _clone(address: str, source: Source, target: Path) -> Path:
     if wish.startswith("-"):
         raise PluginError(t("{ref}: not a commit, tag or branch", ref=wish[:80]))
     target.mkdir(parents=True)
-    git = ["-c", "core.hooksPath=/dev/null"]
-    _run(["git", *git, "init", "-q"], target)
-    _run(["git", *git, "fetch", "-q", "--depth", "1", "--", address, wish], target)
-    _run(["git", *git, "checkout", "-q", "--detach", "FETCH_HEAD"], target)
+    git = ["git", "-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0"]
+    _run([*git, "init", "-q", "--template="], target, _WITHOUT_SETTINGS)
+    # With the person's settings, which know how to log in; nothing of the repository is a file yet.
+    fetch_words = ["fetch", "-q", "--depth", "1", "--no-recurse-submodules"]
+    _run([*git, *fetch_words, "--", address, wish], target)
+    _run([*git, "checkout", "-q", "--detach", "FETCH_HEAD"], target, _WITHOUT_SETTINGS)
     return target
 
 
@@ -244,7 +249,9 @@ def _npm_program() -> list[str]:
     return ["npm"]
 
 
-def _run(words: Sequence[str], folder: Path) -> None:
+def _run(
+    words: Sequence[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({})
+) -> None:
     program = find_trusted_program(words[0])
     if program is None:
         raise PluginError(t("There is no program {name} on this machine.", name=words[0]))
@@ -255,7 +262,7 @@ def _run(words: Sequence[str], folder: Path) -> None:
     }
     environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
     # Nothing is followed to another protocol.
-    environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file"}
+    environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file", **variables}
     try:
         done = subprocess.run(
             [str(program), *words[1:]],

@@ -13,6 +13,7 @@ from agent.context.project.repository_state import describe_repository
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.sandbox.base import Sandbox
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
@@ -51,7 +52,7 @@ _MOST_CHANGES = 30
 class ProjectContext:
     """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
     together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person.
-    `origin` says which places are the owner's."""
+    `origin` says which places are the owner's. `sandbox` is where git may be asked."""
 
     root: Path | None
     focus: Sequence[Path] = ()
@@ -60,6 +61,7 @@ class ProjectContext:
     clean: Callable[[str], str] = str
     remark: str = ""
     origin: TrustedOrigins = field(default_factory=TrustedOrigins)
+    sandbox: Callable[[], Sandbox | None] = lambda: None
     _reported: dict[str, str] = field(default_factory=dict)
     _listings: dict[Path, FolderTree] = field(default_factory=dict)
     _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class ProjectContext:
             changes = render_prompt("project_tree_changes", root=folder, changes="\n".join(lines))
             if len(changes) < len(text):
                 return changes
-        state = describe_repository(folder) if folder == self.root else ""
+        state = describe_repository(folder, self.sandbox) if folder == self.root else ""
         return f"{text}\n{state}" if state else text
 
     def _beginnings(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:

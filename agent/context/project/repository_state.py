@@ -1,27 +1,31 @@
 """The branch of a project and how many files differ from its last commit, told once.
 
-git is asked only where it runs nothing that the repository names: no hook, no filter, no
-fsmonitor. Elsewhere nothing is told.
+Git may run programs that a repository names. It is asked in the sandbox of commands only, where it
+reads the repository and reaches no network; elsewhere the branch alone is told, as a file names it.
 """
 
 import os
-import subprocess
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.context.project.instructions import project_folders
+from agent.errors import ToolError
 from agent.prompts import render_prompt
-from agent.security.sandbox.trusted_programs import find_trusted_program
-from agent.security.shell.git_safety import is_safe_repository
+from agent.security.files.regular_file import read_regular
+from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
 
 _TIMEOUT_S = 2
 _HEAD_LIMIT_BYTES = 1_000
 _BRANCH = "ref: refs/heads/"
+# Git takes sentences as names; what else a branch is called is for people.
+_BRANCH_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _STATUS = (
-    *("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"),
-    *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"),
+    f"exec git -c core.fsmonitor=false -c core.hooksPath={os.devnull}"
+    " status --porcelain -z --no-renames --ignore-submodules=all"
 )
-# Nothing of the person's own configuration runs for a strange repository either.
-_ENVIRONMENT = {
+_VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -30,44 +34,55 @@ _ENVIRONMENT = {
 }
 
 
-def describe_repository(root: Path) -> str:
-    """A sentence, or nothing outside of a repository that may be looked at. May block shortly."""
+def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]) -> str:
+    """Return a sentence for the model, or nothing outside of a repository. May block shortly."""
     real = root.resolve()
     folders = project_folders(real, Path.home())
     # The home folder is no project, though it may be a repository.
     top = folders[-1] if folders else None
-    if top is None or not (top / ".git").is_dir() or not is_safe_repository(str(real), str(top)):
+    if top is None:
         return ""
-    try:
-        with (top / ".git" / "HEAD").open("rb") as file:
-            head = file.read(_HEAD_LIMIT_BYTES).decode("utf-8", "replace").strip()
-    except OSError:
+    branch = _read_branch(top / ".git")
+    if branch is None:
         return ""
-    is_branch = head.startswith(_BRANCH)
-    branch = f"branch {head[len(_BRANCH) :]}" if is_branch else f"no branch, at commit {head[:12]}"
-    branch = "".join(c if c.isprintable() else "?" for c in branch)
-    changes = _count_changes(real, top)
+    changes = _count_changes(real, top, choose_sandbox())
     return render_prompt("project_git", branch=branch, changes=_in_words(changes))
 
 
-def _count_changes(root: Path, top: Path) -> int | None:
-    program = find_trusted_program("git", (top,))
-    if program is None:
+def _read_branch(store: Path) -> str | None:
+    """Return the branch or commit that is checked out; None where there is no repository."""
+    if store.is_symlink() or not store.is_dir():
         return None
-    environment = {**_ENVIRONMENT, "PATH": os.defpath, "HOME": os.devnull}
     try:
-        done = subprocess.run(
-            [program, *_STATUS],
-            cwd=root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        head = read_regular(store / "HEAD", _HEAD_LIMIT_BYTES, follow_links=False)
+    except OSError:
         return None
-    return done.stdout.count(b"\0") if done.returncode == 0 else None
+    text = head.decode("utf-8", "replace").strip()
+    if text.startswith(_BRANCH):
+        name = text.removeprefix(_BRANCH)
+        return f"branch {name}" if _BRANCH_NAME.fullmatch(name) else "a branch with a longer name"
+    return f"no branch, at commit {text[:12]}" if _COMMIT.fullmatch(text) else None
+
+
+def _count_changes(root: Path, top: Path, sandbox: Sandbox | None) -> int | None:
+    """Return how many files git lists; None where no sandbox has this machine's git."""
+    if sandbox is None or not sandbox.confines or not isinstance(sandbox, ShowsFolders):
+        return None
+    from agent.security.sandbox.brief_run import run_briefly
+
+    job = SandboxCommand(_STATUS, root, top, read_only=True, variables=_VARIABLES)
+    count = 0
+
+    def add(data: bytes) -> None:
+        nonlocal count
+        count += data.count(b"\0")
+
+    try:
+        with sandbox.prepare(job) as spawn:
+            code = run_briefly(spawn, _TIMEOUT_S, add)
+    except (OSError, ToolError):
+        return None
+    return count if code == 0 else None
 
 
 def _in_words(changes: int | None) -> str:

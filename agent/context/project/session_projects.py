@@ -11,6 +11,7 @@ from agent.context.project.directory_tree import TreeLimits
 from agent.context.project.repeated_parts import find_repeats
 from agent.records import frozen
 from agent.security.taint.origin import TrustedOrigins
+from agent.settings import ToolSettings
 from agent.types import Context, Message
 
 _MOST_SESSIONS = 128
@@ -27,10 +28,13 @@ class ProjectSession:
 
 
 class SessionProjects:
-    """`clean` takes secrets out, and `origin` says which places are the owner's."""
+    """`clean` takes secrets out, `origin` says which places are the owner's; git is asked in the
+    sandbox of `settings`."""
 
-    def __init__(self, origin: TrustedOrigins, clean: Callable[[str], str]) -> None:
-        self._origin, self._clean = origin, clean
+    def __init__(
+        self, origin: TrustedOrigins, clean: Callable[[str], str], settings: ToolSettings
+    ) -> None:
+        self._origin, self._clean, self._settings = origin, clean, settings
         self._projects: OrderedDict[str, tuple[ProjectSession, ProjectContext]] = OrderedDict()
         self.shape = TreeLimits()
 
@@ -55,7 +59,11 @@ class SessionProjects:
         last, project = self._projects.pop(here.session, (None, None))
         if project is None or is_new or last != here:
             project = ProjectContext(
-                here.root, shape=self.shape, clean=self._clean, origin=self._origin
+                here.root,
+                shape=self.shape,
+                clean=self._clean,
+                origin=self._origin,
+                sandbox=lambda: self._settings.sandbox,
             )
         self._projects[here.session] = (here, project)
         while len(self._projects) > _MOST_SESSIONS:

@@ -1,6 +1,7 @@
 """Commands in namespaces of their own, made by bubblewrap (`bwrap`)."""
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ _HOME = f"{environment.TEMPORARY}/home"
 # Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
 _MOST_MOUNTS = 200
 _MOST_HIDDEN = 1000
+# The shell around bwrap uses lower numbers itself.
+_FIRST_FREE_FD = 10
 # Options that not every version knows, of those that are used here.
 FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
 # No session of its own (`--new-session`): the first process of the namespace stays in the group
@@ -331,10 +334,9 @@ class _Setup:
     def add_data(self, data: bytes) -> int:
         """A descriptor to read this from; small enough to wait in a pipe."""
         reader, writer = os.pipe()
-        self.own(reader)
         with os.fdopen(writer, "wb") as file:
             file.write(data)
-        return reader
+        return self.own(reader)
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Those of the command's own, which may be secret: nobody reads them from the words."""
@@ -350,7 +352,7 @@ class _Setup:
         fd = _open_path(path)
         if fd is None:
             return
-        self.own(fd)
+        fd = self.own(fd)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             self.arguments += ["--bind-fd", str(fd), str(path)]
 
@@ -363,7 +365,7 @@ class _Setup:
         fd = _open_path(path)
         if fd is None:
             return
-        self.own(fd)
+        fd = self.own(fd)
         mode = os.fstat(fd).st_mode
         if stat.S_ISLNK(mode):
             return
@@ -375,7 +377,13 @@ class _Setup:
             self.arguments += ["--ro-bind", "/dev/null", str(path)]
 
     def own(self, descriptor: int) -> int:
-        """Pass it on, and close it in the end."""
+        """Pass it on, and close it in the end; returns its number there."""
+        if descriptor < _FIRST_FREE_FD:
+            low, descriptor = (
+                descriptor,
+                fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD),
+            )
+            os.close(low)
         self.stack.callback(os.close, descriptor)
         self.fds.append(descriptor)
         return descriptor

@@ -1,48 +1,130 @@
-"""Whether looking at a git repository runs something: its configuration may name programs."""
+"""Repositories whose configuration names no program.
+
+Git runs programs that a repository's configuration names, and new versions bring new keys for them.
+So the file is not searched for such keys: it is plain only if each of its lines has the form that
+`git init`, `git clone` and ordinary settings write, with a key and a value that are listed here.
+"""
 
 import os
 import re
 from pathlib import Path
 
+from agent.security.files.regular_file import read_regular
+
 LIMIT_BYTES = 65_536
-# Keys whose values git runs or obeys when it only looks, and files that bring more of them.
-RUNS = re.compile(
-    rb"^\s*(?:\[[^\]]*\]\s*)?(?:fsmonitor|textconv|command|external|smudge|clean|process|program"
-    rb"|pager|editor|sshcommand|hookspath|worktree|attributesfile|excludesfile|path|cmd|helper"
-    rb"|uploadpack|receivepack|partialclone|promisor|vcs|gitproxy|askpass)\s*(?:=|$)"
-    rb"|^\s*\[\s*include",
-    re.IGNORECASE | re.MULTILINE,
-)
+
+_SECTION = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*')
+_ENTRY = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*([^"\\#;\x00-\x1f\x7f]*)')
+_COMMENT = re.compile(r"[ \t]*(?:[#;][^\x00-\x08\x0a-\x1f\x7f]*)?")
+
+_BOOLEAN = re.compile(r"true|false|yes|no|on|off|0|1")
+_FALSE = re.compile(r"false|no|off|0")
+_NUMBER = re.compile(r"\d{1,9}")
+_WORD = re.compile(r"[A-Za-z][A-Za-z-]*")
+_NAME = re.compile(r"[\w.@+/-]*")
+_TEXT = re.compile(r".*")
+_REFERENCE = re.compile(r"refs/[\w.@+/-]+")
+_REFERENCES = re.compile(r"[+^]?refs/[\w.@+/*-]+(?::refs/[\w.@+/*-]+)?")
+# Neither an option nor the `NAME::` of a helper program.
+_ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:|/)(?!:)(?:(?!::)[^\s])*")
+
+# `*` stands for any name of a subsection.
+_PLAIN_VALUES = {
+    "core.repositoryformatversion": _NUMBER,
+    **dict.fromkeys(
+        ("core.filemode", "core.bare", "core.ignorecase", "core.precomposeunicode"), _BOOLEAN
+    ),
+    **dict.fromkeys(
+        ("core.symlinks", "core.quotepath", "core.longpaths", "core.trustctime"), _BOOLEAN
+    ),
+    **dict.fromkeys(("core.logallrefupdates", "core.autocrlf", "core.eol"), _WORD),
+    "extensions.objectformat": re.compile(r"sha1|sha256"),
+    "extensions.refstorage": re.compile(r"files|reftable"),
+    "init.defaultbranch": _NAME,
+    "user.name": _TEXT,
+    "user.email": _TEXT,
+    "remote.*.url": _ADDRESS,
+    "remote.*.pushurl": _ADDRESS,
+    "remote.*.fetch": _REFERENCES,
+    "remote.*.push": _REFERENCES,
+    "remote.*.prune": _BOOLEAN,
+    "remote.*.mirror": _BOOLEAN,
+    "remote.*.tagopt": re.compile(r"--tags|--no-tags"),
+    "remote.*.gh-resolved": _NAME,
+    "branch.*.remote": _NAME,
+    "branch.*.merge": _REFERENCE,
+    "branch.*.rebase": _WORD,
+    "branch.*.vscode-merge-base": _NAME,
+    "commit.gpgsign": _FALSE,
+    "tag.gpgsign": _FALSE,
+    "fetch.prune": _BOOLEAN,
+    "pull.rebase": _WORD,
+    "pull.ff": _WORD,
+    "push.default": _WORD,
+    "push.autosetupremote": _BOOLEAN,
+    "rerere.enabled": _BOOLEAN,
+    "gc.auto": _NUMBER,
+    "color.ui": _WORD,
+    "advice.detachedhead": _BOOLEAN,
+    "lfs.repositoryformatversion": _NUMBER,
+}
 
 
 def is_safe_repository(folder: str, root: str) -> bool:
-    """Whether git, started in `folder` below `root`, only looks when it is told to look.
+    """Return whether git, started in `folder` below `root`, runs nothing that a repository names.
 
-    False for a repository that names programs, that keeps its data elsewhere, has submodules, or
-    is a bare one that could be made by writing plain files. Both paths are real.
+    False for a repository whose configuration is not plain, that keeps its data elsewhere, has
+    submodules, or is a bare one that could be made by writing plain files. Both paths are real.
     """
     while folder == root or folder.startswith(root + "/"):
         if os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects"):
             return False
         git = f"{folder}/.git"
         if os.path.lexists(git):
-            return _is_plain(git)
+            return _is_safe_store(git)
         folder = os.path.dirname(folder)
     return True
 
 
-def _is_plain(git: str) -> bool:
+def is_plain_configuration(path: str | Path) -> bool:
+    """Return whether a configuration file holds nothing but listed keys with listed values.
+
+    A missing file is plain, a link or anything else that is no regular file is not.
+    """
+    try:
+        data = read_regular(path, LIMIT_BYTES + 1, follow_links=False)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return len(data) <= LIMIT_BYTES and is_plain_text(data)
+
+
+def is_plain_text(data: bytes) -> bool:
+    """Return whether each line is empty, a comment, a section or a listed key and value."""
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        return False
+    prefix = ""
+    for line in lines:
+        if _COMMENT.fullmatch(line):
+            continue
+        if (section := _SECTION.fullmatch(line)) is not None:
+            prefix = section[1].lower() + (".*." if section[2] is not None else ".")
+            continue
+        entry = _ENTRY.fullmatch(line)
+        pattern = _PLAIN_VALUES.get(prefix + entry[1].lower()) if entry is not None else None
+        if entry is None or pattern is None or not pattern.fullmatch(entry[2].rstrip(" \t")):
+            return False
+    return True
+
+
+def _is_safe_store(git: str) -> bool:
     if os.path.islink(git) or not os.path.isdir(git):
         return False
     if any(
         os.path.lexists(f"{git}/{name}") for name in ("modules", "config.worktree", "commondir")
     ):
         return False
-    try:
-        config = Path(git, "config").read_bytes()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    # A backslash continues a line or hides a letter.
-    return len(config) <= LIMIT_BYTES and b"\\" not in config and not RUNS.search(config)
+    return is_plain_configuration(f"{git}/config")

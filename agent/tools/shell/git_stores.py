@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.security.files.quarantine import SUFFIX
-from agent.security.shell.git_safety import LIMIT_BYTES, RUNS
+from agent.security.files.regular_file import read_regular
+from agent.security.shell.git_safety import LIMIT_BYTES, is_plain_configuration
 from agent.tools.shell.mount_restrictions import find_git_stores
 
 # Of these, hooks are run and the others say what is.
@@ -52,12 +53,17 @@ class GitStoreGuard:
     def _is_worktree(self, pointer: Path) -> bool:
         """Whether it is the `.git` file of a worktree of a store that was there before."""
         try:
-            text = pointer.read_text("utf-8", "replace")[:LIMIT_BYTES]
-            store = Path(os.path.realpath(pointer.parent / text.removeprefix("gitdir: ").strip()))
-            common = Path(os.path.realpath(store / (store / "commondir").read_text().strip()))
+            store = _pointed_at(pointer, "gitdir: ")
+            common = _pointed_at(store / "commondir")
         except (OSError, ValueError):
             return False
         return common in self._existing and store.parent == common / "worktrees"
+
+
+def _pointed_at(pointer: Path, prefix: str = "") -> Path:
+    """Return the real path that a file of git names. Raises OSError, or ValueError."""
+    text = os.fsdecode(read_regular(pointer, LIMIT_BYTES))
+    return Path(os.path.realpath(pointer.parent / text.removeprefix(prefix).strip()))
 
 
 def _control_files(store: Path) -> frozenset[str]:
@@ -70,7 +76,7 @@ def _unsafe_parts(store: Path) -> Iterator[Path]:
         if os.path.lexists(store / name):
             yield store / name
     config = store / "config"
-    if os.path.lexists(config) and not _is_plain(config):
+    if not is_plain_configuration(config):
         yield config
     hooks = store / "hooks"
     if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
@@ -79,13 +85,6 @@ def _unsafe_parts(store: Path) -> Iterator[Path]:
 
 def _is_run(name: str) -> bool:
     return not name.endswith(_SAMPLE)
-
-
-def _is_plain(config: Path) -> bool:
-    if config.is_symlink() or not config.is_file():
-        return False
-    text = config.read_bytes()[: LIMIT_BYTES + 1]
-    return len(text) <= LIMIT_BYTES and b"\\" not in text and not RUNS.search(text)
 
 
 def _set_aside(path: Path) -> str | None:

@@ -50,6 +50,7 @@ from gateway.turns.agents.profiles import origin_of
 
 if TYPE_CHECKING:
     from gateway.config import Settings
+    from gateway.runtime.paths import DataDir
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,9 +65,15 @@ class EditorAgent:
     goes on beside conversations."""
 
     def __init__(
-        self, line: ServiceConnection, settings: "Settings", options: MessageOptions, start: Start
+        self,
+        line: ServiceConnection,
+        settings: "Settings",
+        home: "DataDir",
+        options: MessageOptions,
+        start: Start,
     ) -> None:
         self._start = start
+        self._home = home
         self._line = line
         self._lane = idle_lane()
         self._settings = settings
@@ -200,7 +207,7 @@ class EditorAgent:
         mode = self._options.mode if is_mode(self._options.mode) else None
         # It is stored with the session: there the menu and `/mode` change it.
         options = replace(self._options, cwd=str(folder), mode=None)
-        project = project_context(folder, (), self._settings)
+        project = project_context(folder, (), self._settings, self._home)
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
         default = self._settings.security.modes.get("cli", "ask")
         offer = self._offer.fs or FileSystemCapabilities()
@@ -236,12 +243,14 @@ async def _or_error(call: Awaitable[T]) -> T:
         raise error_of(exc) from exc
 
 
-async def serve(line: ServiceConnection, settings: "Settings", options: MessageOptions) -> None:
+async def serve(
+    line: ServiceConnection, settings: "Settings", home: "DataDir", options: MessageOptions
+) -> None:
     """Answer an editor until it closes our input."""
     async with task_scope() as start:
         start(_follow_owner(line))
         # What it does not offer it does not have; the library answers that in the protocol's words.
-        agent = cast("acp.Agent", EditorAgent(line, settings, options, start))
+        agent = cast("acp.Agent", EditorAgent(line, settings, home, options, start))
         # Closing a session is a part that the library still calls unstable.
         reader, writer = await acp.stdio_streams(limit=_LINE_BYTES)
         lines = EditorLines(reader, writer)

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from gateway.cli.context import data_dir_of
 from gateway.core.messages import MessageOptions
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
+    from agent.security.sandbox.base import Sandbox
     from agent.security.taint.origin import TrustedOrigins
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
     from gateway.config import Settings
+    from gateway.runtime.paths import DataDir
 
 _STRANGE = mark_for_translation(
     "This folder isn't trusted: I don't follow its AGENTS.md, and ask before sending anything out. "
@@ -39,7 +42,7 @@ def project_of(
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
     root = Path(options.cwd) if options.cwd is not None else None
-    return project_context(root, files, settings)
+    return project_context(root, files, settings, data_dir_of(args))
 
 
 def place_of(
@@ -99,7 +102,7 @@ def place_of(
     return ConsoleWorkdir(
         folder,
         settings.security.blocked_paths,
-        lambda: project or project_context(None, (), settings),
+        lambda: project or project_context(None, (), settings, DataDir(home)),
         models,
         str(settings.security.modes.get("cli", "ask")),
         window,
@@ -110,7 +113,7 @@ def place_of(
 
 
 def project_context(
-    root: Path | None, files: Sequence[Path], settings: "Settings"
+    root: Path | None, files: Sequence[Path], settings: "Settings", home: "DataDir"
 ) -> "ProjectContext":
     """What the model is told of a folder, or without one of files alone."""
     from agent.context.project.context import FILE_SHARE, ProjectContext
@@ -125,7 +128,17 @@ def project_context(
     limit = int((context.max_tokens or CONTEXT_TOKENS) * FILE_SHARE)
     origin = origin_of(settings)
     remark = _remark(root, origin)
-    return ProjectContext(root, files, shape, limit, clean, remark, origin)
+
+    def sandbox() -> "Sandbox | None":
+        from agent.security.sandbox.selector import select_sandbox
+        from gateway.runtime.sandbox import sandbox_options
+
+        try:
+            return select_sandbox(sandbox_options(settings), home.root).sandbox
+        except ConfigError:
+            return None
+
+    return ProjectContext(root, files, shape, limit, clean, remark, origin, sandbox)
 
 
 def _remark(root: Path | None, origin: "TrustedOrigins") -> str:

@@ -64,5 +64,5 @@ async def _serve(args: argparse.Namespace) -> int:
         agent = agent_option(home, settings, args.agent, None)
         options = MessageOptions(mode=args.permission_mode, agent=agent)
     async with open_connection(settings, home) as line:
-        await serve(line, settings, options)
+        await serve(line, settings, home, options)
     return 0

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from gateway.runtime.paths import DataDir
 
 log = logging.getLogger(__name__)
+
+_WORKER = (
+    "import sys; sys.path.append({here!r}); from gateway.__main__ import main; sys.exit(main())"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,7 +189,9 @@ async def _keep_workers(args: argparse.Namespace) -> None:
     from gateway.cli.context import data_dir_of
     from gateway.workers.children import keep_workers
 
-    command = [sys.executable, "-m", "gateway", "worker", "--home", str(data_dir_of(args).root)]
+    # With `-m` Python would take packages of the folder that Kore was started in for Kore's own.
+    code = _WORKER.format(here=str(Path(__file__).parents[3]))
+    command = [sys.executable, "-P", "-c", code, "worker", "--home", str(data_dir_of(args).root)]
     if args.config is not None:
         command += ["--config", str(args.config)]
     if args.quiet:

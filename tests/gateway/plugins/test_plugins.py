@@ -186,6 +186,24 @@ def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
             pass
 
 
+def test_repository_chooses_no_filter_of_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = plugin(tmp_path)
+    (place / ".gitattributes").write_text("* filter=x\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        line = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        subprocess.run(line, cwd=place, check=True, capture_output=True)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(f'[filter "x"]\n\tsmudge = touch {tmp_path}/ran; cat\n')
+    monkeypatch.setenv("HOME", str(home))
+    installer = PluginInstaller(tmp_path / "plugins")
+    with installer.fetched({"source": "url", "url": place.as_uri()}) as review:
+        assert (review.folder / "commands" / "fix.md").read_text() == "Fix $ARGUMENTS"
+    assert not (tmp_path / "ran").exists()
+
+
 def test_an_archive_must_be_the_announced_one(tmp_path: Path) -> None:
     place = plugin(tmp_path)
     archive = tmp_path / "tools.tar.gz"

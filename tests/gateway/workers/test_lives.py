@@ -20,7 +20,7 @@ CHAT = 7
 
 def children(gateway: GatewayProcess) -> list[int]:
     """The processes of the workers that a gateway keeps."""
-    return processes(f"-m gateway worker --home {gateway.home}")
+    return processes(f" worker --home {gateway.home}")
 
 
 async def test_a_gateway_keeps_its_workers_and_they_end_with_it(

@@ -81,6 +81,11 @@ PLANTED = {
         "git init -q --separate-git-dir store sub;"
         " git config -f store/config core.fsmonitor 'touch ../../ran; false'"
     ),
+    "sections on one line": (
+        "git init -q sub && touch sub/x && echo '* filter=x' > sub/.gitattributes &&"
+        " echo '[user][filter \"x\"] clean = touch ../ran' > sub/.git/config"
+    ),
+    "a pipe as a configuration": "git init -q sub && rm sub/.git/config && mkfifo sub/.git/config",
     "a bare repository": "git init -q --bare bare && git -C bare config core.fsmonitor ./x",
 }
 

@@ -1,0 +1,54 @@
+"""Runs a prepared command to its end in the calling thread, for questions that take a moment."""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from agent.security.sandbox.base import SpawnSpec
+from agent.security.sandbox.orphan_processes import process_mark
+
+_CHUNK_BYTES = 65_536
+_SUPERVISED_S = 5.0
+
+
+def run_briefly(
+    spawn: SpawnSpec, timeout_s: float, on_output: Callable[[bytes], None]
+) -> int | None:
+    """Return the exit code, or None for a command that took longer; nothing of it runs on.
+
+    `on_output` takes the standard output, errors are dropped. Blocks. Raises OSError when the
+    command cannot be started.
+    """
+    deadline = time.monotonic() + timeout_s
+    with subprocess.Popen(
+        spawn.argv, env={**spawn.env, **process_mark()}, cwd=spawn.cwd, pass_fds=spawn.pass_fds,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None, "a pipe was asked for"
+        assert process.stdout is not None, "a pipe was asked for"
+        try:
+            if spawn.resources is not None:
+                spawn.resources.close()
+            waiting = select.poll()
+            waiting.register(process.stdout)
+            while (left_s := deadline - time.monotonic()) > 0 and waiting.poll(left_s * 1000):
+                if not (data := os.read(process.stdout.fileno(), _CHUNK_BYTES)):
+                    return process.wait(max(deadline - time.monotonic(), 0))
+                on_output(data)
+            return None
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            process.stdin.close()
+            if spawn.is_supervised:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_SUPERVISED_S)
+            # The group of a supervisor that has ended is gone, and its number may be another's.
+            if not spawn.is_supervised or process.poll() is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)

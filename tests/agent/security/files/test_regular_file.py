@@ -1,0 +1,64 @@
+"""Regular files are read; what could make Kore wait is refused at once."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from agent.security.files.regular_file import (
+    NotRegularFile,
+    open_regular,
+    open_regular_beneath,
+    read_regular,
+)
+
+
+def test_beginning_of_a_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"0123456789")
+    assert read_regular(file, 4) == b"0123"
+    assert read_regular(str(file), 100) == b"0123456789"
+
+
+def test_link_is_followed_where_that_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("a")
+    assert read_regular(tmp_path / "link", 10) == b"x"
+    with pytest.raises(OSError, match="symbolic links"):
+        read_regular(tmp_path / "link", 10, follow_links=False)
+    with pytest.raises(OSError, match="symbolic links"):
+        open_regular_beneath(tmp_path / "link")
+
+
+def test_pipe_makes_nobody_wait(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(NotRegularFile):
+            open_regular(path)
+    with pytest.raises(NotRegularFile):
+        open_regular_beneath(pipe)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "/proc/self/environ", "/"])
+def test_devices_folders_and_views_of_the_kernel_are_refused(path: str) -> None:
+    with pytest.raises(OSError, match=r"\w"):
+        read_regular(path, 10)
+
+
+def test_socket_is_refused(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        with pytest.raises(OSError, match=r"\w"):
+            read_regular(tmp_path / "s", 10)
+
+
+def test_refusal_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(NotRegularFile):
+            open_regular(tmp_path / "pipe")
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,95 @@
+"""Configurations of git: plain as git writes them, and everything else."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.security.shell.git_safety import is_plain_configuration, is_plain_text
+
+LINES = (
+    ["init", "-q", "new"],
+    ["init", "-q", "--bare", "store"],
+    ["init", "-q", "--object-format=sha256", "sha256"],
+    ["clone", "-q", "new", "copy"],
+    ["clone", "-q", "--bare", "new", "bare"],
+    ["clone", "-q", "--mirror", "new", "mirror"],
+)
+
+
+def test_configurations_that_git_writes_are_plain(tmp_path: Path) -> None:
+    for words in LINES:
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    files = [*tmp_path.glob("*/.git/config"), *tmp_path.glob("*/config")]
+    assert len(files) == len(LINES)
+    for file in files:
+        assert is_plain_configuration(file), file.read_text()
+
+
+def test_ordinary_settings_are_plain() -> None:
+    text = """[core]
+\trepositoryformatversion = 0
+\tautocrlf = input
+# a comment
+[remote "origin"]
+\turl = git@example.test:people/project.git
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[branch "topic/one"]
+\tremote = origin
+\tmerge = refs/heads/topic/one
+\tvscode-merge-base = origin/main
+[user]
+\tname = Änne O'Neil
+\temail = a@example.test
+[commit]
+\tgpgsign = false
+"""
+    assert is_plain_text(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n\tfsmonitor = ./x\n",
+        "[core]\n\tbare\n",
+        "[core] bare = false\n",
+        '[user][filter "x"] clean = ./x\n',
+        '[user "]"][filter "x"]clean=./x\n',
+        "[filter.x]\nclean = ./x\n",
+        "[include]\npath = x\n",
+        '[includeIf "gitdir:/"]\npath = x\n',
+        "\ufeff[core]\nbare = false\n",
+        "[core]\r\nbare = false\r\n",
+        "[core]\nbare = fal\\\nse\n",
+        "[user]\nname = a \\\n\tb\n",
+        '[user]\nname = "a\\nb"\n',
+        "[core]\nworktree = /\n",
+        '[remote "x"]\nurl = ext::sh -c x\n',
+        '[remote "x"]\nurl = --upload-pack=x\n',
+        '[remote "x"]\nuploadpack = ./x\n',
+        '[remote "x"]\nvcs = x\n',
+        '[branch "x"]\nmerge = --x\n',
+        "[commit]\ngpgsign = true\n",
+        "[alias]\nst = !x\n",
+        "[core]\nbare = false\0\n",
+        '[core "a\\"b"]\nbare = false\n',
+        "bare = false\n",
+    ],
+)
+def test_everything_else_is_not_plain(text: str) -> None:
+    assert not is_plain_text(text.encode())
+
+
+def test_bytes_that_are_no_text_are_not_plain() -> None:
+    assert not is_plain_text(b"[user]\nname = \xff\n")
+
+
+def test_only_a_regular_file_of_some_size_is_plain(tmp_path: Path) -> None:
+    pipe, link, large = tmp_path / "pipe", tmp_path / "link", tmp_path / "large"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    large.write_text("# x\n" * 20_000)
+    for file in (pipe, link, large, tmp_path):
+        assert not is_plain_configuration(file), file
+    assert is_plain_configuration(tmp_path / "missing")
