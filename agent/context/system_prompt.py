@@ -8,18 +8,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from stat import S_ISREG
 
 from agent.context.project.instructions import Instructions
-from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.file_marks import FolderTimes, is_marked
+from agent.security.taint.file_marks import FolderTimes
 from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfirmed_notice
+from agent.security.taint.prompt_file import LIMIT_CHARS, PromptFiles, PromptText
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
-
-_MOST_FILES = 64
 
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
 
@@ -50,7 +47,7 @@ class Workspace:
         self._is_all_project = is_all_project
         self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
-        self._cache: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._files = PromptFiles()
 
     @property
     def owner_memory(self) -> Path:
@@ -106,20 +103,22 @@ class Workspace:
 
     def memory_snapshot(self, memory: Path) -> str | None:
         """A memory file as the prompt holds it; None for one that it leaves out for now."""
-        return None if is_unconfirmed(memory, self.folder) else "".join(self._texts([memory], []))
+        level = self._read(memory).level
+        is_left_out = is_unconfirmed(memory, self.folder, level)
+        return None if is_left_out else "".join(self._texts([memory], []))
 
     def text_of(self, memory: Path) -> str:
         """A memory file, as far as the prompt holds it."""
-        return self._read(memory)[:LIMIT_CHARS]
+        return self._read(memory).text[:LIMIT_CHARS]
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
         """What the prompt brings into a conversation; files that it leaves out bring nothing."""
         taint = PRIVATE if self.is_personal(memory) else NOTHING
         strange = False
         if persona is not None and persona.endswith(".md"):
-            path = self._inside(self.folder / persona)
-            if path is not None and not is_unconfirmed(path, self.folder):
-                strange = is_marked(path)
+            path = self.folder / persona
+            level = self._read(path).level
+            strange = level != "none" and not is_unconfirmed(path, self.folder, level)
         # In a folder that is not the owner's all that is met is a stranger's, names of files too.
         strange |= not self.origin.is_own(root)
         taint |= UNTRUSTED if strange else NOTHING
@@ -129,18 +128,19 @@ class Workspace:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
         do not."""
         profiles = [self._profile] if memory == self.owner_memory else []
-        return any(_has_content(self._read(path)) for path in (*profiles, memory))
+        return any(_has_content(self._read(path).text) for path in (*profiles, memory))
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
         times: FolderTimes = {}
         for path in paths:
-            if is_unconfirmed(path, self.folder, times):
+            prompt_text = self._read(path, times)
+            if is_unconfirmed(path, self.folder, prompt_text.level):
                 notices.append(unconfirmed_notice(path))
                 continue
-            text = self._read(path)
-            if self._leads_out(path):
+            text = prompt_text.text
+            if self._is_linked(path):
                 notices.append(
-                    f"{path.name} is a link that leads out of the workspace, so it is not used; "
+                    f"{path.name} is a link, or lies in a folder that is one, so it is not used; "
                     "put a file in its place."
                 )
             if len(text) > LIMIT_CHARS:
@@ -152,35 +152,29 @@ class Workspace:
             if _has_content(text):
                 yield text
 
-    def _read(self, path: Path) -> str:
-        """The file's text; a missing one is empty, and so is one that is no regular file."""
-        try:
-            info = path.stat()
-            mark = (info.st_mtime_ns, info.st_size)
-            cached = self._cache.get(path)
-            if cached is None or cached[0] != mark:
-                if len(self._cache) >= _MOST_FILES:
-                    del self._cache[next(iter(self._cache))]
-                real = self._inside(path) if S_ISREG(info.st_mode) else None
-                cached = self._cache[path] = (mark, read_prompt_file(real) if real else "")
-        except OSError:
-            self._cache.pop(path, None)
-            return ""
-        return cached[1]
-
-    def _leads_out(self, path: Path) -> bool:
-        # Below the workspace a few looks tell, without one at each folder on the way to it.
-        way, folder = os.fspath(path), os.fspath(self.folder)
-        while ".." not in path.parts and len(way) > len(folder) and not os.path.islink(way):
-            way = os.path.dirname(way)
-        return way != folder and self._inside(path) is None
-
-    def _inside(self, path: Path) -> Path | None:
-        """The real path; None for a file of the workspace that is a link out of it."""
+    def _read(self, path: Path, times: FolderTimes | None = None) -> PromptText:
+        """Return a file's text and mark level; nothing of a file of the workspace that is a
+        link."""
         # A command that may write here and nowhere else must not choose what Kore itself reads.
-        real = Path(os.path.realpath(path))
-        leads_out = not real.is_relative_to(os.path.realpath(self.folder))
-        return None if leads_out and path.is_relative_to(self.folder) else real
+        if self._is_linked(path):
+            return PromptText()
+        real = os.path.realpath(self.folder)
+        if path.is_relative_to(self.folder):
+            return self._files.read(Path(real, path.relative_to(self.folder)), times)
+        return self._files.read(Path(os.path.realpath(path)), times)
+
+    def _is_linked(self, path: Path) -> bool:
+        """Whether a component of the path below the workspace is a link, or leads out of it."""
+        way, folder = os.fspath(path), os.fspath(self.folder)
+        if not f"{way}/".startswith(os.path.join(folder, "")):
+            return False
+        if ".." in path.parts:
+            return True
+        while len(way) > len(folder):
+            if os.path.islink(way):
+                return True
+            way = os.path.dirname(way)
+        return False
 
 
 def _has_content(text: str) -> bool:

@@ -9,7 +9,9 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.security.files import file_io
 from agent.security.files.safe_open import THROUGH, open_folder_beneath, open_subfolder
-from agent.security.taint.file_marks import is_marked, mark_tainted
+from agent.security.taint.file_marks import MarkLevel, is_marked
+from agent.security.taint.marked_write import write_marked
+from agent.security.taint.taint import NOTHING
 from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState
 
@@ -84,9 +86,10 @@ def _write(
     data = blobs.get(target.value)
     if data is None:
         raise ToolError(f"The earlier content of {path} is no longer stored.")
-    file_io.write_atomic(path, data, target.mode)
-    if target.is_marked or (now is not None and now.is_marked):
-        mark_tainted(path, root)
+    was_marked = target.is_marked or (now is not None and now.is_marked)
+    # Which mark it had is not recorded: without one on the disk it is the stricter.
+    level: MarkLevel = "unseen" if was_marked and not is_marked(path) else "none"
+    write_marked(path, data, root, NOTHING, mode=target.mode, level=level)
 
 
 def _remove(path: Path, now: FileState) -> None:

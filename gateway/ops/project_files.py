@@ -16,7 +16,7 @@ from agent.i18n import t
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
 from agent.security.files.safe_open import LISTED, open_folder_beneath
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.marked_write import write_marked
 from agent.settings import ToolSettings
 from agent.text.media_types import sniff_image_type
 from agent.text.text_document import Document, TextFormat, decode, diff
@@ -189,11 +189,8 @@ def _answer(path: Path, work: Callable[[], T]) -> T:
 
 def _write(file: Path, data: bytes, call: CallContext) -> None:
     # A stranger's words do not become ours by a change beside them.
-    with (
-        call.changes.file(file, data),
-        taint_of_file(file, call.environment.workspace, frozenset()),
-    ):
-        file_io.write_atomic(file, data)
+    with call.changes.file(file, data):
+        write_marked(file, data, call.environment.workspace, frozenset())
 
 
 def _as_json(document: Document, data: bytes | None) -> Mapping[str, Any]:

@@ -11,7 +11,10 @@ from typing import Any
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.files import file_io
+from agent.security.files.file_io import exclusive_file
 from agent.security.redaction import Redactor
+from agent.security.taint.marked_write import write_marked
+from agent.security.taint.taint import NOTHING
 from gateway.config import Settings
 from gateway.ops.audit.trail import CURRENT
 from gateway.runtime.paths import DataDir
@@ -90,17 +93,19 @@ class Workbench:
     def write_note(self, name: str, text: str, digest: str) -> Mapping[str, Any]:
         """In the place of what has this digest. Blocks."""
         path, data = self._note(name), text.encode(errors="replace")
-        if self.read_note(name)["digest"] != digest:
-            raise KoreError(
-                t("{name} was changed meanwhile", name=name),
-                hint=t("read it again, and make your change in that"),
-            )
         if len(data) > _NOTE_BYTES:
             raise KoreError(t("{name} may have {most:,} bytes", name=name, most=_NOTE_BYTES))
-        try:
-            file_io.write_atomic(path, data)
-        except ToolError as exc:
-            raise KoreError(str(exc)) from exc
+        with exclusive_file(path):
+            if self.read_note(name)["digest"] != digest:
+                raise KoreError(
+                    t("{name} was changed meanwhile", name=name),
+                    hint=t("read it again, and make your change in that"),
+                )
+            try:
+                # Untrusted text does not become the person's by a line that they add to it.
+                write_marked(path, data, self._settings.agent.workspace, NOTHING)
+            except ToolError as exc:
+                raise KoreError(str(exc)) from exc
         return {"name": name, "text": text, "digest": _digest(data)}
 
     def _note(self, name: str) -> Path:

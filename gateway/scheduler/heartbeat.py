@@ -1,11 +1,12 @@
 """The heartbeat: a look into HEARTBEAT.md now and then, and no model call while it is empty."""
 
 import logging
+import os
 import re
 from pathlib import Path
 
 from agent.prompts import load_prompt
-from agent.security.taint.file_marks import is_unseen
+from agent.security.taint.prompt_file import read_prompt_file
 from gateway.config.sections import ScheduleSection
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.store.port import Transaction
@@ -16,7 +17,6 @@ from gateway.store.repositories.jobs import Job
 log = logging.getLogger(__name__)
 FILE = "HEARTBEAT.md"
 _MADE_BY = "heartbeat"
-_READ_BYTES = 20_000
 # Headings, comments, rules, quotes, and list items without a word or ticked off.
 _NOTHING = re.compile(r"\s*(#.*|>.*|[-*_=]{3,}|[-*+]\s*(\[[ xX]?\])?|[-*+]\s*\[[xX]\].*)?\s*")
 _COMMENT = re.compile(r"<!--.*?(-->|$)", re.DOTALL)
@@ -25,19 +25,26 @@ _COMMENT = re.compile(r"<!--.*?(-->|$)", re.DOTALL)
 def has_work(workspace: Path) -> bool:
     """Whether the file says that anything is to be done, in words that a person has seen: what a
     command wrote there after strangers' words is not carried out."""
-    if is_unseen(workspace / FILE):
+    path = workspace / FILE
+    try:
+        prompt_text = read_prompt_file(Path(os.path.realpath(workspace), FILE))
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        if path.is_symlink():
+            log.warning("%s is a link, and is ignored; put a file in its place", path)
+        else:
+            log.warning("%s is ignored: %s", path, exc.strerror)
+        return False
+    if prompt_text.level == "unseen":
         log.warning(
             "%s was changed by a command that may have read untrusted text, and is ignored"
             " until you trust it with `kore trust`",
-            workspace / FILE,
+            path,
         )
         return False
-    try:
-        with (workspace / FILE).open("rb") as file:
-            text = file.read(_READ_BYTES).decode(errors="replace")
-    except OSError:
-        return False
-    return any(not _NOTHING.fullmatch(line) for line in _COMMENT.sub("", text).splitlines())
+    lines = _COMMENT.sub("", prompt_text.text).splitlines()
+    return any(not _NOTHING.fullmatch(line) for line in lines)
 
 
 def ensure_heartbeat_job(

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.context import prompt_file, token_budget
+from agent.context import token_budget
 from agent.context.compaction import compactor, person_words, summarizer
 from agent.context.project import context, directory_tree
 from agent.context.token_budget import budget_for
+from agent.security.taint import prompt_file
 from agent.settings import ToolSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "context-budget.md").read_text(encoding="utf-8")

@@ -2,12 +2,11 @@
 
 import os
 from pathlib import Path
-from stat import S_ISREG
 
 from agent.context.project.instruction_imports import with_imports
-from agent.context.prompt_file import LIMIT_CHARS, read_prompt_file
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
+from agent.security.taint.file_marks import MarkLevel
 from agent.security.taint.origin import (
     TrustedOrigins,
     is_in,
@@ -15,13 +14,12 @@ from agent.security.taint.origin import (
     lies_in,
     unconfirmed_notice,
 )
+from agent.security.taint.prompt_file import LIMIT_CHARS, PromptFiles
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 _ANCESTORS_MOST = 40
-_MOST_FILES = 64
-_Mark = tuple[int, int, int]
 
 
 @frozen
@@ -45,7 +43,7 @@ class Instructions:
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
         self._workspace = workspace
         self._origin = origin or TrustedOrigins((workspace.resolve(),))
-        self._cache: dict[str, tuple[_Mark, str]] = {}
+        self._files = PromptFiles()
 
     def read(self, root: Path) -> InstructionFile:
         """Those of `root` and of the folders around it, the nearest last; all together hold as
@@ -59,7 +57,7 @@ class Instructions:
             real = _real_path(folder)
             if real is None or not lies_in(real, self._origin.own):
                 continue
-            path, text = self._of(folder, real, notices)
+            path, text, level = self._of(folder, real, notices)
             if not text:
                 continue
             if len(text) > room:
@@ -70,7 +68,7 @@ class Instructions:
                 text = f"{text[:room]}\n…" if room else ""
             room = max(room - len(text), 0)
             if text:
-                file_taint = self._brings(path)
+                file_taint = self._brings(path, level)
                 taint |= file_taint
                 whose = load_prompt("project_stranger") + "\n\n" if file_taint >= UNTRUSTED else ""
                 texts.append(
@@ -78,46 +76,33 @@ class Instructions:
                 )
         return InstructionFile("\n\n".join(reversed(texts)), taint, tuple(notices))
 
-    def _of(self, folder: Path, real: str, notices: list[str]) -> tuple[Path, str]:
+    def _of(self, folder: Path, real: str, notices: list[str]) -> tuple[Path, str, MarkLevel]:
         for name in NAMES:
-            if not (text := self._read(real, name)):
+            prompt_text = self._files.read(Path(real, name))
+            if not prompt_text.text:
                 continue
             path = folder / name
-            if not is_unconfirmed(path, self._workspace):
-                return path, with_imports(text, folder, self._read_import)
+            if not is_unconfirmed(path, self._workspace, prompt_text.level):
+                return (
+                    path,
+                    with_imports(prompt_text.text, folder, self._read_import),
+                    prompt_text.level,
+                )
             notices.append(unconfirmed_notice(path))
-        return folder, ""
+        return folder, "", "none"
 
     def _read_import(self, path: Path) -> str:
-        """The file's text where it is as trusted as who names it."""
-        if self._origin.is_untrusted(path):
-            return ""
+        """The file's text where it is as trusted as the file that names it."""
         real = _real_path(path.parent)
-        if real is None or is_unconfirmed(path, self._workspace):
+        if real is None or not lies_in(real, self._origin.own):
             return ""
-        return self._read(real, path.name) if lies_in(real, self._origin.own) else ""
+        prompt_text = self._files.read(Path(real, path.name))
+        return prompt_text.text if prompt_text.level == "none" else ""
 
-    def _read(self, folder: str, name: str) -> str:
-        """A file of a folder, which is one of the owner's by its real path."""
-        path = os.path.join(folder, name)
-        try:
-            info = os.lstat(path)
-            if not S_ISREG(info.st_mode):
-                return ""
-            mark = (info.st_mtime_ns, info.st_size, info.st_ino)
-            cached = self._cache.get(path)
-            if cached is None or cached[0] != mark:
-                if len(self._cache) >= _MOST_FILES:
-                    del self._cache[next(iter(self._cache))]
-                cached = self._cache[path] = (mark, read_prompt_file(Path(path)))
-        except OSError:
-            return ""
-        return cached[1]
-
-    def _brings(self, path: Path) -> frozenset[Taint]:
+    def _brings(self, path: Path, level: MarkLevel) -> frozenset[Taint]:
         is_open = is_in(path.parent, [self._workspace.resolve()])
-        strange = self._origin.is_untrusted(path)
-        return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if strange else NOTHING)
+        is_strange = level != "none" or not self._origin.is_own(path)
+        return (NOTHING if is_open else PRIVATE) | (UNTRUSTED if is_strange else NOTHING)
 
 
 def _real_path(folder: Path) -> str | None:

@@ -123,11 +123,16 @@ def kind(path: Path) -> Literal["file", "folder"] | None:
     return "folder" if stat.S_ISDIR(mode) else "file"
 
 
-def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
+def write_atomic(
+    path: Path,
+    data: bytes,
+    mode: int | None = None,
+    prepare: Callable[[int], None] | None = None,
+) -> None:
     """Make `path` hold exactly `data`: by a new file that takes its place, or not at all.
 
     Parents are created; the owner of an existing file stays, and its mode unless one is given.
-    Raises ToolError.
+    `prepare` gets the new file, open and empty, before it has its name. Raises ToolError.
     """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
@@ -138,6 +143,8 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
         fd = os.open(name, flags, first, dir_fd=folder)
         try:
             with open(fd, "wb") as file:
+                if prepare is not None:
+                    prepare(fd)
                 if old:
                     _keep_owner(fd, old)
                 if mode is not None:
@@ -153,8 +160,9 @@ def write_atomic(path: Path, data: bytes, mode: int | None = None) -> None:
         _sync_folder(folder)
 
 
-def append(path: Path, data: bytes) -> None:
-    """Add `data` at the end of `path`; the file and its parents are created. Raises ToolError."""
+def append(path: Path, data: bytes, prepare: Callable[[int], None] | None = None) -> None:
+    """Add `data` at the end of `path`; the file and its parents are created. `prepare` gets the
+    open file first. Raises ToolError."""
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
         _regular(path.name, folder)
@@ -165,6 +173,8 @@ def append(path: Path, data: bytes) -> None:
                     f"{path} has several names (hard links) that would all change; "
                     "write_file replaces it with a separate file."
                 )
+            if prepare is not None:
+                prepare(file.fileno())
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

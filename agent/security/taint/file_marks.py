@@ -1,216 +1,194 @@
-"""Files in the owner's own folders that were written while strangers' words were around.
+"""Files in the owner's own folders that were written while untrusted text was around.
 
 A mark is an extended attribute, so it stays with a file that is moved. The folders around a marked
-file are marked too, because which files a command has read is unknown. Where the file system
-knows no such attributes nothing is marked (docs/taint.md says so).
+file are marked too, because which files a command has read is unknown.
 
-What a command changes is known afterwards only. So its folder says from the start since when files
-may have changed; that is taken back once every one of them is marked, and stays when some could
-not be looked at, or when Kore was killed meanwhile. One that knows no strangers' words says so,
-too: it may be told some later, which marks the folder. The time compared is that of the last change
-of anything about a file, which no command can set back.
-
-Several processes may run commands in a folder, each with an attribute of its own out of a few: it
-takes one that is not there yet, and only its own it changes or removes.
+Links, FIFOs and other users' files take no such attribute: their folder says since when they may
+have changed. Where a file should take a mark and does not, the workspace says so for all that is in
+it; where that fails too, this process remembers it until it ends.
 """
 
 import errno
+import logging
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from agent.security.files.write_clock import WriteClock
-from agent.security.sandbox.orphan_processes import is_gone, process_mark
-from agent.types import Taint
+from agent.records import frozen
+from agent.security.taint.attributes import (
+    list_attributes,
+    read_attribute,
+    remove_attribute,
+    write_attribute,
+)
 
 MarkLevel = Literal["none", "seen", "unseen"]
+
+log = logging.getLogger(__name__)
 
 _NAME = "user.kore.untrusted"
 # What a command changes could not be shown to a person beforehand.
 _KNOWN, _UNSEEN = b"1", b"2"
-# Unix times: since when files may have changed for good, while commands run that may know
-# strangers' words, and while any run. The last counts only once the folder is marked.
-_SINCE, _RUNNING, _STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
-# So many processes can say so of one folder; for any other it counts for good.
+# Unix times: since when files of a folder may have changed for good, while commands run that may
+# know untrusted text, and while any run. The last counts only once the folder is marked.
+SINCE, RUNNING, STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
+# Since when entries of a folder may have changed that take no mark themselves.
+_UNMARKABLE = "user.kore.unmarkable"
+# Each process has an attribute of its own; past this number a command's time counts for good.
 _PROCESSES = 16
+# As many as the kernel follows.
+_MOST_LINKS = 40
 
 
-def _names_of_processes(attribute: str) -> tuple[str, ...]:
+def attributes_of_processes(attribute: str) -> tuple[str, ...]:
     return (attribute, *(f"{attribute}.{number}" for number in range(1, _PROCESSES)))
 
 
-_OF_PROCESSES = (*_names_of_processes(_RUNNING), *_names_of_processes(_STARTED))
-_ALL = (_NAME, _SINCE, *_OF_PROCESSES)
-_DEPTH_MOST = 200
-_ENTRIES_MOST = 500_000
+_TIMES = (SINCE, *attributes_of_processes(RUNNING), *attributes_of_processes(STARTED))
+_ALL = (_NAME, _UNMARKABLE, *_TIMES)
 
-
-class _RunningCommands:
-    """The commands of this process that may be changing files, by folder, with the attribute that
-    says so there."""
-
-    def __init__(self, attribute: str) -> None:
-        self._names = _names_of_processes(attribute)
-        self._since: dict[Path, list[float]] = {}
-        # The attribute that this process has taken, by folder.
-        self._own: dict[Path, str] = {}
-        self._lock = threading.Lock()
-
-    def begin(self, folder: Path, since: float) -> None:
-        with self._lock:
-            running = self._since.setdefault(folder, [])
-            running.append(since)
-            if len(running) == 1:
-                self._take(folder, since)
-            else:
-                self._update(folder, running)
-
-    def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
-        """`unmarked_since`: since when files may have changed that are not marked."""
-        with self._lock:
-            running = self._since[folder]
-            running.remove(since)
-            if unmarked_since is not None:
-                _since(folder, unmarked_since)
-            if running:
-                self._update(folder, running)
-                return
-            del self._since[folder]
-            if (name := self._own.pop(folder, None)) is not None:
-                _remove(folder, name)
-
-    def _take(self, folder: Path, since: float) -> None:
-        for name in self._names:
-            is_new = _create(folder, name, _encode_time(since))
-            if is_new:
-                self._own[folder] = name
-            if is_new is not False:
-                return
-            stale_since = _counting_since(folder, name)
-            if stale_since is not None and _is_left(folder, name):
-                # Of a process that was killed: it stays, so that two that find it remove nothing.
-                _since(folder, stale_since)
-        _since(folder, since)
-
-    def _update(self, folder: Path, running: Sequence[float]) -> None:
-        if (name := self._own.get(folder)) is not None:
-            _set(folder, name, _encode_time(min(running)))
-        else:
-            _since(folder, min(running))
-
-
-_started, _running = _RunningCommands(_STARTED), _RunningCommands(_RUNNING)
+# What attributes of folders should say that could not be set, by folder and attribute.
+_unstored: dict[tuple[str, str], float] = {}
+_without_attributes: set[Path] = set()
 
 
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
-    """`path`, in `workspace`, holds strangers' words from now on."""
+    """Mark `path`, in `workspace`, and the folders around both, which are marked first."""
+    mark_folders_around(path, workspace)
+    if not mark_entry(path, unseen=unseen):
+        note_unmarked(path, workspace)
+
+
+def mark_folders_around(path: Path, workspace: Path) -> None:
     for folder in dict.fromkeys((*path.parents, workspace, *workspace.parents)):
-        if not _is_ours(folder):
-            continue
-        if _mark_of(folder) not in (_KNOWN, _UNSEEN):
-            _set(folder, _NAME, _KNOWN)
-    _set(path, _NAME, _UNSEEN if unseen else _KNOWN)
-
-
-class TaintingCommand:
-    """A command that may change any file of some folders: `start` before it runs, `begin` once it
-    may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
-
-    def __init__(self, *folders: Path) -> None:
-        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
-        self.since = WriteClock()
-        self._started = self._begun_at = 0.0
-        self.is_exposed = False
-
-    def start(self) -> None:
-        """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
-        self._started = self.since.time_s
-        for folder in self._folders:
-            _started.begin(folder, self._started)
-
-    def begin(self) -> None:
-        if not self.is_exposed:
-            self.is_exposed = True
-            self._begun_at = self.since.time_s
-            for folder in self._folders:
-                _running.begin(folder, self._begun_at)
-
-    def end(self, *, is_exposed: bool = True) -> None:
-        """Mark every file that it may have changed since it was started, if it may know strangers'
-        words."""
-        try:
-            if is_exposed:
-                self.begin()
-                self._mark()
-        finally:
-            for folder in self._folders if self._started else ():
-                _started.end(folder, self._started)
-            self._started = 0.0
-
-    def _mark(self) -> None:
-        self.since.look()
-        for folder in self._folders:
-            is_complete = False
+        if _is_ours(folder) and not _is_folder_marked(folder):
             try:
-                # Where a link lies by now, the folder is not the one that was given.
-                if os.path.realpath(folder) == os.fspath(folder):
-                    is_complete = mark_changed(folder, self.since.time_s)
-            finally:
-                unmarked_since = None if is_complete else self.since.time_s
-                _running.end(folder, self._begun_at, unmarked_since=unmarked_since)
+                write_attribute(folder, _NAME, _KNOWN)
+            except OSError as exc:
+                _remember(folder, _NAME, 0.0, exc)
 
 
-def mark_changed(workspace: Path, since: float) -> bool:
-    """Mark every file and folder of the workspace that was changed since then (Unix time).
+def mark_entry(path: Path, *, unseen: bool = False) -> bool:
+    """Mark one entry alone; return False where neither it nor its folder can say so."""
+    try:
+        write_attribute(path, _NAME, _UNSEEN if unseen else _KNOWN)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return _mark_on_folder(path)
+    return True
 
-    False when some could not be looked at: they are too many, too deep or closed to us.
+
+def mark_open_file(descriptor: int, *, unseen: bool = False) -> None:
+    """Mark a file before it gets its name. Raises `OSError`."""
+    write_attribute(descriptor, _NAME, _UNSEEN if unseen else _KNOWN)
+
+
+def note_unmarked(path: Path, workspace: Path) -> None:
+    """Have all count as untrusted that has changed in the workspace since `path` has."""
+    try:
+        changed_s = os.lstat(path).st_ctime
+    except FileNotFoundError:
+        return
+    note_earliest(workspace, SINCE, changed_s)
+
+
+def note_earliest(folder: Path, attribute: str, since: float) -> None:
+    """Have the folder say that entries may have changed `since` then, or before as it said."""
+    before = _time_of(folder, attribute)
+    if before is not None and before <= since:
+        return
+    try:
+        write_attribute(folder, attribute, repr(since).encode())
+    except OSError as exc:
+        _remember(folder, attribute, since, exc)
+
+
+def _mark_on_folder(path: Path) -> bool:
+    """Have the folder say since when this link, FIFO or other user's file has changed."""
+    try:
+        info = os.lstat(path)
+        if _takes_marks(info):
+            return False
+        before = _time_of(path.parent, _UNMARKABLE)
+        if before is None or info.st_ctime < before:
+            write_attribute(path.parent, _UNMARKABLE, repr(info.st_ctime).encode())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remember(folder: Path, attribute: str, value: float, reason: OSError) -> None:
+    """Keep what an attribute of the folder should say. A file system without attributes has no
+    marks at all."""
+    if reason.errno == errno.ENOTSUP:
+        if folder not in _without_attributes:
+            _without_attributes.add(folder)
+            log.warning("the file system of %s has no extended attributes: no marks", folder)
+        return
+    _unstored[os.path.abspath(folder), attribute] = value
+    log.warning("%s cannot be marked until Kore ends: %s", folder, reason.strerror)
+
+
+@frozen
+class _FolderMarks:
+    """Whether the folder is a link, and the times that count for all that is in it and for its
+    entries that take no mark."""
+
+    is_link: bool
+    since: Sequence[float]
+    unmarkable_since: float | None
+
+
+# What folders say, for a look at several files in a row.
+FolderTimes = dict[str, _FolderMarks]
+
+
+@frozen
+class OpenFileMark:
+    """The mark of a file, and what else tells of its last change, while it was open."""
+
+    info: os.stat_result
+    mark: bytes | None
+
+    @classmethod
+    def of(cls, descriptor: int) -> "OpenFileMark":
+        return cls(os.fstat(descriptor), read_attribute(descriptor, _NAME))
+
+
+def mark_level(
+    path: Path, times: FolderTimes | None = None, *, opened: OpenFileMark | None = None
+) -> MarkLevel:
+    """Return `seen` when the file, or any file of the folder, may hold untrusted text; `unseen`
+    when a command may have written it there: no tool could ask a person before.
+
+    Every link on the way counts, and what it leads to. `times` remembers the folders around the
+    path until the next file. `opened` is what was read at `path`, whatever is there by now.
     """
-    is_complete = True
-    remaining = _ENTRIES_MOST
-    folders = [(os.fspath(workspace), 0)]
-    while folders:
-        folder, depth = folders.pop()
-        try:
-            with os.scandir(folder) as entries:
-                members = list(entries)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            is_complete = False
-            continue
-        for entry in members:
-            remaining -= 1
-            if remaining < 0:
-                return False
-            with suppress(FileNotFoundError):
-                info = entry.stat(follow_symlinks=False)
-                is_folder = stat.S_ISDIR(info.st_mode)
-                if info.st_ctime >= since and not stat.S_ISLNK(info.st_mode):
-                    mark_tainted(Path(entry.path), workspace, unseen=True)
-                if is_folder and depth < _DEPTH_MOST:
-                    folders.append((entry.path, depth + 1))
-                elif is_folder:
-                    is_complete = False
-    return is_complete
-
-
-# Since when files of a folder may have changed, for a look at several files in a row.
-FolderTimes = dict[str, Sequence[float]]
-
-
-def mark_level(path: Path, times: FolderTimes | None = None) -> MarkLevel:
-    """`seen` when the file, or any file of the folder, may hold strangers' words; `unseen` when a
-    command may have written them there: no tool could ask a person before. `times` remembers
-    the folders around it until the next file."""
-    mark = _mark_of(path)
-    if mark == _UNSEEN or _is_changed(path, {} if times is None else times):
-        return "unseen"
-    return "seen" if mark == _KNOWN else "none"
+    times = {} if times is None else times
+    try:
+        if opened is None:
+            opened = OpenFileMark(os.lstat(path), read_attribute(path, _NAME))
+    except OSError:
+        return "none"
+    level, has_links = _entry_level(path, opened, times)
+    if not has_links or level == "unseen":
+        return level
+    levels: set[MarkLevel] = {level}
+    try:
+        for place in _places_of_links(path):
+            mark = OpenFileMark(os.lstat(place), read_attribute(place, _NAME))
+            levels.add(_entry_level(place, mark, times)[0])
+    except OSError as exc:
+        # Nothing is read through a link that leads to nothing, or in a circle.
+        if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            levels.add("unseen")
+    return next(one for one in ("unseen", "seen", "none") if one in levels)
 
 
 def is_marked(path: Path) -> bool:
@@ -221,146 +199,117 @@ def is_unseen(path: Path) -> bool:
     return mark_level(path) == "unseen"
 
 
-def is_name_marked(path: Path, *, is_folder: bool) -> bool:
-    """Whether its name may be a stranger's word; a folder is marked for what is in it, too."""
-    return is_unseen(path) if is_folder else is_marked(path)
+def is_name_marked(path: Path) -> bool:
+    """Return whether untrusted text may have chosen the name, or the target of a link."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        # It was there when it was listed.
+        return True
+    level, _ = _entry_level(path, OpenFileMark(info, read_attribute(path, _NAME)), {})
+    # A folder is also marked for what is in it.
+    return level == "unseen" if stat.S_ISDIR(info.st_mode) else level != "none"
 
 
 def unmark(folder: Path) -> int:
-    """Take the marks off the folder and all that is in it; how many there were."""
-    count = 0
-    folders = [os.fspath(folder)]
-    count += sum(_remove(folder, name) for name in _ALL)
-    while folders:
+    """Remove all marks from the folder and what is in it. Return how many there were."""
+    pending = [os.fspath(folder)]
+    count = _unmark_entry(folder)
+    while pending:
         try:
-            with os.scandir(folders.pop()) as entries:
+            with os.scandir(pending.pop()) as entries:
                 for entry in entries:
-                    path = Path(entry.path)
-                    count += sum(_remove(path, name) for name in _ALL)
+                    count += _unmark_entry(Path(entry.path))
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                        pending.append(entry.path)
         except OSError:
+            # What cannot be looked at keeps its marks.
             continue
     return count
 
 
-@contextmanager
-def taint_of_file(path: Path, workspace: Path, taint: frozenset[Taint]) -> Iterator[None]:
-    """Around a write to `path`: a mark that it has stays, and strangers' words bring one."""
-    was_marked, was_unseen = is_marked(path), is_unseen(path)
-    new_folders = [folder for folder in path.parents if not folder.exists()]
-    yield
-    if "untrusted" in taint or was_marked:
-        mark_tainted(path, workspace, unseen=was_unseen)
-        for folder in new_folders:
-            mark_tainted(folder, workspace, unseen=True)
+def _unmark_entry(path: Path) -> int:
+    unstored = [_unstored.pop((os.path.abspath(path), name), None) for name in _ALL]
+    return sum(remove_attribute(path, name) for name in _ALL) + len(unstored) - unstored.count(None)
 
 
-def _is_changed(path: Path, times: FolderTimes) -> bool:
-    """Whether the file was changed since commands in a folder around it may have done so."""
-    folder = os.path.abspath(path)
-    try:
-        changed_s = os.lstat(folder).st_ctime
-    except OSError:
-        return False
+def _entry_level(path: Path, opened: OpenFileMark, times: FolderTimes) -> tuple[MarkLevel, bool]:
+    """The level of one entry, and whether it or a folder on the way is a link."""
+    mark, info = opened.mark, opened.info
+    level: MarkLevel = "none" if mark is None else "seen" if mark == _KNOWN else "unseen"
+    has_links = stat.S_ISLNK(info.st_mode)
+    entry = os.path.abspath(path)
+    if level == "none" and (entry, _NAME) in _unstored:
+        level = "seen"
+    folder = entry if stat.S_ISDIR(info.st_mode) else os.path.dirname(entry)
     while True:
-        if (counting := times.get(folder)) is None:
-            counting = times[folder] = _counting(folder, _names(folder))
-        for since in counting:
+        if (marks := times.get(folder)) is None:
+            marks = times[folder] = _folder_marks(folder)
+        has_links |= marks.is_link
+        since = marks.since
+        if folder == os.path.dirname(entry) and not _takes_marks(info):
+            since = (*since, *filter(None, [marks.unmarkable_since]))
+        for moment in since:
             # Where the clock was set back behind the beginning, nothing tells what is new.
-            if changed_s >= since or time.time() < since:
-                return True
+            if info.st_ctime >= moment or time.time() < moment:
+                level = "unseen"
         if (parent := os.path.dirname(folder)) == folder:
-            return False
+            return level, has_links
         folder = parent
 
 
-def _since(folder: Path, since: float) -> None:
-    before = _time_of(folder, _SINCE)
-    if before is None or since < before:
-        _set(folder, _SINCE, _encode_time(since))
+def _takes_marks(info: os.stat_result) -> bool:
+    """Whether this user can set attributes of such an entry."""
+    user = os.geteuid()
+    is_plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
+    return is_plain and user in (0, info.st_uid)
 
 
-def _counting(folder: str, names: Sequence[str]) -> Sequence[float]:
-    """The times that count of a folder with these attributes: since when files may have changed."""
-    if not names:
-        return ()
-    times = (_counting_since(folder, one) for one in (_SINCE, *_OF_PROCESSES) if one in names)
-    return [since for since in times if since is not None]
+def _places_of_links(path: Path) -> Iterator[Path]:
+    """Every link on the way to the file, and the file at the end."""
+    pending = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        parts = Path(pending).parts
+        ways = (Path(*parts[: n + 1]) for n in range(len(parts)))
+        link = next((way for way in ways if way.is_symlink()), None)
+        if link is None:
+            yield Path(pending)
+            return
+        yield link
+        target = os.path.join(os.path.realpath(link.parent), os.readlink(link))
+        pending = os.path.join(target, *parts[len(link.parts) :])
 
 
-def _counting_since(folder: str | Path, name: str) -> float | None:
-    """The time of such an attribute; None where there is none, or it counts for nothing."""
-    if name.startswith(_STARTED) and _mark_of(folder) not in (_KNOWN, _UNSEEN):
+def _folder_marks(folder: str) -> _FolderMarks:
+    names = list_attributes(folder)
+    # A command may have added more than can be listed; each is still there when asked for.
+    names = _ALL if names is None else names
+    times = (counting_since(folder, name) for name in _TIMES if name in names)
+    since = [moment for moment in times if moment is not None]
+    unmarkable = _time_of(folder, _UNMARKABLE)
+    since += [_unstored[folder, name] for name in _TIMES if (folder, name) in _unstored]
+    return _FolderMarks(os.path.islink(folder), since, unmarkable)
+
+
+def counting_since(folder: str | Path, name: str) -> float | None:
+    """Return the time of such an attribute; None where there is none, or it counts for nothing."""
+    if name.startswith(STARTED) and not _is_folder_marked(folder):
         return None
     return _time_of(folder, name)
 
 
-def _names(folder: str) -> Sequence[str]:
-    """The attributes that a folder may have: hardly any has one, so one look is enough."""
-    try:
-        return os.listxattr(folder, follow_symlinks=False)
-    except AttributeError:
-        return ()
-    except OSError as exc:
-        # A command may have added more than can be listed; each is still there when asked for.
-        return () if exc.errno == errno.ENOTSUP else _ALL
-
-
-def _encode_time(time_s: float) -> bytes:
-    """With the process that says so."""
-    return " ".join([f"{time_s:.6f}", *process_mark().values()]).encode()
-
-
-def _is_left(folder: Path, name: str) -> bool:
-    """Whether the process that has taken this attribute is gone, or did not say which it is."""
-    _, _, process = (_get(folder, name) or b"").decode("ascii", "replace").partition(" ")
-    return not process or is_gone(process)
-
-
 def _time_of(folder: str | Path, name: str) -> float | None:
-    value = _get(folder, name)
+    value = read_attribute(folder, name)
     if value is None:
-        return None
+        return _unstored.get((os.path.abspath(folder), name))
     try:
         return float(value.split()[0])
     except (ValueError, IndexError):
         return 0.0
 
 
-def _mark_of(path: str | Path) -> bytes:
-    return _get(path, _NAME) or b""
-
-
-def _get(path: str | Path, name: str) -> bytes | None:
-    try:
-        return os.getxattr(path, name, follow_symlinks=False)
-    except (OSError, AttributeError):
-        return None
-
-
-def _create(path: Path, name: str, value: bytes) -> bool | None:
-    """False where there is one already; None where the file system takes none."""
-    try:
-        os.setxattr(path, name, value, os.XATTR_CREATE, follow_symlinks=False)
-    except FileExistsError:
-        return False
-    except (OSError, AttributeError):
-        return None
-    return True
-
-
-def _set(path: Path, name: str, value: bytes) -> None:
-    with suppress(OSError, AttributeError):
-        os.setxattr(path, name, value, follow_symlinks=False)
-
-
-def _remove(path: Path, name: str) -> bool:
-    try:
-        os.removexattr(path, name, follow_symlinks=False)
-    except (OSError, AttributeError):
-        return False
-    return True
+def _is_folder_marked(folder: str | Path) -> bool:
+    return read_attribute(folder, _NAME) is not None or (str(folder), _NAME) in _unstored
 
 
 def _is_ours(folder: Path) -> bool:

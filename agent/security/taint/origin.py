@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.instruction_files import is_instruction_file
-from agent.security.taint.file_marks import FolderTimes, is_marked, mark_level
+from agent.security.taint.file_marks import MarkLevel, is_marked
 
 
 @frozen
@@ -29,14 +29,13 @@ class TrustedOrigins:
         return not self.is_own(path) or is_marked(path)
 
 
-def is_unconfirmed(path: Path, workspace: Path, times: FolderTimes | None = None) -> bool:
-    """Whether a file cannot be instructions: it was written while strangers' words were around, and
-    no person was asked about it.
+def is_unconfirmed(path: Path, workspace: Path, level: MarkLevel) -> bool:
+    """Return whether a file of this mark level cannot be instructions: it was written while
+    untrusted text was around, and no person was asked about it.
 
     A command may have done that at any depth, or a file tool that asks only where
-    `is_instruction_file` says so. `kore trust` confirms it. `times`: see `mark_level`.
+    `is_instruction_file` says so. `kore trust` confirms it.
     """
-    level = mark_level(path, times)
     if level == "seen":
         return not is_instruction_file(os.path.abspath(path), os.path.realpath(workspace))
     return level == "unseen"

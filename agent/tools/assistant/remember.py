@@ -13,7 +13,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
@@ -99,8 +99,8 @@ def _write(path: Path, memory: Document, call: CallContext) -> None:
         )
     data = memory.encode()
     # A line that a person was asked about brings no mark, and takes none off.
-    with call.changes.file(path, data), taint_of_file(path, call.workspace, NOTHING):
-        file_io.write_atomic(path, data)
+    with call.changes.file(path, data):
+        write_marked(path, data, call.workspace, NOTHING)
 
 
 def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | None:

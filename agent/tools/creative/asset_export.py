@@ -11,7 +11,8 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
-from agent.security.taint.file_marks import is_marked, taint_of_file
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
@@ -67,12 +68,8 @@ class AssetExport:
             data = _packed(files)
             marked = any(is_marked(path) for path, _ in files)
             taint = call.taint | (UNTRUSTED if marked else NOTHING)
-            with (
-                exclusive_file(target),
-                call.changes.file(target, data),
-                taint_of_file(target, call.workspace, taint),
-            ):
-                file_io.write_atomic(target, data)
+            with exclusive_file(target), call.changes.file(target, data):
+                write_marked(target, data, call.workspace, taint)
             return target, len(files), marked
 
         target, count, _ = await file_io.in_thread(work)

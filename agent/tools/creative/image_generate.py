@@ -19,7 +19,7 @@ from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
 from agent.security.network.urls import Allow, is_public
 from agent.security.policy.base import Decision
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.text.media_types import sniff_image_type
@@ -117,8 +117,8 @@ class ImageGenerate:
             with exclusive_file(path):
                 if path.exists():
                     raise ToolError(f"{path} exists: give another path.")
-                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
-                    file_io.write_atomic(path, data)
+                with call.changes.file(path, data):
+                    write_marked(path, data, call.workspace, call.taint)
 
         await file_io.in_thread(keep)
         return await delivered(path, f"Made {path} ({len(data):,} bytes).", call)

@@ -10,7 +10,8 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
-from agent.security.taint.file_marks import is_marked, taint_of_file
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
@@ -102,8 +103,8 @@ class EditFile:
                 save_unsaved(path, unsaved, call)
                 before, after, tolerance = _apply_edits(path, edits)
                 data = after.encode()
-                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
-                    file_io.write_atomic(path, data)
+                with call.changes.file(path, data):
+                    write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
             return before, after, tolerance
 

@@ -85,7 +85,7 @@ class _ListWalk:
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
             name = escape_line(entry.name)
-            self.is_marked |= is_name_marked(folder / entry.name, is_folder=_is_folder(entry))
+            self.is_marked |= is_name_marked(folder / entry.name)
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
                 continue

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.prompts import render_prompt
-from agent.security.files.safe_open import open_folder_beneath
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.prompt_file import read_prompt_file
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews, stamp
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -47,7 +46,7 @@ def _of(folder: Path, call: CallContext, views: FileViews, scope: WorkspaceScope
     for name in _NAMES:
         path = folder / name
         view_stamp = stamp(path)
-        if is_marked(path) or not _is_open(path, call, scope) or not (text := _read(path)):
+        if not _is_open(path, call, scope) or not (text := _read(path)):
             continue
         if views.knowledge(call.session, path) == "current":
             return ""
@@ -67,14 +66,11 @@ def _is_open(path: Path, call: CallContext, scope: WorkspaceScope) -> bool:
 
 
 def _read(path: Path) -> str:
-    """The file's beginning; nothing where there is no regular file."""
+    """The file's beginning; nothing where there is no regular file, or untrusted text in it."""
     if not path.is_file():
         return ""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open_folder_beneath(path.parent) as folder:
-            fd = os.open(path.name, flags, dir_fd=folder)
+        prompt_text = read_prompt_file(path)
     except OSError:
         return ""
-    with open(fd, encoding="utf-8", errors="replace") as file:
-        return file.read(_LIMIT_CHARS + 1).strip()
+    return prompt_text.text if prompt_text.level == "none" else ""

@@ -20,9 +20,8 @@ from agent.security.taint.file_marks import (
     MarkLevel,
     is_marked,
     mark_level,
-    mark_tainted,
-    taint_of_file,
 )
+from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode, diff
@@ -202,10 +201,14 @@ def _write(change: _Change, call: CallContext) -> None:
     path = change.path
     with exclusive_file(path):
         if change.after is not None:
-            with taint_of_file(path, call.workspace, call.taint):
-                file_io.write_atomic(path, change.after.encode(), change.mode)
-            if change.level != "none":
-                mark_tainted(path, call.workspace, unseen=change.level == "unseen")
+            write_marked(
+                path,
+                change.after.encode(),
+                call.workspace,
+                call.taint,
+                mode=change.mode,
+                level=change.level,
+            )
             return
         with file_io.explain_errors(path), open_folder_beneath(path.parent) as folder:
             os.unlink(path.name, dir_fd=folder)

@@ -10,7 +10,8 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
-from agent.security.taint.file_marks import is_marked, taint_of_file
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.marked_write import append_marked, write_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
@@ -191,8 +192,8 @@ class WriteFile:
                 old = _existing(path)
                 check_edit_allowed(path, old.text if old else "", content)
                 data = _encode(content, old.form if old else TextFormat())
-                with call.changes.file(path, data), taint_of_file(path, call.workspace, call.taint):
-                    file_io.write_atomic(path, data)
+                with call.changes.file(path, data):
+                    write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
             return diff(args["path"], old.text if old else "", content), len(data)
 
@@ -258,11 +259,8 @@ class AppendFile:
                 )
                 data = (old.form if old else TextFormat()).encode(content)
                 new_data = old.encode() + data if old else data
-                with (
-                    call.changes.file(path, new_data),
-                    taint_of_file(path, call.workspace, call.taint),
-                ):
-                    file_io.append(path, data)
+                with call.changes.file(path, new_data):
+                    append_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
             before = old.text if old else ""
             return diff(args["path"], before, before + content), len(data)

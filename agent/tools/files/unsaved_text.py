@@ -9,7 +9,7 @@ from agent.errors import KoreError, ToolError
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.marked_write import keep_mark, write_marked
 from agent.security.taint.taint import NOTHING
 from agent.text.text_document import Document, decode
 from agent.tools.base import CallContext
@@ -60,8 +60,7 @@ def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
     if unsaved.text is None:
         return
     document = decode(file_io.read(path, LIMIT_BYTES), path)
-    with taint_of_file(path, call.workspace, NOTHING):
-        file_io.write_atomic(path, unsaved.over(document).encode())
+    write_marked(path, unsaved.over(document).encode(), call.workspace, NOTHING)
 
 
 async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
@@ -77,7 +76,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
         return ""
     try:
         # Editors replace files, and a mark would go with the old one.
-        with taint_of_file(path, call.workspace, NOTHING):
+        with keep_mark(path, call.workspace):
             is_shown = await editor.write_text(path, text)
     except KoreError:
         return load_prompt("editor_silent_write")

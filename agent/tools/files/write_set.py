@@ -9,7 +9,7 @@ from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
 from agent.security.files.filenames import folded_path
-from agent.security.taint.file_marks import taint_of_file
+from agent.security.taint.marked_write import write_marked
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
 from agent.tools.files.draft_check import Draft
@@ -63,8 +63,7 @@ def _prepare(draft: Draft) -> _Write:
 
 
 def _put(path: Path, data: bytes, call: CallContext) -> None:
-    with taint_of_file(path, call.workspace, call.taint):
-        file_io.write_atomic(path, data)
+    write_marked(path, data, call.workspace, call.taint)
 
 
 def _take_back(write: _Write, call: CallContext) -> None:

@@ -14,7 +14,8 @@ from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
-from agent.security.taint.file_marks import TaintingCommand, mark_tainted
+from agent.security.taint.command_marks import TaintingCommand
+from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.prompt_file import LIMIT_CHARS
 from agent.context.system_prompt import Workspace
+from agent.security.taint.prompt_file import LIMIT_CHARS
 
 FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
@@ -69,7 +69,8 @@ def test_missing_empty_and_odd_files_are_fine(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     made = workspace.system_prompt(workspace.owner_memory, tmp_path, owner=True)
     assert str(tmp_path) in made.text
-    assert made.notices == ()
+    (notice,) = made.notices
+    assert "SOUL.md is a link" in notice
     assert made.text == made.text.strip()
     assert prompt(Workspace(tmp_path / "missing"))
 
@@ -138,7 +139,13 @@ def test_a_file_that_is_a_link_out_of_the_workspace_is_not_told(
     assert "canary" not in made.text
     (notice,) = made.notices
     assert "SOUL.md is a link" in notice
-    (workspace.folder / "mine.md").write_text("A link inside is fine.")
-    soul.unlink()
+
+
+def test_link_inside_the_workspace_is_not_used(workspace: Workspace) -> None:
+    """A command that cannot write the target may still choose it."""
+    soul = workspace.folder / "SOUL.md"
+    soul.rename(workspace.folder / "mine.md")
     soul.symlink_to("mine.md")
-    assert "A link inside is fine." in prompt(workspace)
+    made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
+    assert "I am SOUL.md." not in made.text
+    assert "SOUL.md is a link" in made.notices[0]

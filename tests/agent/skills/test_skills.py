@@ -8,7 +8,8 @@ import pytest
 from agent.agent import Agent
 from agent.context.compaction.compactor import shorten_old_result
 from agent.providers.scripted import ScriptedProvider
-from agent.security.taint.file_marks import TaintingCommand, mark_tainted
+from agent.security.taint.command_marks import TaintingCommand
+from agent.security.taint.file_marks import mark_tainted
 from agent.skills.authoring import wish_in, writing_request
 from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
 from agent.skills.definition import read_skill

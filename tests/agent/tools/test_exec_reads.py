@@ -112,7 +112,7 @@ async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked
     )
     await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, asked)
     assert asked.origin.is_untrusted(own / "NOTES.md")
-    assert is_name_marked(own / "sub", is_folder=True)
+    assert is_name_marked(own / "sub")
 
 
 async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KoreError
+from agent.security.taint.file_marks import is_unseen, mark_tainted
 from agent.types import assistant
 from tests.gateway.parts import console_message, running, tool_call
 
@@ -30,6 +31,19 @@ async def test_a_note_is_changed_only_from_what_was_read(tmp_path: Path) -> None
         with pytest.raises(KoreError, match="changed meanwhile"):
             await parts.service.write_note("memory/MEMORY.md", "coffee", first["digest"])
         assert (parts.workspace / "memory/MEMORY.md").read_text() == "tea"
+
+
+async def test_line_added_to_a_note_keeps_its_mark(tmp_path: Path) -> None:
+    async with running(tmp_path, []) as parts:
+        memory = parts.workspace / "memory" / "MEMORY.md"
+        memory.parent.mkdir(exist_ok=True)
+        memory.write_text("theirs")
+        mark_tainted(memory, parts.workspace, unseen=True)
+        if not is_unseen(memory):
+            pytest.skip("this file system keeps no extended attributes")
+        read = await parts.service.read_note("memory/MEMORY.md")
+        await parts.service.write_note("memory/MEMORY.md", "theirs\nmine", read["digest"])
+        assert is_unseen(memory)
 
 
 @pytest.mark.parametrize("name", ["../kore.db", "/etc/passwd", "config.json", "", "USER.md/.."])

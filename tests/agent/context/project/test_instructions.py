@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from agent.context.project.instructions import Instructions
-from agent.context.prompt_file import LIMIT_CHARS
 from agent.context.system_prompt import Workspace
-from agent.security.taint.file_marks import mark_changed, mark_tainted, unmark
+from agent.security.taint.command_marks import mark_changed
+from agent.security.taint.file_marks import mark_tainted, unmark
 from agent.security.taint.origin import TrustedOrigins
+from agent.security.taint.prompt_file import LIMIT_CHARS
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import PersonaPrompt
 

@@ -1,28 +1,31 @@
 """Files that hold strangers' words are known as such later on."""
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from agent.security.files.write_clock import CLOCK_S
+from agent.security.taint.command_marks import TaintingCommand, mark_changed
 from agent.security.taint.file_marks import (
-    TaintingCommand,
     is_marked,
     is_name_marked,
     is_unseen,
-    mark_changed,
     mark_tainted,
-    taint_of_file,
     unmark,
 )
+from agent.security.taint.marked_write import append_marked, keep_mark, write_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.types import Taint
 
 
 @pytest.fixture
@@ -45,20 +48,23 @@ def test_the_workspace_is_marked_too(file: Path) -> None:
 
 def test_what_is_written_under_taint_is_marked(file: Path) -> None:
     fresh = file.with_name("fresh.md")
-    with taint_of_file(fresh, file.parent, UNTRUSTED):
-        fresh.write_text("y")
+    write_marked(fresh, b"y", file.parent, UNTRUSTED)
     assert is_marked(fresh)
 
 
 def test_a_clean_write_keeps_an_old_mark_and_makes_none(file: Path) -> None:
-    with taint_of_file(file, file.parent, NOTHING):
+    write_marked(file, b"new inode", file.parent, NOTHING)
+    assert is_marked(file)
+    clean = file.with_name("clean.md")
+    write_marked(clean, b"y", file.parent, NOTHING)
+    assert not is_marked(clean)
+
+
+def test_write_by_an_editor_keeps_the_mark(file: Path) -> None:
+    with keep_mark(file, file.parent):
         file.unlink()
         file.write_text("new inode")
     assert is_marked(file)
-    clean = file.with_name("clean.md")
-    with taint_of_file(clean, file.parent, NOTHING):
-        clean.write_text("y")
-    assert not is_marked(clean)
 
 
 def test_nobody_has_seen_what_a_command_wrote_and_a_later_write_hides_that_not(file: Path) -> None:
@@ -67,9 +73,7 @@ def test_nobody_has_seen_what_a_command_wrote_and_a_later_write_hides_that_not(f
     assert is_unseen(file)
     assert not is_unseen(file.parent)
     for taint in (NOTHING, UNTRUSTED):
-        with taint_of_file(file, file.parent, taint):
-            file.unlink()
-            file.write_text("new inode")
+        write_marked(file, b"new inode", file.parent, taint)
         assert is_unseen(file)
 
 
@@ -161,7 +165,7 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
     workspace.mkdir()
     script = (
         "import os, pathlib, sys\n"
-        "from agent.security.taint.file_marks import TaintingCommand\n"
+        "from agent.security.taint.command_marks import TaintingCommand\n"
         "workspace = pathlib.Path(sys.argv[1])\n"
         "TaintingCommand(workspace).begin()\n"
         "(workspace / 'page.md').write_text('theirs')\n"
@@ -186,7 +190,7 @@ def test_what_another_process_does_in_the_folder_counts_until_it_has_ended(tmp_p
     workspace.mkdir()
     script = (
         "import pathlib, sys\n"
-        "from agent.security.taint.file_marks import TaintingCommand\n"
+        "from agent.security.taint.command_marks import TaintingCommand\n"
         "command = TaintingCommand(pathlib.Path(sys.argv[1]))\n"
         "command.begin()\n"
         "print('begun', flush=True)\n"
@@ -251,13 +255,11 @@ def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> Non
     changing.begin()
     (workspace / "obey me").mkdir()
     changing.end()
-    assert is_name_marked(workspace / "obey me", is_folder=True)
-    with taint_of_file(workspace / "and me" / "x", workspace, UNTRUSTED):
-        (workspace / "and me").mkdir()
-        (workspace / "and me" / "x").touch()
-    assert is_name_marked(workspace / "and me", is_folder=True)
+    assert is_name_marked(workspace / "obey me")
+    write_marked(workspace / "and me" / "x", b"", workspace, UNTRUSTED)
+    assert is_name_marked(workspace / "and me")
     (workspace / "mine").mkdir()
-    assert not is_name_marked(workspace / "mine", is_folder=True)
+    assert not is_name_marked(workspace / "mine")
 
 
 def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
@@ -279,10 +281,10 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
     os.utime(before, (0, 0))
     script = (
         "import os, pathlib, sys, time\n"
-        "from agent.security.taint import file_marks\n"
+        "from agent.security.taint import command_marks, file_marks\n"
         "workspace = pathlib.Path(sys.argv[1])\n"
         "while time.time() < (workspace / 'before.md').lstat().st_ctime + 1.5: pass\n"
-        "file_marks.TaintingCommand(workspace).start()\n"
+        "command_marks.TaintingCommand(workspace).start()\n"
         "(workspace / 'page.md').write_text('theirs')\n"
         "if sys.argv[2] == 'told': file_marks.mark_tainted(workspace, workspace)\n"
         "os.kill(os.getpid(), 9)\n"
@@ -350,3 +352,108 @@ def test_attributes_too_many_to_list_hide_nothing() -> None:
         with pytest.raises(OSError, match="too long"):
             os.listxattr(workspace)
         assert is_marked(fresh)
+
+
+@pytest.mark.usefixtures("file")
+def test_link_or_fifo_that_was_there_before_is_not_marked(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    old = [workspace / "old link", workspace / "old fifo"]
+    old[0].symlink_to("x")
+    os.mkfifo(old[1])
+    since = later_than(old[1])
+    new = workspace / "new link"
+    new.symlink_to("x")
+    assert mark_changed(workspace, since)
+    assert is_name_marked(new)
+    assert not any(map(is_name_marked, old))
+    unmark(workspace)
+    assert not is_name_marked(new)
+
+
+@pytest.mark.usefixtures("file")
+def test_link_to_a_marked_file_is_marked(tmp_path: Path) -> None:
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to("note.md")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    assert is_marked(tmp_path / "first")
+    assert is_marked(tmp_path / "folder" / "first")
+    assert not is_name_marked(tmp_path / "first")
+
+
+@pytest.mark.usefixtures("file")
+def test_marked_link_to_a_clean_file_is_marked(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    (workspace / "clean").mkdir(parents=True)
+    clean = workspace / "clean" / "clean.md"
+    clean.write_text("mine")
+    since = later_than(clean)
+    (workspace / "file").symlink_to(clean)
+    (workspace / "folder").symlink_to("clean")
+    mark_changed(workspace, since)
+    assert is_unseen(workspace / "file")
+    assert is_unseen(workspace / "folder" / "clean.md")
+    assert not is_marked(clean)
+
+
+def test_circle_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    assert not is_marked(tmp_path / "one")
+
+
+@pytest.mark.usefixtures("file")
+def test_trust_reaches_a_file_without_write_permission(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    page = workspace / "page.md"
+    page.touch(0o444)
+    mark_tainted(page, workspace)
+    assert is_marked(page)
+    assert stat.S_IMODE(page.lstat().st_mode) == 0o444
+    unmark(workspace)
+    assert not is_marked(page)
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("write", [write_marked, append_marked])
+def test_file_has_its_mark_before_its_content(
+    tmp_path: Path, write: Callable[[Path, bytes, Path, frozenset[Taint]], None]
+) -> None:
+    """Another thread looks at the file all the time while it comes and goes."""
+    path, is_over = tmp_path / "fresh.md", Event()
+    unmarked: list[str] = []
+
+    def look() -> None:
+        while not is_over.is_set():
+            with suppress(FileNotFoundError), path.open("rb") as found:
+                if found.read() and "user.kore.untrusted" not in os.listxattr(found.fileno()):
+                    unmarked.append("found")
+
+    with ThreadPoolExecutor() as pool:
+        looking = pool.submit(look)
+        for _ in range(300):
+            write(path, b"theirs", tmp_path, UNTRUSTED)
+            path.unlink()
+        is_over.set()
+        looking.result()
+    assert unmarked == []
+
+
+@pytest.mark.usefixtures("file")
+def test_mark_that_cannot_be_stored_counts_for_the_whole_workspace(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a file immutable")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    page = workspace / "page.md"
+    page.write_text("theirs")
+    try:
+        if subprocess.run(["chattr", "+i", page], capture_output=True, check=False).returncode:
+            pytest.skip("this file system knows no immutable files")
+        changing = TaintingCommand(workspace)
+        changing.begin()
+        changing.end()
+        assert is_unseen(page)
+    finally:
+        subprocess.run(["chattr", "-i", page], capture_output=True, check=False)

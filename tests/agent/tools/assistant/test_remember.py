@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.context.prompt_file import LIMIT_CHARS
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_unseen, mark_tainted
+from agent.security.taint.prompt_file import LIMIT_CHARS
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import FILE_LIMIT_CHARS, Remember
 from agent.tools.base import CallContext

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.taint.file_marks import mark_changed, mark_tainted
+from agent.security.taint.command_marks import mark_changed
+from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext

@@ -1,0 +1,205 @@
+"""Marks on the files that a command changes.
+
+What a command changes is known afterwards only. So its folder says from the start since when files
+may have changed; that is taken back once each of them is marked, and stays when some could not be
+looked at, or when Kore was killed meanwhile. A command that knows no untrusted text says so, too:
+it may be given some later, which marks the folder. The time compared is that of the last change of
+anything about a file, which no command can set back.
+
+Several processes may run commands in a folder, each with an attribute of its own out of a few: a
+process takes one that is not there yet, and changes or removes only its own.
+"""
+
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.security.files.write_clock import WriteClock
+from agent.security.sandbox.orphan_processes import is_gone, process_mark
+from agent.security.taint.attributes import read_attribute, remove_attribute, write_attribute
+from agent.security.taint.file_marks import (
+    RUNNING,
+    SINCE,
+    STARTED,
+    attributes_of_processes,
+    counting_since,
+    mark_entry,
+    mark_folders_around,
+    note_earliest,
+)
+
+_DEPTH_MOST = 200
+_ENTRIES_MOST = 500_000
+
+
+class _RunningCommands:
+    """The commands of this process that may be changing files, by folder, with the attribute that
+    says so there."""
+
+    def __init__(self, attribute: str) -> None:
+        self._names = attributes_of_processes(attribute)
+        self._since: dict[Path, list[float]] = {}
+        # The attribute that this process has taken, by folder.
+        self._own: dict[Path, str] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, folder: Path, since: float) -> None:
+        with self._lock:
+            running = self._since.setdefault(folder, [])
+            running.append(since)
+            if len(running) == 1:
+                self._take(folder, since)
+            else:
+                self._update(folder, running)
+
+    def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
+        """`unmarked_since`: since when files may have changed that are not marked."""
+        with self._lock:
+            running = self._since[folder]
+            running.remove(since)
+            if unmarked_since is not None:
+                note_earliest(folder, SINCE, unmarked_since)
+            if running:
+                self._update(folder, running)
+                return
+            del self._since[folder]
+            if (name := self._own.pop(folder, None)) is not None:
+                remove_attribute(folder, name)
+
+    def _take(self, folder: Path, since: float) -> None:
+        for name in self._names:
+            try:
+                write_attribute(folder, name, _encode_time(since), new=True)
+            except FileExistsError:
+                stale_since = counting_since(folder, name)
+                if stale_since is not None and _is_left(folder, name):
+                    # Of a process that was killed: it stays, so that two that find it remove
+                    # nothing.
+                    note_earliest(folder, SINCE, stale_since)
+            except OSError:
+                # Only what outlives a `kill -9` is lost of a command that knows no untrusted text.
+                if name.startswith(RUNNING):
+                    note_earliest(folder, SINCE, since)
+                return
+            else:
+                self._own[folder] = name
+                return
+        note_earliest(folder, SINCE, since)
+
+    def _update(self, folder: Path, running: Sequence[float]) -> None:
+        try:
+            if (name := self._own.get(folder)) is not None:
+                write_attribute(folder, name, _encode_time(min(running)))
+                return
+        except OSError:
+            pass
+        note_earliest(folder, SINCE, min(running))
+
+
+_started, _running = _RunningCommands(STARTED), _RunningCommands(RUNNING)
+
+
+class TaintingCommand:
+    """A command that may change any file of some folders: `start` before it runs, `begin` once it
+    may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+        self.since = WriteClock()
+        self._started = self._begun_at = 0.0
+        self.is_exposed = False
+
+    def start(self) -> None:
+        """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
+        self._started = self.since.time_s
+        for folder in self._folders:
+            _started.begin(folder, self._started)
+
+    def begin(self) -> None:
+        if not self.is_exposed:
+            self.is_exposed = True
+            self._begun_at = self.since.time_s
+            for folder in self._folders:
+                _running.begin(folder, self._begun_at)
+
+    def end(self, *, is_exposed: bool = True) -> None:
+        """Mark every file that it may have changed since it was started, if it may know strangers'
+        words."""
+        try:
+            if is_exposed:
+                self.begin()
+                self._mark()
+        finally:
+            for folder in self._folders if self._started else ():
+                _started.end(folder, self._started)
+            self._started = 0.0
+
+    def _mark(self) -> None:
+        self.since.look()
+        for folder in self._folders:
+            is_complete = False
+            try:
+                # Where a link lies by now, the folder is not the one that was given.
+                if os.path.realpath(folder) == os.fspath(folder):
+                    is_complete = mark_changed(folder, self.since.time_s)
+            finally:
+                unmarked_since = None if is_complete else self.since.time_s
+                _running.end(folder, self._begun_at, unmarked_since=unmarked_since)
+
+
+def mark_changed(workspace: Path, since: float) -> bool:
+    """Mark every file and folder of the workspace that was changed since then (Unix time).
+
+    False when some could not be looked at: they are too many, too deep or closed to us.
+    """
+    is_complete = True
+    remaining = _ENTRIES_MOST
+    folders = [(os.fspath(workspace), 0)]
+    while folders:
+        folder, depth = folders.pop()
+        is_marked = False
+        try:
+            with os.scandir(folder) as entries:
+                members = list(entries)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            is_complete = False
+            continue
+        for entry in members:
+            remaining -= 1
+            if remaining < 0:
+                return False
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                is_complete = False
+                continue
+            is_folder = stat.S_ISDIR(info.st_mode)
+            if info.st_ctime >= since:
+                path = Path(entry.path)
+                if not is_marked:
+                    mark_folders_around(path, workspace)
+                    is_marked = True
+                is_complete &= mark_entry(path, unseen=True)
+            if is_folder and depth < _DEPTH_MOST:
+                folders.append((entry.path, depth + 1))
+            elif is_folder:
+                is_complete = False
+    return is_complete
+
+
+def _encode_time(time_s: float) -> bytes:
+    """The time, and the process that says so."""
+    return " ".join([f"{time_s:.6f}", *process_mark().values()]).encode()
+
+
+def _is_left(folder: Path, name: str) -> bool:
+    """Whether the process that has taken this attribute is gone, or did not say which it is."""
+    value = read_attribute(folder, name) or b""
+    _, _, process = value.decode("ascii", "replace").partition(" ")
+    return not process or is_gone(process)

@@ -1,0 +1,76 @@
+"""Files that become part of the system prompt, each read again only when it has changed."""
+
+import os
+from pathlib import Path
+from stat import S_ISREG
+
+from agent.records import frozen
+from agent.security.files.safe_open import open_folder_beneath
+from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, mark_level
+
+LIMIT_CHARS = 20_000
+_MOST_FILES = 64
+_Key = tuple[int, int, int, int]
+
+
+@frozen
+class PromptText:
+    """The text of a file, and the level of its mark when the text was read."""
+
+    text: str = ""
+    level: MarkLevel = "none"
+
+
+@frozen
+class _CachedText:
+    text: str
+    mark: OpenFileMark
+
+
+class PromptFiles:
+    """Reads text and mark through one descriptor, so that they belong together whatever takes the
+    file's place. Both are cached by the file's identity and the time of its last change, which no
+    command can choose."""
+
+    def __init__(self) -> None:
+        self._cache: dict[Path, _CachedText] = {}
+
+    def read(self, path: Path, times: FolderTimes | None = None) -> PromptText:
+        """Return as much of the file as may be used, and a little more when there is more.
+
+        Empty where there is no regular file, or a link on the way. `times`: see `mark_level`.
+        """
+        try:
+            info = os.lstat(path)
+            cached = self._cache.get(path)
+            if cached is None or _key(cached.mark.info) != _key(info):
+                if not S_ISREG(info.st_mode):
+                    return PromptText()
+                if len(self._cache) >= _MOST_FILES:
+                    del self._cache[next(iter(self._cache))]
+                cached = self._cache[path] = _read(path)
+        except OSError:
+            self._cache.pop(path, None)
+            return PromptText()
+        return PromptText(cached.text, mark_level(path, times, opened=cached.mark))
+
+
+def read_prompt_file(path: Path) -> PromptText:
+    """Return a file as `PromptFiles` does, without remembering it. Raises `OSError`."""
+    read = _read(path)
+    return PromptText(read.text, mark_level(path, opened=read.mark))
+
+
+def _read(path: Path) -> _CachedText:
+    with open_folder_beneath(path.parent) as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path.name, flags, dir_fd=folder)
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        mark = OpenFileMark.of(descriptor)
+        if not S_ISREG(mark.info.st_mode):
+            return _CachedText("", mark)
+        return _CachedText(file.read(LIMIT_CHARS + 1).strip(), mark)
+
+
+def _key(info: os.stat_result) -> _Key:
+    return info.st_dev, info.st_ino, info.st_ctime_ns, info.st_size

@@ -1,0 +1,107 @@
+"""Commands that know untrusted text leave nothing without a mark: in every sandbox and without one,
+as root and as an ordinary user."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.security.sandbox.landlock.sandbox import kernel_abi
+from tests.agent.security.sandbox.test_escapes import NOBODY, ROOT, USERS, python, rights
+
+SANDBOXES = [
+    (user, name)
+    for user in USERS
+    for name in ("bwrap", "landlock", "none")
+    if (user, name) != ("root", "landlock")
+]
+Run = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="kore-taint-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    driver = Path("tests", "agent", "security", "sandbox", "driver.py")
+    (folder / driver).parent.mkdir(parents=True)
+    shutil.copy(ROOT / driver, folder / driver)
+    shutil.copy(Path(__file__).with_name("hostile_command.py"), folder)
+    for user in USERS:
+        (folder / user).mkdir()
+        if user == "nobody":
+            os.chown(folder / user, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=SANDBOXES, ids="-".join)
+def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
+    """Run a command and return what hostile_command.py tells."""
+    user, name = request.param
+    if name == "bwrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    if name == "landlock" and kernel_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+
+    def play(command: str) -> dict[str, Any]:
+        order = {"name": name, "folder": str(place / user), "command": command}
+        ran = subprocess.run(
+            [python(user), str(place / "hostile_command.py"), json.dumps(order)],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
+            cwd="/", text=True, capture_output=True, check=False, **rights(user),
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    return play
+
+
+@pytest.mark.parametrize("target", ["page.md", "mine.md"])
+@pytest.mark.parametrize("name", ["AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md"])
+def test_link_is_no_prompt_file(hostile: Run, name: str, target: str) -> None:
+    # `mine.md` gets the words only after the link was made.
+    found = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
+    assert "OBEY ME" not in found["prompt"]
+    assert any(Path(name).name in notice for notice in found["notices"])
+
+
+def test_folder_of_prompt_files_is_no_link(hostile: Run) -> None:
+    found = hostile("mkdir other; cp page.md other/MEMORY.md; rmdir memory; ln -s other memory")
+    assert "OBEY ME" not in found["prompt"]
+    assert any("MEMORY.md" in notice for notice in found["notices"])
+
+
+@pytest.mark.parametrize("mode", ["0444", "0000", "0200"])
+def test_file_without_write_permission_is_marked(hostile: Run, mode: str) -> None:
+    found = hostile(f"cp page.md copy.md; chmod {mode} copy.md")
+    assert found["paths"]["copy.md"] == {"level": "unseen", "name": True, "mode": int(mode, 8)}
+
+
+def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
+    found = hostile("mkdir 'obey me'; cp page.md 'obey me'; chmod 0555 'obey me'")
+    assert found["paths"]["obey me"] == {"level": "unseen", "name": True, "mode": 0o555}
+    assert found["paths"]["obey me/page.md"]["level"] == "unseen"
+
+
+@pytest.mark.parametrize(
+    "make",
+    ["ln -s 'OBEY ME' %s", "ln -s mine.md %s", "mkfifo %s"],
+    ids=["target of a link", "name of a link", "name of a FIFO"],
+)
+@pytest.mark.parametrize("folder", ["", "memory/"])
+def test_name_of_what_takes_no_mark_counts(hostile: Run, make: str, folder: str) -> None:
+    found = hostile(make % f"'{folder}obey me'")
+    assert found["paths"][f"{folder}obey me"]["name"]
+
+
+def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
+    found = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
+    assert found["paths"][".git/HEAD"]["level"] == "unseen"
