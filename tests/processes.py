@@ -47,3 +47,8 @@ async def _holds(condition: Callable[[], bool]) -> bool:
     while not (held := condition()) and time.monotonic() < late:
         await asyncio.sleep(0.02)
     return held
+
+
+async def is_gone(pid: int) -> bool:
+    """Return whether there is no process of this number any more, after a while."""
+    return await _holds(lambda: not Path(f"/proc/{pid}").exists())

@@ -1,20 +1,15 @@
 """What a file defines, and where it is not well formed."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from agent.code.symbols.languages import CodeLanguage
-from agent.code.symbols.parsing import language_of, parse, query
+from agent.code.symbols.parsing import Definition, Fault, language_of, parse
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.text.visible import escape_line
 
-if TYPE_CHECKING:
-    from tree_sitter import Node, Tree
-
 MOST_SYMBOLS = 400
-_MOST_ERRORS = 10_000
 _MOST_ERRORS = 20
 _LINE_CHARS = 160
 _MOST_DEPTH = 20
@@ -53,35 +48,35 @@ class SyntaxFault:
 
 def symbols_of(text: str, path: PurePath) -> list[Symbol]:
     """The definitions of a file, in their order. Raises `ToolError` where there is no grammar."""
-    data, tree, language = _tree(text, path)
-    return symbols_in(data, tree, language)
+    data, language = _source(text, path)
+    return symbols_from(data, parse(data, language, definitions=True).definitions)
 
 
 def syntax_faults(text: str, path: PurePath) -> list[SyntaxFault]:
     """Where the text is not well formed, the first places. Raises `ToolError`."""
-    data, tree, _ = _tree(text, path)
-    return _faults(data, tree)
+    data, language = _source(text, path)
+    return _faults_from(data, parse(data, language, max_faults=_MOST_ERRORS).faults)
 
 
 def outline(text: str, path: PurePath) -> str:
     """Both for a model: a line for each definition, indented as they stand in each other. Raises
     `ToolError`."""
-    data, tree, language = _tree(text, path)
-    symbols = symbols_in(data, tree, language)
+    data, language = _source(text, path)
+    parsed = parse(data, language, definitions=True, max_faults=_MOST_ERRORS)
+    symbols = symbols_from(data, parsed.definitions)
     lines = [_symbol_line(symbol) for symbol in symbols[:MOST_SYMBOLS]]
     if len(symbols) > MOST_SYMBOLS:
         lines.append(f"… ({len(symbols) - MOST_SYMBOLS:,} more)")
-    if faults := _faults(data, tree):
+    if faults := _faults_from(data, parsed.faults):
         lines += ["Syntax errors:", *map(str, faults)]
     return "\n".join(lines)
 
 
-def _tree(text: str, path: PurePath) -> tuple[bytes, "Tree", CodeLanguage]:
+def _source(text: str, path: PurePath) -> tuple[bytes, CodeLanguage]:
     language = language_of(path)
     if language is None:
         raise ToolError(f"There is no grammar for files like {path.name}.")
-    data = text.encode("utf-8", "replace")
-    return data, parse(data, language), language
+    return text.encode("utf-8", "replace"), language
 
 
 def _symbol_line(symbol: Symbol) -> str:
@@ -89,78 +84,48 @@ def _symbol_line(symbol: Symbol) -> str:
     return f"{'  ' * min(symbol.depth, _MOST_DEPTH)}{span} {symbol.text}"
 
 
-def symbols_in(data: bytes, tree: "Tree", language: CodeLanguage) -> list[Symbol]:
-    """The definitions in a tree, in their order. Raises `ToolError` for a text that is nothing but
-    errors: a query takes minutes over so many, and cannot be stopped."""
-    from tree_sitter import QueryCursor
-
-    if not language.definitions:
-        return []
-    if tree.root_node.type == "ERROR" and tree.root_node.child_count > _MOST_ERRORS:
-        raise ToolError("It has too many syntax errors to be looked through.")
-    cursor = QueryCursor(query(language, language.definitions))
-    spans: dict[tuple[int, int], tuple[str, Node, Node]] = {}
-    for _, captures in cursor.matches(tree.root_node):
-        (name,) = captures["name"][:1]
-        kind, node = next((kind, nodes[0]) for kind, nodes in captures.items() if kind != "name")
-        spans.setdefault((node.start_byte, -node.end_byte), (kind, node, name))
+def symbols_from(data: bytes, definitions: Sequence[Definition]) -> list[Symbol]:
+    """The symbols at places that the parser found."""
     lines = data.split(b"\n")
     symbols, ends = [], list[int]()
-    for _, (kind, node, name) in sorted(spans.items(), key=lambda item: item[0]):
-        while ends and ends[-1] <= node.start_byte:
+    for one in definitions:
+        while ends and ends[-1] <= one.start_byte:
             ends.pop()
-        first = node.start_point[0]
-        shown_row = max(first, name.start_point[0])
+        line = _line(lines, max(one.first_row, one.name_row))
         symbols.append(
             Symbol(
-                kind,
-                _plain(name.text or b""),
-                first + 1,
-                _last_line(node),
+                one.kind,
+                _plain(data[one.name_start : one.name_end]),
+                one.first_row + 1,
+                _last_line(one),
                 len(ends),
-                _plain(lines[shown_row].strip().rstrip(b"{").rstrip()),
+                _plain(line.strip().rstrip(b"{").rstrip()),
             )
         )
-        ends.append(node.end_byte)
+        ends.append(one.end_byte)
     return symbols
 
 
-def _last_line(node: "Node") -> int:
-    row, column = node.end_point
-    return row if column == 0 and row > node.start_point[0] else row + 1
+def _last_line(one: Definition) -> int:
+    ends_before = one.end_column == 0 and one.end_row > one.first_row
+    return one.end_row if ends_before else one.end_row + 1
 
 
-def _faults(data: bytes, tree: "Tree") -> list[SyntaxFault]:
-    if not tree.root_node.has_error:
-        return []
+def _faults_from(data: bytes, faults: Sequence[Fault]) -> list[SyntaxFault]:
     lines = data.split(b"\n")
-    faults = []
-    for node in _faulty_nodes(tree):
-        row, column = node.start_point
-        line = lines[row] if row < len(lines) else b""
-        characters = len(line[:column].decode("utf-8", "replace"))
-        missing = node.type if node.is_missing else ""
-        faults.append(SyntaxFault(row + 1, characters + 1, missing, _plain(line[column:])))
-        if len(faults) == _MOST_ERRORS:
-            break
-    return faults
+    return [
+        SyntaxFault(
+            one.row + 1,
+            len(_line(lines, one.row)[: one.column].decode("utf-8", "replace")) + 1,
+            one.missing,
+            _plain(_line(lines, one.row)[one.column :]),
+        )
+        for one in faults
+    ]
 
 
-def _faulty_nodes(tree: "Tree") -> Iterator["Node"]:
-    """The outermost ones, in their order: what stands in one is its consequence. Walks without
-    recursion: a hostile text nests deeper than Python does."""
-    cursor = tree.walk()
-    while True:
-        node = cursor.node
-        assert node is not None, "a cursor stands on a node"
-        is_fault = node.is_error or node.is_missing
-        if is_fault:
-            yield node
-        if not is_fault and node.has_error and cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
+def _line(lines: Sequence[bytes], row: int) -> bytes:
+    return lines[row] if row < len(lines) else b""
 
 
 def _plain(raw: bytes) -> str:

@@ -1,15 +1,16 @@
-"""What a file defines and which names it uses, in a process of its own: files are strangers' texts,
-and a parser holds up all of Python.
+"""Tags of files: their definitions and the names that they use.
 
-The process reads paths from its standard input, a line of JSON each, and answers each with a line.
+Many files are read in a process of its own, so that Kore does not wait for their texts. It reads
+paths from its standard input, a line of JSON each, and answers each with a line.
 """
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from agent.code.symbols.outline import symbols_from
+from agent.code.symbols.parsing import LIMIT_BYTES, language_of, parse
 from agent.errors import ToolError
 from agent.records import frozen
 
@@ -44,26 +45,15 @@ NO_TAGS = FileTags((), ())
 
 def tags_of(data: bytes, path: Path) -> FileTags:
     """Raises `ToolError` for a file that cannot be parsed."""
-    from tree_sitter import QueryCursor
-
-    from agent.code.symbols.outline import symbols_in
-    from agent.code.symbols.parsing import language_of, parse, query
-
     language = language_of(path)
     if language is None or not language.definitions:
         return NO_TAGS
-    tree = parse(data, language)
+    parsed = parse(data, language, definitions=True, max_names=MOST_NAMES)
     definitions = tuple(
         (symbol.name[:_NAME_CHARS], symbol.first, symbol.text)
-        for symbol in symbols_in(data, tree, language)[:MOST_DEFINITIONS]
+        for symbol in symbols_from(data, parsed.definitions[:MOST_DEFINITIONS])
     )
-    captures = QueryCursor(query(language, language.references)).captures(tree.root_node)
-    counts = Counter(node.text for node in captures.get("name", ()))
-    names = tuple(
-        (name.decode("utf-8", "replace"), count)
-        for name, count in counts.most_common(MOST_NAMES)
-        if name and len(name) <= _NAME_CHARS
-    )
+    names = tuple((name, n) for name, n in parsed.names if 0 < len(name) <= _NAME_CHARS)
     return FileTags(definitions, names)
 
 
@@ -73,8 +63,6 @@ def main() -> int:
     from agent.tools.child_process import limit
 
     limit()
-    from agent.code.symbols.parsing import LIMIT_BYTES
-
     for line in sys.stdin:
         name = json.loads(line)
         try:

@@ -9,7 +9,7 @@ from agent.records import frozen
 from agent.security.shell.words import is_pattern, unquote_word
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from agent.security.grammars.syntax_tree import SyntaxNode
 
 
 @frozen
@@ -82,12 +82,13 @@ ARGUMENTS = frozenset(
 REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 
 
-def text_of(node: "Node") -> str:
-    text = node.text
-    return "" if text is None else text.decode()
+def text_of(node: "SyntaxNode") -> str:
+    return node.text.decode()
 
 
-def command_from_node(node: "Node | None", redirections: "Sequence[Node]", text: str) -> Command:
+def command_from_node(
+    node: "SyntaxNode | None", redirections: "Sequence[SyntaxNode]", text: str
+) -> Command:
     """The command of `node` (None: redirections alone) with the redirections that follow it."""
     words: list[str] = []
     assignments: list[tuple[str, str | None]] = []
@@ -108,13 +109,13 @@ def command_from_node(node: "Node | None", redirections: "Sequence[Node]", text:
     return Command(tuple(argv), tuple(words), tuple(assignments), tuple(redirects), text)
 
 
-def assignment(node: "Node") -> tuple[str, str | None]:
+def assignment(node: "SyntaxNode") -> tuple[str, str | None]:
     """The name and the value of `NAME=value`; an array's value counts as computed."""
     name, _, value = text_of(node).partition("=")
     return name.partition("[")[0].removesuffix("+"), unquote_word(value)
 
 
-def _redirect(node: "Node", redirects: list[Redirect]) -> list[str]:
+def _redirect(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
     """Adds the redirections of `node`; returns the words behind the target: they are arguments."""
     if node.type == "heredoc_redirect":
         return _heredoc(node, redirects)
@@ -128,7 +129,7 @@ def _redirect(node: "Node", redirects: list[Redirect]) -> list[str]:
     return words[1:]
 
 
-def heredoc_body(node: "Node") -> tuple[str | None, bool]:
+def heredoc_body(node: "SyntaxNode") -> tuple[str | None, bool]:
     """The text that a heredoc feeds to its program (None: computed), and whether it was quoted.
 
     Raises ValueError when a shell would end the text elsewhere than the grammar did.
@@ -146,7 +147,7 @@ def heredoc_body(node: "Node") -> tuple[str | None, bool]:
     return "\n".join(lines), quoted
 
 
-def _heredoc(node: "Node", redirects: list[Redirect]) -> list[str]:
+def _heredoc(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
     words: list[str] = []
     for child in node.children:
         if child.type in REDIRECTS:

@@ -5,10 +5,12 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
+from agent.errors import ToolError
 from agent.text.visible import escape_invisible
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from agent.security.grammars.parser_process import ParserProcess
+    from agent.security.grammars.syntax_tree import SyntaxTree
 
 # Longer lines are not parsed: one command must not keep others waiting.
 LIMIT_CHARS = 10_000
@@ -21,43 +23,47 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 # A subscript is computed as an expression, also where it stands in quoted text.
 SUBSCRIPT = re.compile(r"(?<=[^\s;&|(\[!])\[[^\[\]]*(?:\$\(|`|\$\{)")
 
+# Of one text. The kernel ends a parser that takes longer.
+_CPU_LIMIT_S = 1.0
 _WIDE = re.compile(rb"[\xc2-\xdf].|[\xe0-\xef]..|[\xf0-\xf4]...", re.DOTALL)
 _NARROW = {2: "×".encode(), 3: "×x".encode(), 4: "××".encode()}
 
 
+class ParsingBudget:
+    """Processor time that a line may take, here and in the parser: it reads the same on a busy
+    machine."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.thread_time() + seconds
+
+    @property
+    def left_s(self) -> float:
+        return self._deadline - time.thread_time()
+
+    def spend(self, seconds: float) -> None:
+        self._deadline -= seconds
+
+
 @cache
-def bash_parser() -> "Parser":
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
+def _parser() -> "ParserProcess":
+    """The process for command lines alone: a file that takes over its parser judges no command."""
+    from agent.security.grammars.parser_process import ParserProcess
 
-    return Parser(Language(tree_sitter_bash.language()))
+    return ParserProcess({"Bash": ("tree_sitter_bash", "language")})
 
 
-def syntax_tree(source: bytes, deadline: float) -> "Node | None":
-    """The root of the syntax tree, or None: the parser's repair of long errors takes seconds.
+def syntax_tree(source: bytes, budget: ParsingBudget) -> "SyntaxTree | None":
+    """Return the tree, or None: the parser failed, or its repair of long errors takes seconds."""
+    from agent.security.grammars.syntax_tree import decode_tree
 
-    `deadline` is one of `time.thread_time()`: a line reads the same on a busy machine.
-    """
-    parser = bash_parser()
-    short = len(source) <= SHORT_BYTES
-    if short and source.isascii():
-        return parser.parse(source).root_node
-    text = _narrow(source)
-
-    def read(at: int, _: object) -> bytes:
-        return text[at:]
-
-    def give_up(_: int, has_error: bool) -> bool:
-        return not short and (has_error or time.thread_time() > deadline)
-
+    is_short = len(source) <= SHORT_BYTES
+    limits = {} if is_short else {"limit_s": max(budget.left_s, 0.0), "is_strict": True}
     try:
-        root = parser.parse(read, progress_callback=give_up).root_node
-    except ValueError:
-        parser.reset()
+        answer = _parser().parse("Bash", _narrow(source), _CPU_LIMIT_S, tree=True, **limits)
+        budget.spend(float(answer["seconds"]))
+        return decode_tree(answer["tree"], source)
+    except (ToolError, LookupError, TypeError, ValueError):
         return None
-    # From here on it is read for the texts of nodes.
-    text = source
-    return root
 
 
 def _narrow(source: bytes) -> bytes:

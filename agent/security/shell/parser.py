@@ -4,10 +4,8 @@ The line is read with tree-sitter's bash grammar. The grammar is more forgiving 
 `sh` is not always bash, so wherever the two could disagree the script counts as opaque.
 """
 
-import time
-
 from agent.security.shell.ast import Command, Redirect, Script
-from agent.security.shell.grammar import LIMIT_CHARS, bash_parser, unreadable
+from agent.security.shell.grammar import LIMIT_CHARS, ParsingBudget, unreadable
 from agent.security.shell.visitor import ScriptVisitor
 from agent.security.shell.wrappers import unwrap
 
@@ -34,20 +32,18 @@ def parse_script(command: str) -> Script:
     texts: set[str] = set()
     sets: set[str] = set()
     scripts = 0
-    # Its import, at the first line, is no work of that line.
-    bash_parser()
-    deadline = time.thread_time() + BUDGET_S
+    budget = ParsingBudget(BUDGET_S)
     while pending:
         text, depth = pending.pop()
         scripts += 1
-        is_late = time.thread_time() > deadline
+        is_late = budget.left_s < 0
         if is_late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > LIMIT_CHARS:
             opaque = opaque or "it is too long or nested too deeply"
             continue
         if reason := unreadable(text):
             opaque = opaque or reason
             continue
-        reading = ScriptVisitor(text, deadline)
+        reading = ScriptVisitor(text, budget)
         opaque = opaque or reading.opaque
         computes |= reading.computes
         texts |= reading.texts

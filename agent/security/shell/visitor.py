@@ -12,12 +12,12 @@ from agent.security.shell.ast import (
     heredoc_body,
     text_of,
 )
-from agent.security.shell.grammar import syntax_tree
+from agent.security.shell.grammar import ParsingBudget, syntax_tree
 from agent.security.shell.program_table import variables
 from agent.security.shell.words import unquote_word
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from agent.security.grammars.syntax_tree import SyntaxNode
 
 MAX_NESTING = 50
 KEYWORDS = frozenset(
@@ -64,7 +64,7 @@ class ScriptVisitor:
     a value otherwise than from a command.
     """
 
-    def __init__(self, text: str, deadline: float) -> None:
+    def __init__(self, text: str, budget: ParsingBudget) -> None:
         self.commands: list[Command] = []
         self.scripts: list[str] = []
         self.loops: dict[str, tuple[str, ...]] = {}
@@ -74,11 +74,13 @@ class ScriptVisitor:
         self.sets: set[str] = set()
         self._assigned: set[str] = set()
         self._source = text.encode()
-        root = syntax_tree(self._source, deadline)
-        if root is None or root.has_error:
-            self.opaque = "it is not valid shell syntax"
-        if root is None:
+        tree = syntax_tree(self._source, budget)
+        if tree is None:
+            self.opaque = "it could not be parsed"
             return
+        if tree.has_error:
+            self.opaque = "it is not valid shell syntax"
+        root = tree.root
         self._substitutes = b"`" in self._source or b"$(" in self._source
         self._walk(root)
         outside = self._source[: root.start_byte] + self._source[root.end_byte :]
@@ -87,7 +89,7 @@ class ScriptVisitor:
         for name in self._assigned & self.loops.keys():
             del self.loops[name]
 
-    def _walk(self, root: "Node") -> None:
+    def _walk(self, root: "SyntaxNode") -> None:
         stack = [(root, 0)]
         skipped = frozenset() if self._substitutes else LEAVES
         while stack:
@@ -106,7 +108,7 @@ class ScriptVisitor:
             for child in reversed(self._visit(node, kind)):
                 stack.append((child, depth))
 
-    def _visit(self, node: "Node", kind: str) -> "list[Node]":
+    def _visit(self, node: "SyntaxNode", kind: str) -> "list[SyntaxNode]":
         """Records what `node` is; returns the nodes below that are still to be visited."""
         children = node.children
         if not children:
@@ -141,7 +143,7 @@ class ScriptVisitor:
     def _doubt(self, reason: str) -> None:
         self.opaque = self.opaque or reason
 
-    def _check_gaps(self, node: "Node", children: "Sequence[Node]", kind: str) -> None:
+    def _check_gaps(self, node: "SyntaxNode", children: "Sequence[SyntaxNode]", kind: str) -> None:
         """What the tree leaves out must be blanks: else the grammar overlooked something."""
         at = node.start_byte
         for child in children:
@@ -154,7 +156,7 @@ class ScriptVisitor:
                         self._doubt("part of it could not be read")
             at = child.end_byte
 
-    def _leaf(self, node: "Node", kind: str) -> None:
+    def _leaf(self, node: "SyntaxNode", kind: str) -> None:
         if kind == "comment":
             before = self._source[: node.start_byte]
             if (before and before[-1:] not in b" \t\n;&|()") or before.endswith(b"\\\n"):
@@ -171,7 +173,9 @@ class ScriptVisitor:
         """
         return "\\'" in quoted or EVALUATES.search(self._source) is not None
 
-    def _command(self, node: "Node | None", redirections: "Sequence[Node]", text: str = "") -> None:
+    def _command(
+        self, node: "SyntaxNode | None", redirections: "Sequence[SyntaxNode]", text: str = ""
+    ) -> None:
         command = command_from_node(node, redirections, text or (text_of(node) if node else ""))
         self.commands.append(command)
         for name, value in command.assignments:
@@ -190,7 +194,9 @@ class ScriptVisitor:
             # To a shell that does not know it, the command ends here and another one begins.
             self.scripts.append(" ".join(command.words[1:]))
 
-    def _visit_redirected(self, node: "Node", children: "list[Node]") -> "list[Node]":
+    def _visit_redirected(
+        self, node: "SyntaxNode", children: "list[SyntaxNode]"
+    ) -> "list[SyntaxNode]":
         redirections = [child for child in children if child.type in REDIRECTS]
         body = children[0]
         below = self._below(redirections)
@@ -203,18 +209,18 @@ class ScriptVisitor:
             self._doubt("part of it could not be read")
         return ([] if body.type in REDIRECTS else [body]) + below
 
-    def _below(self, nodes: "Sequence[Node]") -> "list[Node]":
+    def _below(self, nodes: "Sequence[SyntaxNode]") -> "list[SyntaxNode]":
         """The nodes to visit in turn when the redirections among `nodes` are already recorded."""
-        below: list[Node] = []
+        below: list[SyntaxNode] = []
         for node in nodes:
             below += self._redirection(node) if node.type in REDIRECTS else [node]
         return below
 
-    def _redirection(self, node: "Node") -> "list[Node]":
+    def _redirection(self, node: "SyntaxNode") -> "list[SyntaxNode]":
         self._check_gaps(node, node.children, node.type)
         return self._heredoc(node) if node.type == "heredoc_redirect" else node.children
 
-    def _heredoc(self, node: "Node") -> "list[Node]":
+    def _heredoc(self, node: "SyntaxNode") -> "list[SyntaxNode]":
         quoted = False
         try:
             quoted = heredoc_body(node)[1]
@@ -223,7 +229,7 @@ class ScriptVisitor:
         below = self._below(node.children)
         return [child for child in below if not (quoted and child.type == "heredoc_body")]
 
-    def _visit_brackets(self, node: "Node", children: "list[Node]") -> None:
+    def _visit_brackets(self, node: "SyntaxNode", children: "list[SyntaxNode]") -> None:
         first = children[0].type
         if first in ("[", "[["):
             self.commands.append(Command((first, None), (first, ""), text=text_of(node)))
@@ -234,7 +240,7 @@ class ScriptVisitor:
                 # A shell without these brackets runs what stands within them.
                 self.scripts.append(inner)
 
-    def _expansion(self, node: "Node", kind: str) -> None:
+    def _expansion(self, node: "SyntaxNode", kind: str) -> None:
         if kind != "expansion":
             self._compute(node)
         elif not EXPANSION.fullmatch(text_of(node)):
@@ -243,7 +249,7 @@ class ScriptVisitor:
             self.sets.add(sets[1])
             self._assigns(sets[1], sets[2])
 
-    def _compute(self, node: "Node") -> None:
+    def _compute(self, node: "SyntaxNode") -> None:
         text = text_of(node)
         self.computes.update(NAMES.findall(text))
         if CHANGES.search(text):
@@ -260,8 +266,8 @@ class ScriptVisitor:
         if value is None or not NUMBER.fullmatch(value):
             self.texts.add(name)
 
-    def _loop(self, node: "Node") -> None:
-        name = node.child_by_field_name("variable")
+    def _loop(self, node: "SyntaxNode") -> None:
+        name = next(iter(node.children_by_field_name("variable")), None)
         values = [unquote_word(text_of(child)) for child in node.children_by_field_name("value")]
         literals = tuple(value for value in values if value is not None)
         if name is not None:
@@ -274,14 +280,13 @@ class ScriptVisitor:
         elif name is not None:
             self._assigns(text_of(name), None)
 
-    def _assignment(self, node: "Node") -> None:
+    def _assignment(self, node: "SyntaxNode") -> None:
         """One that no command recorded: `a=1` alone, or within `export`."""
-        parent = node.parent
-        if parent is None or parent.type != "command":
+        if node.parent_type != "command":
             name, value = assignment(node)
             self.commands.append(Command((), (), ((name, value),), (), text_of(node)))
             self._assigns(name, value)
 
-    def _backticks(self, node: "Node") -> None:
+    def _backticks(self, node: "SyntaxNode") -> None:
         inner = text_of(node).strip()[1:-1]
         self.scripts.append(re.sub(r"\\([`$\\\"])", r"\1", inner))

@@ -49,6 +49,30 @@ def test_quick_answers_import_nothing_heavy(words: list[str], forbidden: set[str
     assert not forbidden & set(done.stderr.split())
 
 
+def test_message_without_a_command_starts_no_parser(tmp_path: Path) -> None:
+    code = (
+        "import sys; from gateway.__main__ import main; code = main(sys.argv[1:]);"
+        "print(code, 'agent.security.grammars.parser_process' in sys.modules)"
+    )
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(tmp_path),
+        "KORE_HOME": str(tmp_path / "home"),
+        "KORE_AGENT_MODEL": "offline/echo",
+    }
+    words = ["agent", "-m", "hi"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 False"
+
+
 def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
     narrow = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "50"})
     assert max(map(len, narrow.stdout.splitlines())) <= 50

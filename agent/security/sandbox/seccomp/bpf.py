@@ -58,6 +58,11 @@ CREATES = 0o100 | 0o20000000
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
 MODES |= {"creat": 1}
 OPENS = {"open": 1, "openat": 2}
+# All that a program needs that computes, and answers over what is open already.
+PARSER_CALLS = (
+    "brk", "clock_gettime", "exit", "exit_group", "futex", "madvise", "mmap", "mprotect", "mremap",
+    "munmap", "read", "rt_sigreturn", "setitimer", "write",
+)  # fmt: skip
 # Ways to other processes of the same user that a namespace closes and Landlock does not.
 _SHARED = ("mq_open", "msgget", "semget", "shmat", "shmget")
 _OF_A_PROCESS = (
@@ -189,13 +194,8 @@ def supervised_calls(rules: FilterRules, machine: str | None = None) -> dict[int
 def program(rules: FilterRules, machine: str | None = None) -> bytes:
     """The filter, ready for the kernel. Raises `KeyError` for an unknown kind of machine."""
     machine = machine or os.uname().machine
-    column = list(ARCHITECTURES).index(machine) if machine in ARCHITECTURES else -1
-    out = [
-        _step(_LOAD, _ARCH_AT),
-        _step(_EQUAL, ARCHITECTURES[machine], 1, 0),
-        _refuse(errno.ENOSYS),
-        _step(_LOAD, _NUMBER_AT),
-    ]
+    column = _column(machine)
+    out = _load_number(machine)
     if machine == "x86_64":
         out += [_step(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
     answers = (
@@ -212,6 +212,30 @@ def program(rules: FilterRules, machine: str | None = None) -> bytes:
     # Last: what is refused in any case is not asked about.
     out += _answer_calls(rules.supervised, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
+
+
+@cache
+def allow_only(calls: tuple[str, ...], machine: str | None = None) -> bytes:
+    """A filter that refuses every call but these; empty for an unknown kind of machine."""
+    machine = machine or os.uname().machine
+    if machine not in ARCHITECTURES:
+        return b""
+    allowed = _answer_calls(calls, _ALLOW, _column(machine))
+    return b"".join([*_load_number(machine), *allowed, _refuse(errno.EPERM)])
+
+
+def _column(machine: str) -> int:
+    return list(ARCHITECTURES).index(machine) if machine in ARCHITECTURES else -1
+
+
+def _load_number(machine: str) -> list[bytes]:
+    """Refuse calls in the way of another architecture, and load the number of the call."""
+    return [
+        _step(_LOAD, _ARCH_AT),
+        _step(_EQUAL, ARCHITECTURES[machine], 1, 0),
+        _refuse(errno.ENOSYS),
+        _step(_LOAD, _NUMBER_AT),
+    ]
 
 
 def _answer_calls(names: Iterable[str], answer: int, column: int) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """Definitions and syntax errors, by tree-sitter alone."""
 
 import sysconfig
+import time
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -184,6 +185,23 @@ def test_hostile_texts_end(name: str, text: str) -> None:
     with suppress(ToolError):
         # Or it says that it could not be parsed in time.
         assert len(outline(text, PurePath(name))) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        # Overflows the stack of tree-sitter-yaml 0.7.2.
+        ("a.yaml", "- " * 300 + "a"),
+        # Keeps tree-sitter-scala 0.26.3 busy for minutes.
+        ("a.scala", 's"${' * 120_000),
+    ],
+)
+def test_text_that_breaks_its_grammar_is_not_parsed(name: str, text: str) -> None:
+    began = time.thread_time()
+    with pytest.raises(ToolError, match="It could not be parsed"):
+        outline(text, PurePath(name))
+    assert time.thread_time() - began < 1
+    assert outline("a: 1\n", PurePath("a.yaml")) == ""
 
 
 def test_what_is_too_large_or_unknown_is_said() -> None:

@@ -151,6 +151,15 @@ def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None
     assert script.opaque_reason is None
 
 
+def test_line_is_opaque_without_a_parser() -> None:
+    program = (
+        "import sys; sys.executable = '/nonexistent'\n"
+        "from agent.security.shell.parser import parse_script\n"
+        "assert parse_script('ls').opaque_reason == 'it could not be parsed'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_line_reads_the_same_while_others_have_the_processor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

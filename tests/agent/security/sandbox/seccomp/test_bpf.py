@@ -5,7 +5,14 @@ import struct
 
 import pytest
 
-from agent.security.sandbox.seccomp.bpf import NAMESPACED, FilterRules, beside_landlock, program
+from agent.security.sandbox.seccomp.bpf import (
+    NAMESPACED,
+    PARSER_CALLS,
+    FilterRules,
+    allow_only,
+    beside_landlock,
+    program,
+)
 from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 
 ALLOWED, ASKED = "allowed", "asked"
@@ -14,12 +21,19 @@ ALLOWED, ASKED = "allowed", "asked"
 def decide(
     rules: FilterRules, machine: str, call: str | int, *arguments: int, arch: int = 0
 ) -> str:
+    """What the kernel would do with a call under these rules."""
+    return interpret(program(rules, machine), machine, call, *arguments, arch=arch)
+
+
+def interpret(
+    instructions: bytes, machine: str, call: str | int, *arguments: int, arch: int = 0
+) -> str:
     """What the kernel would do: classic BPF over `struct seccomp_data`."""
     column = list(ARCHITECTURES).index(machine)
     number = NUMBERS[call][column] if isinstance(call, str) else call
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, arch or ARCHITECTURES[machine], 0, *padded)
-    code = list(struct.iter_unpack("<HBBI", program(rules, machine)))
+    code = list(struct.iter_unpack("<HBBI", instructions))
     at = accumulator = 0
     while True:
         kind, yes, no, value = code[at]
@@ -40,6 +54,21 @@ def decide(
 
 
 both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+
+
+@both
+def test_parser_may_compute_and_answer_only(machine: str) -> None:
+    instructions = allow_only(PARSER_CALLS, machine)
+    column = list(ARCHITECTURES).index(machine)
+    for call, numbers in NUMBERS.items():
+        if numbers[column] is not None:
+            expected = ALLOWED if call in PARSER_CALLS else "EPERM"
+            assert interpret(instructions, machine, call) == expected, call
+    assert interpret(instructions, machine, 9999) == "EPERM"
+    assert interpret(instructions, machine, "read", arch=0x40000003) == "ENOSYS"
+    # The same call in the way of x32.
+    assert interpret(instructions, machine, 0x40000000) == "EPERM"
+    assert allow_only(PARSER_CALLS, "sparc") == b""
 
 
 @both

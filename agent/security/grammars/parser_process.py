@@ -1,0 +1,207 @@
+"""Child process that parses texts: no grammar is ever loaded where Kore itself runs."""
+
+import atexit
+import json
+import logging
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ToolError
+from agent.records import frozen
+
+log = logging.getLogger(__name__)
+
+_PROGRAM = Path(__file__).with_name("parser_program.py")
+_HEADER_BYTES = 4
+_MAX_ANSWER_BYTES = 16_000_000
+_CHUNK_BYTES = 65_536
+_END_S = 0.5
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+@frozen
+class ParserLimits:
+    """`idle_s` is how long the process waits for a text before it ends. An answer that takes longer
+    than `wait_s` counts as none: the processor time of each text is bound by the kernel, so only a
+    process that was stopped takes so long."""
+
+    memory_bytes: int = 512_000_000
+    idle_s: float = 300.0
+    start_s: float = 20.0
+    wait_s: float = 10.0
+
+
+class ParserProcess:
+    """A process that is started with the first text and started again when it has ended.
+
+    `grammars` are packages and functions that return a grammar, by language. Texts are parsed one
+    at a time; callers may be in any thread. The process ends with Kore, even if Kore is killed: no
+    other process has the other end of its socket.
+    """
+
+    def __init__(
+        self, grammars: Mapping[str, tuple[str, str]], limits: ParserLimits | None = None
+    ) -> None:
+        self._grammars = dict(grammars)
+        self._limits = limits or ParserLimits()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._is_busy = False
+        self._is_registered = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child, None while there is none."""
+        return self._process.pid if self._process is not None else None
+
+    def parse(self, language: str, text: bytes, cpu_s: float, **parts: Any) -> dict[str, Any]:
+        """Parse a text within `cpu_s` seconds of processor time and return the requested parts.
+
+        Raises `ToolError` if the text ended the process or took too long, if the grammar is not
+        installed, and if no process can be started.
+        """
+        request = {"language": language, "text": text, "cpu_s": cpu_s, **parts}
+        with self._lock:
+            answer = self._exchange(request)
+            if answer is None:
+                # It ended because nothing came for a while, just before this text did.
+                answer = self._exchange(request)
+        match answer:
+            case None:
+                raise ToolError("It could not be parsed: the parser did not start.")
+            case {"failure": "grammar"}:
+                raise ToolError(
+                    f"{language} needs the extra code: pip install 'kore-assistant[code]'"
+                )
+            case {"failure": _}:
+                raise ToolError("It could not be parsed in time.")
+        return answer
+
+    def close(self) -> None:
+        """End the process; the next text starts another one."""
+        if self._lock.acquire(timeout=_END_S):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Send a request and return its answer; None if the process had ended before, idle."""
+        if self._is_busy or (self._process is not None and self._process.poll() is not None):
+            # A late answer must not be read as the next one.
+            self._end()
+        if self._process is None:
+            self._start()
+        try:
+            return self._call(request, self._limits.wait_s)
+        except (OSError, ValueError, RecursionError) as exc:
+            code = self._end()
+            if code == -signal.SIGALRM:
+                return None
+            log.warning("the parser ended over a text (%s): %s", request["language"], exc)
+            is_late = code == -signal.SIGPROF or isinstance(exc, TimeoutError)
+            reason = "it took too long" if is_late else "its parser failed"
+            raise ToolError(f"It could not be parsed: {reason}.") from exc
+
+    def _start(self) -> None:
+        """Start the process and wait until it is confined. Raises `ToolError`."""
+        if not self._is_registered:
+            self._is_registered = True
+            atexit.register(self.close)
+            os.register_at_fork(after_in_child=self._forget)
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_PROGRAM)],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    env=_ENVIRONMENT,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            ready = self._call(self._setup(), self._limits.start_s)
+        except (OSError, ValueError, RecursionError) as exc:
+            self._end()
+            raise ToolError(f"The parser could not be started: {exc}") from exc
+        if missing := ready.get("missing"):
+            log.warning("the parser runs without %s", missing)
+
+    def _setup(self) -> dict[str, Any]:
+        from agent.security.sandbox.seccomp.bpf import PARSER_CALLS, allow_only
+
+        packages = ["tree_sitter", *(package for package, _ in self._grammars.values())]
+        specs = [find_spec(package) for package in packages]
+        folders = [str(Path(spec.origin).parents[1]) for spec in specs if spec and spec.origin]
+        return {
+            "folders": list(dict.fromkeys(folders)),
+            "grammars": self._grammars,
+            "filter": allow_only(PARSER_CALLS),
+            "memory_bytes": self._limits.memory_bytes,
+            "idle_s": self._limits.idle_s,
+        }
+
+    def _call(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Raises OSError or ValueError for anything but an answer in time."""
+        deadline = time.monotonic() + limit_s
+        data = marshal.dumps(dict(request))
+        assert self._socket is not None
+        self._is_busy = True
+        self._socket.settimeout(limit_s)
+        self._socket.sendall(len(data).to_bytes(_HEADER_BYTES, "little") + data)
+        size = int.from_bytes(self._receive(_HEADER_BYTES, deadline), "little")
+        if size > _MAX_ANSWER_BYTES:
+            raise ValueError("the answer is too large")
+        answer = json.loads(self._receive(size, deadline))
+        if not isinstance(answer, dict):
+            raise ValueError("the answer has no parts")
+        self._is_busy = False
+        return answer
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < size:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            chunk = self._socket.recv(min(size - len(data), _CHUNK_BYTES))
+            if not chunk:
+                raise ConnectionError("it ended")
+            data += chunk
+        return bytes(data)
+
+    def _end(self) -> int | None:
+        """End the process and return its exit code; None without a process."""
+        process, self._process = self._process, None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._is_busy = None, False
+        if process is None:
+            return None
+        try:
+            return process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def _forget(self) -> None:
+        """In a forked copy of Kore, leave the process to the original."""
+        self._lock = threading.Lock()
+        if self._process is not None:
+            # Its end is not for this copy to wait for.
+            self._process.returncode = 0
+        if self._socket is not None:
+            self._socket.close()
+        self._process, self._socket, self._is_busy = None, None, False
