@@ -129,7 +129,7 @@ class Authorizer:
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> Decision:
         """The policy's, made stricter by what the session has taken in."""
-        request = plan.request(tool, args, context.workspace, self.exposure.taint)
+        request = plan.request(tool, args, context.workspace, self.exposure.taint, context.places)
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
             return decision

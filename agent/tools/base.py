@@ -277,7 +277,7 @@ class EffectPlan:
     names a program of it that may run others. `confinement` describes what confines the command.
     `outside_reason` says why it is to run outside of the sandbox, None inside of it. `prefix` is
     what a person may allow of the command with any arguments, `network` are the hosts among `hosts`
-    that a person has to allow.
+    that a person has to allow. `executables` are those of `creates` that may be run as programs.
     """
 
     reads: tuple[Path, ...] = ()
@@ -295,6 +295,7 @@ class EffectPlan:
     outside_reason: str | None = None
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()
+    executables: tuple[Path, ...] = ()
 
     def request(
         self,
@@ -302,8 +303,10 @@ class EffectPlan:
         arguments: Mapping[str, Any],
         workspace: Path,
         taint: frozenset[Taint] = frozenset(),
+        origin: TrustedOrigins | None = None,
     ) -> ToolRequest:
-        """The call as the policy judges it."""
+        """The call as the policy judges it; without `origin` the workspace counts as personal."""
+        creates_files = bool(self.creates or self.command)
         traits = traits_of(tool)
         return ToolRequest(
             tool=tool.name,
@@ -322,6 +325,8 @@ class EffectPlan:
             network=self.network,
             taint=taint,
             kind=None if traits is None else traits.kind,
+            executables=self.executables,
+            foreign=creates_files and origin is not None and origin.is_foreign(workspace, taint),
         )
 
 

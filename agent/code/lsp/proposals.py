@@ -56,7 +56,8 @@ class CodeProposals:
             del self._judged[next(iter(self._judged))]
         self._judged[_key(call)] = drafts
         return EffectPlan(
-            changes=tuple(draft.path for draft in drafts),
+            changes=tuple(draft.path for draft in drafts if draft.before is not None),
+            creates=tuple(draft.path for draft in drafts if draft.before is None),
             diff="\n".join(_diff(draft, call) for draft in drafts),
         )
 

@@ -28,6 +28,16 @@ SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
 # What git runs, or is told to run; of submodules and further worktrees the same lies further down.
 GIT_FILES = frozenset({"hooks", "config", "config.worktree", "commondir", "modules", "worktrees"})
+# Names of new files that build tools, test runners and package managers run by themselves. Names
+# that begin with a dot need no list.
+SELF_RUNNING = frozenset(
+    {"conftest.py", "sitecustomize.py", "usercustomize.py", "setup.py", "noxfile.py"}
+    | {"pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"}
+    | {"makefile", "gnumakefile", "justfile", "taskfile.yml", "taskfile.yaml", "rakefile"}
+    | {"gemfile", "package.json", "gruntfile.js", "gulpfile.js", "build.rs", "build.gradle"}
+    | {"build.gradle.kts", "jenkinsfile", "vagrantfile", "lefthook.yml", "lefthook.yaml"}
+    | {"mise.toml", "compose.yaml", "compose.yml", "docker-compose.yml"}
+)
 # What it says is done by turns that start without a request; they change it themselves.
 _HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
@@ -40,6 +50,23 @@ def is_instruction_file(path: str, root: str) -> bool:
         return False
     first, single = _first(path, root)
     return first in PROMPT_FOLDERS or (single and first in PROMPT_FILES) or _configures(path, root)
+
+
+def is_self_running(path: str, root: str) -> bool:
+    """Return whether other programs may run or read a new file by themselves: its name, or that of
+    a folder below the workspace `root`, begins with a dot, or is known for it. Both paths are
+    normal and absolute."""
+    inside = path.removeprefix(root.rstrip("/") + "/")
+    if inside in SESSION_PLANS:
+        return False
+    # Elsewhere the folders are not the call's.
+    parts = inside.split("/") if inside != path else [os.path.basename(path)]
+    return any(map(_is_hidden, parts)) or normalize_filename(parts[-1]) in SELF_RUNNING
+
+
+def _is_hidden(part: str) -> bool:
+    # `./...` names packages of Go.
+    return part.startswith(".") and part.strip(".") != ""
 
 
 def is_planted(path: str, root: str) -> bool:

@@ -26,6 +26,8 @@ class ToolRequest:
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
     that it would reach beyond those of the settings. `kind` is None for a tool that declares none.
+    `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
+    may steer what happens in the workspace.
     """
 
     tool: str
@@ -45,6 +47,8 @@ class ToolRequest:
     network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
     kind: ToolKind | None = None
+    executables: tuple[Path, ...] = ()
+    foreign: bool = False
 
 
 @frozen

@@ -5,7 +5,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.instruction_files import is_instruction_file, may_steer
+from agent.security.files.instruction_files import (
+    is_instruction_file,
+    is_self_running,
+    may_steer,
+)
 from agent.security.policy.base import ToolRequest
 from agent.security.shell.ast import Command
 from agent.security.shell.classifier import CommandClass, classify
@@ -17,6 +21,7 @@ _READING = frozenset({"<", "<>"})
 _STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDERS_LIMIT = 16
+_MAKING = frozenset({"cp", "install", "ln", "mkdir", "mv", "rsync", "tee", "touch"})
 
 
 @frozen
@@ -26,7 +31,8 @@ class CallEffects:
     `root` is the real workspace. `reads` and `writes` are real paths, those that a command's
     redirections name among them. `kind` is the class of a command, `unclear_reason` why it
     cannot be told what it does. `changes_instructions` says that it would write something that
-    later turns read as instructions.
+    later turns read as instructions, `creates_self_running` that it would create a file that other
+    programs run by themselves, where strangers may have a say in that.
     """
 
     request: ToolRequest
@@ -37,6 +43,7 @@ class CallEffects:
     kind: CommandClass | None = None
     unclear_reason: str | None = None
     changes_instructions: bool = False
+    creates_self_running: bool = False
 
     @property
     def is_command(self) -> bool:
@@ -68,6 +75,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
             request.reads or _named_path(request),
             writes,
             changes_instructions=changes_instructions,
+            creates_self_running=_creates_self_running(request, request.creates, root),
         )
     script = parse_script(request.command)
     folder = request.folder or root
@@ -92,7 +100,28 @@ def call_effects(request: ToolRequest) -> CallEffects:
         kind,
         unclear,
         changes_instructions=changes_instructions,
+        creates_self_running=request.foreign
+        and _creates_self_running(request, [*writes, *_created(script, folders)], root),
     )
+
+
+def _creates_self_running(request: ToolRequest, paths: Iterable[Path], root: Path) -> bool:
+    if not request.foreign:
+        return False
+    return bool(request.executables) or any(
+        is_self_running(str(path), str(root)) and not os.path.lexists(path) for path in paths
+    )
+
+
+def _created(script: Script, folders: tuple[Path, ...]) -> Iterator[Path]:
+    """The files that simple commands name as those which they make. What others make is not known
+    before they run."""
+    for command in script.commands:
+        if command.program not in _MAKING:
+            continue
+        for word in _argument_words(command):
+            for folder in folders if word and "\0" not in word else ():
+                yield Path(os.path.normpath(folder / word))
 
 
 def _named_path(request: ToolRequest) -> tuple[Path, ...]:

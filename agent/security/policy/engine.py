@@ -48,13 +48,16 @@ def evaluate_mode(
 
     `plan` changes nothing; `ask` asks before commands and changes of existing files;
     `accept-edits` changes files of the workspace; `auto` runs everything. What steers later turns
-    asks in all of them, unless the owner at the terminal has chosen `auto`. A command that cannot
-    be parsed runs unasked in `auto` alone, and only when a sandbox confines it.
+    asks in all of them, unless the owner at the terminal has chosen `auto`; so does a new file that
+    other programs run by themselves, in a folder where strangers may have a say. A command that
+    cannot be parsed runs unasked in `auto` alone, and only when a sandbox confines it.
     """
     if mode == "plan":
         return _plan(reach, confined)
     if reach.changes_instructions and not (mode == "auto" and trust == "local"):
         return _ask("prompt")
+    if reach.creates_self_running and not (mode == "auto" and trust == "local"):
+        return _ask("self_running")
     if reach.is_command:
         return _command(mode, reach, confined)
     if mode == "auto":
@@ -108,7 +111,7 @@ def _ask_outside(others: list[Decision], why: str) -> Decision:
 
 
 def _ask(rule: str) -> Decision:
-    return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule}")
+    return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule.replace('_', '-')}")
 
 
 log = logging.getLogger(__name__)

@@ -2,12 +2,13 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.instruction_files import is_instruction_file
 from agent.security.taint.file_marks import MarkLevel, is_marked
+from agent.types import Taint
 
 
 @frozen
@@ -19,6 +20,18 @@ class TrustedOrigins:
     """
 
     own: tuple[Path, ...] = ()
+
+    @property
+    def personal(self) -> Path | None:
+        """The personal workspace: the first of the folders."""
+        return next(iter(self.own), None)
+
+    def is_foreign(self, workspace: Path, taint: Collection[Taint]) -> bool:
+        """Return whether strangers may steer what happens in a workspace: it lies in none of the
+        folders, or it is a trusted project and the conversation has taken in untrusted text."""
+        if self.personal is not None and is_in(workspace, (self.personal,)):
+            return False
+        return "untrusted" in taint or not self.is_own(workspace)
 
     def is_own(self, path: Path) -> bool:
         """Whether a file or folder really lies in one of them."""

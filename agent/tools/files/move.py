@@ -47,6 +47,13 @@ class _Move:
         files = tuple(place / name if name else place for name in self.entries)
         return (place, *files) if self.is_folder else files
 
+    def executables(self) -> tuple[Path, ...]:
+        """The files that come and may be run as programs."""
+        if self.target is None:
+            return ()
+        pairs = zip(self.paths(self.source), self.paths(self.target), strict=True)
+        return tuple(target for source, target in pairs if _is_executable(source))
+
     def changes(self) -> list[Draft]:
         """The files that went and those that came, for who follows the disk: texts are not read."""
         new_paths = self.paths(self.target)[self.is_folder :] if self.target is not None else ()
@@ -55,6 +62,11 @@ class _Move:
             *(Draft(path, "", None) for path in old_paths),
             *(Draft(path, None, "") for path in new_paths),
         ]
+
+
+def _is_executable(path: Path) -> bool:
+    mode = os.lstat(path).st_mode
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
 
 
 class MoveFile:
@@ -87,7 +99,12 @@ class MoveFile:
             move = self._move(args, call)
             creates = () if move.target is None else move.paths(move.target)
             difference = _difference(move, call.workspace.resolve())
-            return EffectPlan(changes=move.paths(move.source), creates=creates, diff=difference)
+            return EffectPlan(
+                changes=move.paths(move.source),
+                creates=creates,
+                diff=difference,
+                executables=move.executables(),
+            )
 
         return await file_io.in_thread(work)
 

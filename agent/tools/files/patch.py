@@ -105,6 +105,9 @@ class ApplyPatch:
         return EffectPlan(
             changes=tuple(change.path for change in changes if change.before),
             creates=tuple(change.path for change in changes if not change.before),
+            executables=tuple(
+                change.path for change in changes if change.mode is not None and change.mode & 0o111
+            ),
             diff="\n".join(change.diff(root) for change in changes),
         )
 
