@@ -18,6 +18,8 @@ from agent.text.visible import escape_invisible
 _MOST_CHOICES = 100
 _TITLE_CHARS = 200
 _TEXT_CHARS = 20_000
+# Of a server's text so much is looked at.
+_READ_CHARS = 1_000
 _SECRET = re.compile(
     r"pass(?:wor[dt]|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
     r"|access[ _-]?key|\b(?:pin|otp|2fa|cvv|cvc|iban|ssn)\b|card[ _-]?number|seed[ _-]?phrase"
@@ -60,9 +62,9 @@ class FormField:
         if self.choices:
             return False
         keys = ("title", "description", "format")
-        words = " ".join(str(self.schema.get(key, "")) for key in keys)
+        words = " ".join(str(self.schema.get(key, ""))[:_READ_CHARS] for key in keys)
         # A word in "apiToken" and "user_password" begins somewhere in the middle.
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", self.name)
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", self.name[:_READ_CHARS])
         return looks_secret(f"{self.name} {name} {words}")
 
     @property
@@ -258,5 +260,5 @@ def _has_format(text: str, name: str) -> bool:
 
 
 def _short(value: object) -> str:
-    line = escape_invisible(" ".join(str(value).split()))
+    line = escape_invisible(" ".join(str(value)[:_READ_CHARS].split()))
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"

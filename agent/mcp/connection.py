@@ -292,7 +292,14 @@ class McpConnection:
             mode=_mode(self.server.protocol),
             cache=None,
         )
-        return await stack.enter_async_context(client)
+        opened = await stack.enter_async_context(client)
+        # The SDK would check results by the server's schema, with patterns that backtrack.
+        opened.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
+        return opened
+
+
+async def _accept_result(name: str, result: Any) -> None:
+    """Check nothing: the model reads a result as a stranger's words, whatever its shape."""
 
 
 async def _listing_by_trial(client: "Client") -> ServerListing:

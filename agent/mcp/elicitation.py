@@ -110,9 +110,11 @@ async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "El
     """The answer to a server's question, as the protocol has it."""
     from mcp.types import ElicitResult
 
-    schema = getattr(params, "requested_schema", None) or {}
-    required = schema.get("required") or ()
-    properties = schema.get("properties") or {}
+    schema = getattr(params, "requested_schema", None)
+    schema = schema if isinstance(schema, Mapping) else {}
+    required, properties = schema.get("required"), schema.get("properties")
+    required = required if isinstance(required, list) else []
+    properties = properties if isinstance(properties, Mapping) else {}
     question = Elicitation(
         server,
         escape_invisible(params.message),

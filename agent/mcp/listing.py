@@ -4,6 +4,7 @@ know its tools."""
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -99,26 +100,42 @@ def tool_definition(name: str, description: str, schema: Any) -> McpToolDefiniti
 
 
 def plain_schema(schema: Any) -> JsonSchema:
-    """A schema of an object that refers to nothing but itself: nothing is ever fetched for it."""
-    plain = _without_references(schema, 0)
+    """A schema of an object that refers to nothing but itself, and that JSON can say."""
+    plain = _plain(schema, 0)
     if not isinstance(plain, dict) or plain.get("type", "object") != "object":
         return {"type": "object", "properties": {}}
-    return {**plain, "type": "object", "properties": plain.get("properties", {})}
+    properties = plain.get("properties")
+    return {
+        **plain,
+        "type": "object",
+        "properties": properties if isinstance(properties, dict) else {},
+    }
 
 
-def _without_references(value: Any, depth: int) -> Any:
+def _plain(value: Any, depth: int) -> Any:
     if depth > 40:
         return {}
     if isinstance(value, list):
-        return [_without_references(each, depth + 1) for each in value]
+        return [_plain(each, depth + 1) for each in value if not _is_endless(each)]
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_references(each, depth + 1)
+        key: _plain(each, depth + 1)
         for key, each in value.items()
-        if key not in ("$schema", "$id")
-        and not (key in ("$ref", "$dynamicRef") and not str(each).startswith("#"))
+        if not _refers_elsewhere(key, each) and not _is_endless(each)
     }
+
+
+def _refers_elsewhere(key: str, value: Any) -> bool:
+    if key in ("$schema", "$id", "id"):
+        return isinstance(value, str)
+    is_reference = key in ("$ref", "$dynamicRef") and isinstance(value, str)
+    return is_reference and not value.startswith("#")
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether a vendor could not read it: 1e999 is no number of JSON once it was read."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def read_listing(path: Path, digest: str) -> ServerListing | None:

@@ -12,7 +12,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.text import ranking
 from agent.tools.base import CallContext
-from agent.tools.schema import parameters
+from agent.tools.schema import parameters, properties_of
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
@@ -112,5 +112,5 @@ def _names(tools: Sequence[McpTool]) -> str:
 
 
 def _searchable(tool: McpTool) -> str:
-    names = " ".join([tool.name, *tool.parameters.get("properties", {})])
+    names = " ".join([tool.name, *properties_of(tool.parameters)])
     return f"{names.replace('_', ' ')} {tool.description}"

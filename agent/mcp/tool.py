@@ -26,6 +26,7 @@ class McpTool:
     effect: ClassVar[Effect] = "unsafe"
     # The server's own limit holds.
     lasts: ClassVar[bool] = True
+    has_foreign_schema: ClassVar[bool] = True
     output_limit_bytes: ClassVar[int] = OUTPUT_LIMIT_BYTES
 
     def __init__(

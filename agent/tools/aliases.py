@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from agent.tools.base import Tool
+from agent.tools.schema import properties_of
 
 _CHANGE_FILES = frozenset(
     {"append_file", "apply_patch", "edit_file", "exec", "sync_virtual", "write_file"}
@@ -140,7 +141,7 @@ IGNORED = {
 
 def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments under the tool's own names for them."""
-    properties = tool.parameters.get("properties", {})
+    properties = properties_of(tool.parameters)
     aliases = ARGUMENTS.get(tool.name, {})
     ignored = IGNORED.get(tool.name, set())
     renamed = {name: value for name, value in args.items() if name in properties}

@@ -62,15 +62,15 @@ class Authorizer:
     exposure: TaintState
     redactor: Redactor
 
-    async def authorize(
+    async def judge(
         self,
         tool: Tool,
         args: Mapping[str, Any],
         plan: EffectPlan,
         context: CallContext,
         hooks: ToolInterceptor | None = None,
-    ) -> str:
-        """Why the call may run. Raises `CallDenied`, also when the call cannot be judged."""
+    ) -> Decision:
+        """Return "allow" or "ask". Raises `CallDenied`, also when the call cannot be judged."""
         try:
             decision = await self._decision(tool, args, plan, context)
         except Exception as exc:
@@ -82,12 +82,26 @@ class Authorizer:
             # What the policy warns of stands first: a hook's reason takes no place of it.
             reasons = [] if decision.verdict == "allow" else [decision.reason]
             reason = "; ".join([*reasons, asks_because])
-            decision = replace(decision, verdict="ask", reason=reason, rule="hook-ask")
+            return replace(decision, verdict="ask", reason=reason, rule="hook-ask")
+        if decision.verdict == "deny":
+            reason = f"{decision.reason} ({decision.rule})"
+            raise CallDenied(f"Not allowed: {decision.reason}", reason)
+        return decision
+
+    async def settle(
+        self,
+        decision: Decision,
+        tool: Tool,
+        args: Mapping[str, Any],
+        plan: EffectPlan,
+        context: CallContext,
+        hooks: ToolInterceptor | None = None,
+    ) -> str:
+        """Ask a person where the decision says so, and return why the call may run. Raises
+        `CallDenied`."""
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return reason
-        if decision.verdict == "deny":
-            raise CallDenied(f"Not allowed: {decision.reason}", reason)
         if self.approver is None:
             raise CallDenied(_nobody(decision), f"{reason}; there was nobody to ask")
         if _is_too_large(plan, args):
@@ -119,7 +133,9 @@ class Authorizer:
             response = Answered(response, f"asked, and the answer was {answer_text}")
         if response.scope == "network" and plan.network and response.answer != "deny":
             # The hosts are settled; whether the command may run is another question.
-            rest = await self.authorize(tool, args, replace(plan, network=()), context, hooks)
+            plan = replace(plan, network=())
+            decision = await self.judge(tool, args, plan, context, hooks)
+            rest = await self.settle(decision, tool, args, plan, context, hooks)
             return f"{reason}; {response.account}; {rest}"
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")

@@ -385,6 +385,14 @@ class ChoosesToAsk(Protocol):
 
 
 @runtime_checkable
+class HasForeignSchema(Protocol):
+    """A tool whose schema comes from another program: it is looked at only for calls that the
+    policy does not deny."""
+
+    has_foreign_schema: bool
+
+
+@runtime_checkable
 class SettlesConsent(Protocol):
     """A tool whose settings say whether its calls ask, where the policy cannot see what they do:
     in every mode but `plan`, which lets none of them run."""

@@ -6,6 +6,7 @@ from functools import cache
 
 from agent.prompts import load_prompt
 from agent.tools.base import Tool
+from agent.tools.schema import properties_of
 from agent.types import JsonSchema
 
 # Where the built-in tools are.
@@ -32,7 +33,7 @@ class ToolHelp:
             name: {**kind, "description": self.parameters[name]}
             if name in self.parameters
             else kind
-            for name, kind in schema.get("properties", {}).items()
+            for name, kind in properties_of(schema).items()
         }
         return {**schema, "properties": properties} if properties else schema
 

@@ -82,7 +82,7 @@ class ToolRegistry:
         self._folded = {folded(name): name for name in self._tools}
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
-        self._checks: dict[str, ArgumentSchema] = {}
+        self._schemas: dict[str, ArgumentSchema] = {}
         self._specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = {}
 
     async def refresh(self) -> Sequence[str]:
@@ -242,10 +242,22 @@ class ToolRegistry:
 
     def validate(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments under their canonical names. Raises ToolError for a wrong one."""
-        check = self._checks.get(tool.name)
-        if check is None:
-            check = self._checks[tool.name] = ArgumentSchema(tool.name, tool.parameters)
-        return check.validate(canonical(tool, args))
+        arguments = self.read(tool, args)
+        self.check(tool, arguments)
+        return arguments
+
+    def read(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, before they are checked by the tool's schema."""
+        return self._schema(tool).read(canonical(tool, args))
+
+    def check(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        """Raise ToolError unless arguments that were read fit the tool's schema."""
+        self._schema(tool).check(arguments)
+
+    def _schema(self, tool: Tool) -> ArgumentSchema:
+        if (schema := self._schemas.get(tool.name)) is None:
+            schema = self._schemas[tool.name] = ArgumentSchema(tool.name, tool.parameters)
+        return schema
 
 
 def _tokens(tool: Tool) -> int:

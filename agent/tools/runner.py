@@ -1,4 +1,4 @@
-"""One tool call from the model's words to a result: check, plan, decide, ask, run."""
+"""One tool call from the model's words to a result: read, plan, decide, check, ask, run."""
 
 import asyncio
 import logging
@@ -22,6 +22,7 @@ from agent.tools.base import (
     DeclaresTaint,
     DescribesEffects,
     EffectPlan,
+    HasForeignSchema,
     LimitsOutput,
     LongRunning,
     Tool,
@@ -143,9 +144,13 @@ class ToolRunner:
     ) -> ToolResult:
         brings = NOTHING
         try:
-            tool, args = self._check(context.call)
-            # Even a failure may quote what the tool has seen.
+            tool = self.toolbox.get(context.call.name)
+            if (arguments := context.call.arguments) is None:
+                text = f"The arguments of {tool.name} are not a JSON object: "
+                raise ToolError(text + context.call.raw[:200])
+            # Even a failure may quote what the tool has seen, or the words of its schema.
             brings = tool.brings if isinstance(tool, DeclaresTaint) else BOTH
+            args = await self._read(tool, arguments, context)
             brings |= _origin_taint(context, args, EffectPlan(), brings)
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
@@ -189,21 +194,52 @@ class ToolRunner:
             log.exception("tool %s failed", tool.name)
             raise ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}") from exc
 
-    def _check(self, call: ToolCall) -> tuple[Tool, Mapping[str, Any]]:
-        tool = self.toolbox.get(call.name)
-        if call.arguments is None:
-            raise ToolError(f"The arguments of {tool.name} are not a JSON object: {call.raw[:200]}")
-        return tool, self.toolbox.validate(tool, call.arguments)
+    async def _read(
+        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext
+    ) -> Mapping[str, Any]:
+        """The arguments as the policy judges them. Any failure is a refusal on record, and raises
+        `ToolError`."""
+
+        async def read() -> Mapping[str, Any]:
+            if _has_foreign_schema(tool):
+                return self.toolbox.read(tool, arguments)
+            return self.toolbox.validate(tool, arguments)
+
+        return await self._recorded(tool, arguments, context, "not understood", read())
+
+    async def _check_foreign(
+        self, tool: Tool, args: Mapping[str, Any], context: CallContext
+    ) -> None:
+        """Check arguments by a schema that another program wrote, as far as that is still to be
+        done. Any failure is a refusal on record, and raises `ToolError`."""
+
+        async def check() -> None:
+            self.toolbox.check(tool, args)
+
+        if _has_foreign_schema(tool):
+            await self._recorded(tool, args, context, "wrong arguments", check())
 
     async def _prepare(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
     ) -> tuple[CallContext, EffectPlan]:
         """The call within its bounds, and its plan. Any failure is a refusal on record, and
         raises `ToolError` or `PolicyDenied`."""
+        work = self._planned(tool, args, context)
+        return await self._recorded(tool, args, context, "not prepared", work)
+
+    async def _recorded(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        context: CallContext,
+        what: str,
+        work: Coroutine[Any, Any, T],
+    ) -> T:
+        """What this step towards a call comes to. A failure in it is a refusal on record."""
         try:
-            return await self._within(tool, self._planned(tool, args, context))
+            return await self._within(tool, work)
         except (ToolError, PolicyDenied) as exc:
-            await self._record_refusal(tool, args, context, f"not prepared: {exc}")
+            await self._record_refusal(tool, args, context, f"{what}: {exc}")
             raise
 
     async def _planned(
@@ -229,9 +265,15 @@ class ToolRunner:
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> None:
-        """Raises `PolicyDenied`. What was decided is on record before anything happens."""
+        """Raises `PolicyDenied`, and `ToolError` for arguments that do not fit a foreign schema.
+        What was decided is on record before anything happens."""
         try:
-            reason = await self._consent.authorize(tool, args, plan, context, self.interceptor)
+            decision = await self._consent.judge(tool, args, plan, context, self.interceptor)
+            # A person is asked only about calls that can run.
+            await self._check_foreign(tool, args, context)
+            reason = await self._consent.settle(
+                decision, tool, args, plan, context, self.interceptor
+            )
         except CallDenied as exc:
             await self._record_refusal(tool, args, context, exc.reason)
             raise
@@ -273,6 +315,10 @@ class ToolRunner:
             session_id=context.session,
         )
         await permissions.audit.record(entry)
+
+
+def _has_foreign_schema(tool: Tool) -> bool:
+    return isinstance(tool, HasForeignSchema) and tool.has_foreign_schema
 
 
 def _origin_taint(

@@ -2,15 +2,16 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import ToolError
+from agent.tools.json_schema import SchemaTooComplex, SchemaValidator, Violation, short_json
 from agent.types import JsonSchema
 
-Check = Callable[[Any], Any]
-# RFC 3339 with a blank for the T, without seconds, and without a zone: models leave them out.
-_DATE_TIME = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?([Zz]|[+-]\d\d(:?\d\d)?))?\Z"
+_ALIKE_CHARS = 64
+_ALIKE_NAMES = 200
+_SENTENCE_CHARS = 2_000
 
 
 def parameters(**kinds: str) -> JsonSchema:
@@ -21,45 +22,52 @@ def parameters(**kinds: str) -> JsonSchema:
     return {**schema, "required": required} if required else schema
 
 
+def properties_of(schema: JsonSchema) -> Mapping[str, Any]:
+    """Return the properties that a schema names, none where it is not well formed."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
 class ArgumentSchema:
-    """The check of one tool's arguments; its schema is compiled when it is first used."""
+    """The arguments of one tool: read as models write them, and checked by its schema."""
 
     def __init__(self, tool: str, schema: JsonSchema) -> None:
         self._tool = tool
         self._schema = schema
-        self._check: Check | None = None
+        self._validator: SchemaValidator | None = None
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, without optional ones that are null; what models write as a string though
-        it is a number, a list or the like is taken for that. Raises ToolError."""
-        from fastjsonschema import JsonSchemaValueException
+        """Return the arguments, read and checked. Raises ToolError."""
+        arguments = self.read(args)
+        self.check(arguments)
+        return arguments
 
-        properties = self._schema.get("properties", {})
-        required = self._schema.get("required", ())
+    def read(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments without optional ones that are null. A string that says a number, a
+        list or the like becomes that where the schema wants it. Raises ToolError for an argument
+        that the tool does not have."""
+        properties = properties_of(self._schema)
+        required = self._schema.get("required")
+        required = required if isinstance(required, list | tuple) else ()
         arguments = {
             k: v for k, v in args.items() if v is not None or k in required or k not in properties
         }
         self._refuse_unknown(arguments, properties)
-        arguments = {
-            name: _coerced(value, properties.get(name, {})) for name, value in arguments.items()
-        }
+        return {name: _coerced(value, properties.get(name)) for name, value in arguments.items()}
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise ToolError unless the arguments fit the schema."""
+        if self._validator is None:
+            self._validator = SchemaValidator(self._schema)
         try:
-            self._compile()(arguments)
-        except JsonSchemaValueException as exc:
-            raise ToolError(self._sentence(exc)) from exc
-        return arguments
-
-    def _compile(self) -> Check:
-        if self._check is None:
-            import fastjsonschema
-
-            try:
-                self._check = fastjsonschema.compile(
-                    dict(self._schema), use_default=False, formats={"date-time": _DATE_TIME}
-                )
-            except fastjsonschema.JsonSchemaDefinitionException as exc:
-                raise ToolError(f"{self._tool} cannot be called: its schema is invalid.") from exc
-        return self._check
+            violation = self._validator.find_violation(arguments)
+        except SchemaTooComplex as exc:
+            raise ToolError(
+                f"{self._tool} was not called: its arguments, or the schema of its server, are too "
+                "large or too deep to be checked."
+            ) from exc
+        if violation is not None:
+            raise ToolError(self._sentence(violation))
 
     def _refuse_unknown(self, arguments: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
         if self._schema.get("additionalProperties", not properties):
@@ -68,31 +76,37 @@ class ArgumentSchema:
             if name not in properties:
                 import difflib
 
-                close = difflib.get_close_matches(name, properties, 1)
-                hint = (
-                    f"did you mean {close[0]}?" if close else f"it takes {', '.join(properties)}."
-                )
-                raise ToolError(f"{self._tool} has no argument {name!r}; {hint}")
+                # Looking for what is alike takes long for long names.
+                names = [each for each in properties if len(each) <= _ALIKE_CHARS][:_ALIKE_NAMES]
+                close = difflib.get_close_matches(name[:_ALIKE_CHARS], names, 1)
+                hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}."
+                raise ToolError(_clipped(f"{self._tool} has no argument {name[:80]!r}; {hint}"))
 
-    def _sentence(self, exc: Any) -> str:
-        rule, expected = exc.rule, exc.rule_definition
-        where = ".".join(exc.path[1:])
-        if rule == "required":
-            missing = [name for name in expected if name not in exc.value]
+    def _sentence(self, violation: Violation) -> str:
+        where = ".".join(map(str, violation.place))
+        if violation.rule == "required":
             place = f" in {where}" if where else ""
-            present = f"found only {', '.join(exc.value)}" if exc.value else "found none"
-            return f"{self._tool} needs the argument {missing[0]!r}{place}; {present}."
-        if rule == "type":
-            types = " or ".join(expected) if isinstance(expected, list) else expected
-            actual = f"{_kind(exc.value)} {_short(exc.value)}"
-            return f"{self._tool}: {where} must be of type {types}, found {actual}."
-        what = exc.message.removeprefix(str(exc.name)).strip()
-        return f"{self._tool}: {where} {what}, found {_short(exc.value)}."
+            names = ", ".join(violation.value)
+            present = f"found only {names}" if names else "found none"
+            needed = f"needs the argument {violation.expected[:80]!r}{place}"
+            return _clipped(f"{self._tool} {needed}; {present}.")
+        subject = where or "the call"
+        value = short_json(violation.value)
+        if violation.rule == "type":
+            value = f"{_kind(violation.value)} {value}"
+        return _clipped(f"{self._tool}: {subject} {violation.message}, found {value}.")
+
+
+def _clipped(sentence: str) -> str:
+    """A sentence of a length that a model should read, without halves of characters."""
+    text = sentence.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SENTENCE_CHARS else f"{text[:_SENTENCE_CHARS]}…"
 
 
 def _coerced(value: Any, schema: Any) -> Any:
     """The value as the type that the schema names, where a string or a number says just that."""
-    kind = schema.get("type") if isinstance(schema, dict) else None
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    kind = kind if isinstance(kind, str) else None
     if isinstance(value, float) and kind == "integer" and value.is_integer():
         return int(value)
     if not isinstance(value, str) or kind not in _JSON_TYPES:
@@ -125,8 +139,3 @@ def _kind(value: Any) -> str:
         (dict, "object"),
     ]
     return next((name for kind, name in kinds if isinstance(value, kind)), "null")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:60] + "…"

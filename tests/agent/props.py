@@ -14,6 +14,7 @@ from agent.history import History
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider, Step
+from agent.security.audit import AuditEntry
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import NOTHING
 from agent.settings import AgentSettings
@@ -54,6 +55,16 @@ class Handmade:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         return await self._body(args, call)
+
+
+class AuditList:
+    """An audit log in memory."""
+
+    def __init__(self) -> None:
+        self.entries: list[AuditEntry] = []
+
+    async def record(self, entry: AuditEntry) -> None:
+        self.entries.append(entry)
 
 
 class Hanging:

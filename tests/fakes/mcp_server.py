@@ -8,7 +8,8 @@ same, `many` has 200 tools, `remote-ref` refers to a schema elsewhere, `turncoat
 in other words from its second start on, `restless` says with its first list that it has changed,
 `babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
 has a tool that asks the person what its arguments say, and answers with what came of it,
-`says=FILE` makes it answer what the file holds.
+`says=FILE` makes it answer what the file holds, `schema=FILE` gives its tool the input schema
+that the file holds, `output=FILE` the schema of results, which then are long.
 """
 
 import json
@@ -46,7 +47,12 @@ WHERE = {"name": "where", "description": "Where it runs.", "inputSchema": {"type
 
 def tools() -> list[dict[str, Any]]:
     """What it offers."""
-    offer = [ECHO, WHERE]
+    echo = dict(ECHO)
+    if schema := file_of("schema"):
+        echo["inputSchema"] = json.loads(schema)
+    if schema := file_of("output"):
+        echo["outputSchema"] = json.loads(schema)
+    offer = [echo, WHERE]
     if "asks" in BEHAVIOURS:
         offer.append(ASK)
     if "collide" in BEHAVIOURS:
@@ -105,9 +111,14 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 def own_answer() -> str:
     """What it was given to say."""
-    for behaviour in BEHAVIOURS:
-        if behaviour.startswith("says="):
-            with open(behaviour.removeprefix("says="), encoding="utf-8") as file:
+    return file_of("says")
+
+
+def file_of(behaviour: str) -> str:
+    """What the file holds that goes with a behaviour; nothing without it."""
+    for each in BEHAVIOURS:
+        if each.startswith(f"{behaviour}="):
+            with open(each.partition("=")[2], encoding="utf-8") as file:
                 return file.read()
     return ""
 
@@ -135,6 +146,12 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
         sys.exit(3)
     if "huge" in BEHAVIOURS:
         return {"content": [{"type": "text", "text": "x" * 5_000_000}]}
+    if file_of("output"):
+        text = "a" * 30
+        return {
+            "content": [{"type": "text", "text": text}],
+            "structuredContent": {"a": text},
+        }
     if text := own_answer():
         return {"content": [{"type": "text", "text": text}]}
     if name == "where":

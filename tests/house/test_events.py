@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-import fastjsonschema
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from gateway.core.event_levels import level_of_type
 from gateway.core.records import WatchEvent
@@ -21,7 +21,8 @@ from tests.house.pages import DOCS, code_spans, page, rows
 
 
 def validator() -> Any:
-    return fastjsonschema.compile(json.loads((DOCS / "events.schema.json").read_text("utf-8")))
+    schema = json.loads((DOCS / "events.schema.json").read_text("utf-8"))
+    return Draft202012Validator(schema).validate
 
 
 def test_the_schema_is_the_one_of_the_types() -> None:
@@ -144,5 +145,5 @@ def test_the_schema_refuses_what_is_no_event() -> None:
         {"type": "no_such", "text": ""},
         {"type": "state", "state": "dreaming"},
     ):
-        with pytest.raises(fastjsonschema.JsonSchemaException):
+        with pytest.raises(ValidationError):
             check(line)

@@ -76,7 +76,7 @@ EXPORTS = [
     "tool",
 ]
 HEAVY = (
-    *("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "fastjsonschema", "rich"),
+    *("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "re2", "rich"),
     *("docstring_parser", "pathspec", "re2", "telegramify_markdown"),
 )
 

@@ -120,7 +120,8 @@ def parse_text_reply(
 
 def _from_tags(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """`<path>a.txt</path><content>…</content>`, when that is all and the names are arguments'."""
-    properties = schema.get("properties", {})
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
     arguments: dict[str, Any] = {}
     place = 0
     while place < len(body):
@@ -142,10 +143,11 @@ def _to_schema_type(text: str, schema: Any) -> Any:
 
 
 def _from_text(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    required = schema.get("required") or []
-    properties = schema.get("properties") or {}
-    names = required if required else list(properties)[:1]
-    return {names[0]: body} if len(names) == 1 else None
+    required, properties = schema.get("required"), schema.get("properties")
+    names = required if isinstance(required, list) else []
+    if not names and isinstance(properties, Mapping):
+        names = list(properties)[:1]
+    return {names[0]: body} if len(names) == 1 and isinstance(names[0], str) else None
 
 
 def _system_with_tools(request: ModelRequest) -> str:

@@ -1,6 +1,8 @@
 """Questions of servers: what a person is asked, and what the server gets."""
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ types = pytest.importorskip("mcp.types", reason="needs the extra mcp")
 
 from agent.elicitation import Elicitation, ElicitationAnswer, FormField  # noqa: E402 - skipped
 from agent.mcp.elicitation import LiveCall, LiveCalls, elicit  # noqa: E402 - skipped
+from tests.agent.tools.hostile_schemas import HOSTILE_SCHEMAS  # noqa: E402 - skipped
 
 SCHEMA = {
     "type": "object",
@@ -67,6 +70,42 @@ async def test_a_page_is_named_and_its_answer_carries_nothing() -> None:
     )
     assert (question.url, question.fields) == ("https://example.org/pay", ())
     assert (result.action, result.content) == ("accept", None)
+
+
+FIELDS: list[dict[str, Any]] = [
+    {"title": 5, "description": [1]},
+    {"type": ["a"], "enum": 5},
+    {"enum": [[1], {"a": 1}, float("inf")]},
+    {"oneOf": [{"const": float("nan"), "title": {}}]},
+    {"type": "array", "items": 5, "minItems": "x"},
+    {"type": "integer", "minimum": float("inf"), "maximum": 10**4000},
+    {"type": "string", "format": {}, "minLength": float("inf"), "maxLength": float("nan")},
+    {"type": "string", "pattern": "^(a|a)*b$", "default": "\ud800"},
+    {"title": "a" * 10**7, "description": "p " * 10**6},
+    {"$ref": "#", "anyOf": {"const": 1}},
+]
+
+
+@pytest.mark.parametrize("field", [*FIELDS, *HOSTILE_SCHEMAS.values()])
+@pytest.mark.parametrize("required", [["a"], 5, {"a": 1}, [[], {}]])
+async def test_hostile_form_is_asked_or_left_out(field: dict[str, Any], required: Any) -> None:
+    began_at = time.process_time()
+    schema = {**field, "required": required, "properties": {"a": field}}
+    question, result = await question_and_result(form(schema), ElicitationAnswer("accept", {}))
+    (asked,) = question.fields
+    for words in ("", "1", "nan", "1e999", "9" * 5_000, "a" * 3_000, "a,b", "\ud800", "2026-11-11"):
+        with suppress(ValueError):
+            asked.label_of(asked.read(words))
+    assert len(asked.title) + len(asked.description) + len(asked.kind) < 1_000
+    assert asked.is_secret in (True, False)
+    assert result.action == "accept"
+    assert time.process_time() - began_at < 1
+
+
+@pytest.mark.parametrize("schema", [{"properties": 5}, {"properties": ["a"]}, {"required": None}])
+async def test_form_without_properties_asks_for_nothing(schema: dict[str, Any]) -> None:
+    question, _ = await question_and_result(form(schema), ElicitationAnswer("decline"))
+    assert question.fields == ()
 
 
 async def test_the_time_that_a_person_thinks_is_not_the_servers() -> None:
