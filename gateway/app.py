@@ -366,9 +366,10 @@ async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> A
     from gateway.server.tokens import TokenFile
 
     tokens = TokenFile(home.tokens)
-    async with serve(app.service, tokens, options_of(settings.server)) as address:
-        with published_access(home.server_access, tokens, address):
-            log.info("serving clients at %s", address)
+    options = options_of(settings.server)
+    async with serve(app.service, tokens, options, home.server_socket) as access:
+        with published_access(home.server_access, access):
+            log.info("serving clients at %s", access.web or access.address)
             yield
 
 

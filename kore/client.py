@@ -9,27 +9,34 @@
                 break
 
 Calls, arguments, results and events are JSON values: docs/protocol.md and docs/openapi.json.
+The token is never sent: both sides prove that they know its key, the server first.
 A connection that breaks is made again, and nothing is lost or told twice: `send` repeats itself
 under the same id, and `follow` asks for what comes after the last message that it has told.
 """
 
 import asyncio
+import ipaddress
 import itertools
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+from yarl import URL
+
+from agent.security.key_proof import KeyClaim, KeyMismatch, answer, key_of
 
 # Of the server's window of 256 items.
 _ACK_AFTER = 64
 _HEARTBEAT_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FRAME_LIMIT_BYTES = 16 * 1024 * 1024
+_PROOF_S = 10.0
+_PATH_LIMIT_BYTES = 100
 # Errors that a moment's wait may mend: its owner changes, or this client was too slow.
 _PASSING = frozenset({"owner-lost", "handed-over"})
 
@@ -53,12 +60,17 @@ class Client:
     """Speaks over one WebSocket, which is opened at the first call and whenever it broke."""
 
     def __init__(self, address: str, token: str = "", *, patience_s: float = 120.0) -> None:
-        """`address` is `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH` (no token needed).
-        For `patience_s` seconds a server that went away is looked for."""
+        """`address` is `https://HOST:PORT`, on this machine also `http://HOST:PORT` or `unix:/PATH`
+        (no token needed). For `patience_s` seconds a server that went away is looked for.
+
+        Raises `ValueError` for another machine without https: others could listen.
+        """
+        if not address.startswith(("unix:", "https:")) and not _is_loopback(address):
+            raise ValueError(f"{address} is on another machine: that needs https")
         self._is_unix = address.startswith("unix:")
         self._address = "http://localhost" if self._is_unix else address.rstrip("/")
         self._path = address.removeprefix("unix:")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = "" if self._is_unix else token
         self._patience_s = patience_s
         self._ids = itertools.count(1)
         self._frames: dict[int, asyncio.Queue[Event | None]] = {}
@@ -75,7 +87,7 @@ class Client:
         """
         folder = home or Path(os.environ.get("KORE_HOME") or Path.home() / ".kore")
         access = json.loads((folder / "server.json").read_bytes())
-        return cls(access["address"], access["token"])
+        return cls(access["address"])
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,22 +172,45 @@ class Client:
         return number, frames
 
     async def _open(self) -> None:
-        connector = aiohttp.UnixConnector(self._path) if self._is_unix else None
-        self._http = aiohttp.ClientSession(connector=connector, headers=self._headers)
         try:
-            self._socket = await self._http.ws_connect(
-                f"{self._address}/v1/connect",
-                heartbeat=_HEARTBEAT_S,
-                max_msg_size=_FRAME_LIMIT_BYTES,
-            )
+            with ExitStack() as stack:
+                connector = None
+                if self._is_unix:
+                    connector = aiohttp.UnixConnector(stack.enter_context(_short_path(self._path)))
+                self._http = aiohttp.ClientSession(connector=connector)
+                claim = KeyClaim.new(key_of(self._token))
+                socket = await self._http.ws_connect(
+                    f"{self._address}/v1/connect",
+                    protocols=claim.protocols if self._token else (),
+                    heartbeat=_HEARTBEAT_S,
+                    max_msg_size=_FRAME_LIMIT_BYTES,
+                )
+            if self._token:
+                await self._prove(socket, claim)
         except aiohttp.WSServerHandshakeError as exc:
-            words = {401: "this token does not count", 403: "this server may not be asked so"}
+            words = {401: "a token is needed", 403: "this server may not be asked so"}
             if exc.status in words:
                 raise CallFailed({"code": "denied", "message": words[exc.status]}) from exc
             raise Disconnected(f"{self._address} does not answer") from exc
-        except (aiohttp.ClientError, OSError) as exc:
+        except KeyMismatch as exc:
+            message = f"another program answers at {self._address}: it does not know this token"
+            raise Disconnected(message) from exc
+        except (aiohttp.ClientError, OSError, TypeError, ValueError) as exc:
             raise Disconnected(f"{self._address} does not answer") from exc
-        self._reading = asyncio.create_task(self._read(self._socket), name="kore client")
+        self._socket = socket
+        self._reading = asyncio.create_task(self._read(socket), name="kore client")
+
+    async def _prove(self, socket: aiohttp.ClientWebSocketResponse, claim: KeyClaim) -> None:
+        """Raises `CallFailed` for a token that does not count, `KeyMismatch` for another server."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(socket.close)
+            async with asyncio.timeout(_PROOF_S):
+                opening = await socket.receive_json()
+            if "error" in opening:
+                raise CallFailed(opening["error"])
+            host = URL(self._address).host_port_subcomponent or ""
+            await socket.send_json(answer(key_of(self._token), host, claim, opening))
+            stack.pop_all()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         try:
@@ -228,6 +263,27 @@ class _Tries:
             raise exc
         await asyncio.sleep(self._wait_s)
         self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+
+
+def _is_loopback(address: str) -> bool:
+    host = URL(address).host or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _short_path(path: str) -> Iterator[str]:
+    """A name for a Unix socket that fits into an address (100 bytes), however deep it lies."""
+    if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
 
 
 async def _next(frames: "asyncio.Queue[Event | None]") -> Event:

@@ -67,6 +67,15 @@ class DataDir:
         return self.root / "server.json"
 
     @property
+    def server_socket(self) -> Path:
+        return self.root / "server.sock"
+
+    @property
+    def login_page(self) -> Path:
+        """A page that leads a browser to its login link."""
+        return self.root / "login.html"
+
+    @property
     def lock(self) -> Path:
         return self.root / "kore.lock"
 
@@ -161,6 +170,7 @@ class DataDir:
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.asked_projects, self.socket, self.lock, self.backups),
+            *(self.tokens, self.server_access, self.server_socket, self.login_page),
             *(self.logs, self.audit, self.sandbox_cache, self.agents, self.commands, self.undo),
             *(self.long_work, self.temporary, self.mcp, self.lsp, self.outgoing),
         )

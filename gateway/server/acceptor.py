@@ -30,7 +30,7 @@ _REFUSAL = (
 
 
 class ConnectionAcceptor:
-    """`server` answers the connections."""
+    """`server` answers the connections; those of Unix sockets are never over TLS."""
 
     def __init__(
         self,
@@ -89,12 +89,13 @@ class ConnectionAcceptor:
         return handshake is not None
 
     async def _open(self, connection: socket.socket) -> None:
+        tls = self._tls if connection.family != socket.AF_UNIX else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._server,
                 connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_S if tls else None,
             )
         except OSError as exc:
             log.debug("a connection was not opened: %s", type(exc).__name__)

@@ -1,7 +1,5 @@
 """The aiohttp application: guard, calls, connections, login."""
 
-from collections.abc import Collection
-
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -13,6 +11,8 @@ from gateway.control.service import Service
 from gateway.server.call_routes import add_call_routes, set_language
 from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.guard import Guard, is_openai_path, refusal
+from gateway.server.handshake import KeyHandshake
+from gateway.server.host_names import HostNames
 from gateway.server.login import Login
 from gateway.server.openai_api.errors import error_body, error_response, unknown_path, with_status
 from gateway.server.openai_api.routes import add_openai_routes
@@ -30,11 +30,12 @@ _HEADERS = {
 
 
 def build_application(
-    service: Service, tokens: TokenFile, hosts: Collection[str] | None, ranks: ConnectionRanks
+    service: Service, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks
 ) -> web.Application:
-    """`hosts` are the names that the server is reached by, None on a Unix socket. `ranks` is told
-    whose connections there are."""
+    """`hosts` are the names that the server is reached by. `ranks` is told whose connections there
+    are."""
     guard = Guard(tokens, hosts, ranks)
+    handshake = KeyHandshake(guard, hosts)
     app = web.Application(
         client_max_size=REQUEST_LIMIT_BYTES,
         middlewares=[guard.middleware(_refusal_at), _name_paths],
@@ -44,8 +45,8 @@ def build_application(
     revocations = RevocationWatch(tokens)
     revocations.add_to(app)
     add_openai_routes(app, service, revocations)
-    Connections(service, revocations).add_to(app)
-    Login(tokens, guard).add_to(app)
+    Connections(service, tokens, guard, handshake, revocations).add_to(app)
+    Login(tokens, handshake).add_to(app)
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)
     return app

@@ -1,34 +1,35 @@
 """What every request must bring: our own name as Host, no foreign Origin, and a token.
 
 A page on another site reaches a server on this machine through the person's browser, and so does a
-host name that is made to point here: Host and Origin are looked at before the token is.
+host name that is made to point here: Host and Origin are looked at before the token is. There are
+no cookies: a browser sends those to every port of a host, and by itself.
 """
 
+import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
-from yarl import URL
 
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
 from agent.records import frozen
 from gateway.control.protocol import error_to_json, is_own_user
 from gateway.server.connection_ranks import ConnectionRanks
+from gateway.server.host_names import HostNames
 from gateway.server.tokens import AccessToken, TokenFile
 
-# A browser has a token in two halves: cookies go to every port of a host, so that another server on
-# this machine may see one, and what a page stores belongs to its port alone.
-_COOKIE = "kore_token"
-KEY_HEADER = "X-Kore-Key"
-# A WebSocket has no headers of its own: there the key stands behind this.
-SUBPROTOCOL = "kore"
 ACCESS = web.RequestKey("access", AccessToken)
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 # Pages and calls that anyone may ask for: they tell nothing.
-_OPEN_CALLS = frozenset({"/v1/hello", "/v1/login"})
+_OPEN_CALLS = frozenset({"/v1/hello"})
+# WebSockets on which a client proves that it knows a key, after they are open (`handshake.py`).
+# The first may be asked for with a token as well.
+CONNECT_PATH = "/v1/connect"
+LOGIN_PATH = "/v1/login"
+LOGOUT_PATH = "/v1/logout"
+_PROVEN_PATHS = frozenset({CONNECT_PATH, LOGIN_PATH, LOGOUT_PATH})
 # All that a token with a role may ask for.
 _ROLE_PATHS = frozenset({"/v1/models", "/v1/chat/completions", "/v1/responses"})
 _METHODS_THAT_READ = frozenset({"GET", "HEAD"})
@@ -81,12 +82,10 @@ class CallLimiter:
 
 
 class Guard:
-    """`hosts` are the names that this server is reached by; on a Unix socket (None) whoever can
-    open it may, and no browser comes."""
+    """`hosts` are the names that this server is reached by. On a Unix socket the own user needs no
+    token, and no browser comes."""
 
-    def __init__(
-        self, tokens: TokenFile, hosts: Collection[str] | None, ranks: ConnectionRanks
-    ) -> None:
+    def __init__(self, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks) -> None:
         self._tokens = tokens
         self._ranks = ranks
         self._hosts = hosts
@@ -100,10 +99,9 @@ class Guard:
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
                 self._check_origin(request)
-                if needs_token(request.path):
-                    request[ACCESS] = access = self._access(request)
-                    self._ranks.note(request.transport, access)
-                    _check_role(access, request.path)
+                error = self.admit(request, self._access(request)) if needs_token(request) else None
+                if error is not None:
+                    raise _Refused(403, error)
             except _Refused as refused:
                 return refuse(request.path, refused.status, refused.error)
             except TooManyTries as exc:
@@ -113,6 +111,17 @@ class Guard:
             return await handler(request)
 
         return check
+
+    def admit(self, request: web.Request, access: AccessToken) -> KoreError | None:
+        """Note whose request it is; an error where this token has no business."""
+        self._ranks.note(request.transport, access)
+        request[ACCESS] = access
+        if access.role is None or is_openai_path(request.path):
+            return None
+        return PolicyDenied(
+            t("the token {name} has a role, and can only talk with Kore", name=access.name),
+            hint=t("its addresses: {paths}", paths=", ".join(sorted(_ROLE_PATHS))),
+        )
 
     def token_of(self, secret: str, address: str) -> AccessToken | None:
         """Whose this is; None for a wrong one, of which there are only so many tries. Raises
@@ -124,7 +133,7 @@ class Guard:
         return token
 
     def check_failures(self, address: str) -> None:
-        """Raises `KoreError` where there were too many wrong tokens and codes."""
+        """Raises `TooManyTries` where there were too many wrong tokens and codes."""
         if self._failures.is_empty(address):
             raise TooManyTries(t("too many wrong tokens; wait a minute"))
 
@@ -132,10 +141,10 @@ class Guard:
         self._failures.take(address)
 
     def _check_origin(self, request: web.Request) -> None:
-        if self._hosts is None:
+        if is_local(request):
             return
         host = request.headers.get("Host", "")
-        if _host_name(host) not in self._hosts or len(request.headers.getall("Host", [])) != 1:
+        if not self._hosts.knows(host) or len(request.headers.getall("Host", [])) != 1:
             raise _Refused(403, PolicyDenied(t("this server is not called {host!r}", host=host)))
         origin = request.headers.get("Origin")
         # A proxy in front may be the one that has TLS.
@@ -149,13 +158,10 @@ class Guard:
                 raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
 
     def _access(self, request: web.Request) -> AccessToken:
-        if self._hosts is None:
+        if is_local(request):
             return _access_of_own_user(request)
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-        is_cookie = not secret
-        if is_cookie:
-            secret = _joined_halves(request)
-        elif scheme.casefold() != "bearer":
+        if scheme.casefold() != "bearer":
             secret = ""
         address = request.remote or ""
         token = self.token_of(secret.strip(), address) if secret else None
@@ -166,31 +172,9 @@ class Guard:
                 else t("a token is needed, in the header Authorization: Bearer TOKEN")
             )
             raise _Refused(401, PolicyDenied(words, hint=t("make one: kore token add NAME")))
-        if is_cookie and not self._is_own_page(request):
-            raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
         if not self._calls.take(token.name):
             raise _Refused(429, KoreError(t("too many calls; wait a second")))
         return token
-
-    def _is_own_page(self, request: web.Request) -> bool:
-        """A cookie comes along by itself: what changes something must come from our page."""
-        is_upgrade = request.headers.get("Upgrade", "").casefold() == "websocket"
-        if request.method in _METHODS_THAT_READ and not is_upgrade:
-            return True
-        return "Origin" in request.headers and (
-            is_upgrade or request.content_type == "application/json"
-        )
-
-
-def _check_role(access: AccessToken, path: str) -> None:
-    """Raises `_Refused` where a token with a role has no business."""
-    if access.role is None or is_openai_path(path):
-        return
-    error = PolicyDenied(
-        t("the token {name} has a role, and can only talk with Kore", name=access.name),
-        hint=t("its addresses: {paths}", paths=", ".join(sorted(_ROLE_PATHS))),
-    )
-    raise _Refused(403, error)
 
 
 def is_openai_path(path: str) -> bool:
@@ -205,26 +189,17 @@ def _access_of_own_user(request: web.Request) -> AccessToken:
     return AccessToken("local", frozenset(["admin"]), 0.0)
 
 
-def cookie_name(host: str) -> str:
-    """Two servers on ports of one host have cookies of their own."""
-    port = host.rpartition(":")[2]
-    return f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+def is_local(request: web.Request) -> bool:
+    """Return whether a request has come over a Unix socket."""
+    if request.transport is None:
+        return False
+    return bool(request.transport.get_extra_info("socket").family == socket.AF_UNIX)
 
 
-def _joined_halves(request: web.Request) -> str:
-    """What a browser's cookie and its page's key make together; '' where one is missing."""
-    cookie, key = (
-        request.cookies.get(cookie_name(request.headers.get("Host", "")), ""),
-        request.headers.get(KEY_HEADER, ""),
-    )
-    names = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    if not key and names[0].strip() == SUBPROTOCOL:
-        key = names[-1].strip()
-    return cookie + key if cookie and key else ""
-
-
-def needs_token(path: str) -> bool:
-    return path.startswith("/v1/") and path not in _OPEN_CALLS
+def needs_token(request: web.Request) -> bool:
+    if request.path in _PROVEN_PATHS and not is_local(request):
+        return request.path == CONNECT_PATH and hdrs.AUTHORIZATION in request.headers
+    return request.path.startswith("/v1/") and request.path not in _OPEN_CALLS
 
 
 def access_of(request: web.Request) -> AccessToken:
@@ -236,13 +211,6 @@ def refusal(status: int, error: KoreError) -> web.Response:
     """The answer that tells an error."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return web.json_response({"error": error_to_json(error)}, status=status, headers=headers)
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (URL(f"http://{host}").host or "").casefold()
-    except ValueError:
-        return ""
 
 
 class _Refused(Exception):

@@ -4,13 +4,12 @@ Nobody else can reach a loopback address; for any other one, TLS 1.3 is needed, 
 """
 
 import asyncio
-import ipaddress
 import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ from gateway.core.task_scope import task_scope
 from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.connection_ranks import ConnectionRanks
-from gateway.server.guard import LOOPBACK
+from gateway.server.host_names import HostNames, is_loopback
+from gateway.server.local_access import ServerAccess
 from gateway.server.tokens import TokenFile
 
 log = logging.getLogger(__name__)
@@ -69,12 +69,7 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        if self.path is not None or self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.path is not None or is_loopback(self.host)
 
 
 @frozen
@@ -141,14 +136,16 @@ def options_of(server: ServerSection) -> ServerOptions:
 
 
 @asynccontextmanager
-async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> AsyncIterator[str]:
-    """Answer until the block ends; gives the address as clients write it. Raises `ConfigError` when
+async def serve(
+    service: Service, tokens: TokenFile, options: ServerOptions, local: Path | None = None
+) -> AsyncIterator[ServerAccess]:
+    """Answer until the block ends; gives the ways to the server. Programs of this user reach it at
+    the Unix socket `local`, which takes the place of another server's. Raises `ConfigError` when
     the address cannot be had."""
     options.check()
     address = options.address
-    hosts = {*LOOPBACK, address.host.casefold(), *(host.casefold() for host in options.hosts)}
     ranks = ConnectionRanks()
-    app = build_application(service, tokens, None if address.path else hosts, ranks)
+    app = build_application(service, tokens, HostNames(address.host, options.hosts), ranks)
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -160,13 +157,9 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
     await runner.setup()
     try:
         if address.path is not None:
-            listener = UnixListener(address.path)
-            listener.socket.listen(_BACKLOG)
-            try:
-                async with _accepting(runner, [listener.socket], options, ranks):
-                    yield f"unix:{address.path}"
-            finally:
-                listener.remove()
+            with _unix_socket(address.path) as listener:
+                async with _accepting(runner, [listener], options, ranks):
+                    yield ServerAccess(f"unix:{address.path}")
             return
         context = options.tls.context() if options.tls else None
         sockets = await _listen(address)
@@ -175,10 +168,26 @@ async def serve(service: Service, tokens: TokenFile, options: ServerOptions) -> 
         host = f"[{address.host}]" if ":" in address.host else address.host
         if not address.is_loopback and context is None:
             log.warning("the server at %s:%d is reachable by others without TLS", host, port)
-        async with _accepting(runner, sockets, options, ranks, context):
-            yield f"{scheme}://{host}:{port}"
+        url = f"{scheme}://{host}:{port}"
+        with ExitStack() as stack:
+            if local is not None:
+                sockets.append(stack.enter_context(_unix_socket(local, replace=True)))
+            async with _accepting(runner, sockets, options, ranks, context):
+                yield ServerAccess(url if local is None else f"unix:{local}", url)
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def _unix_socket(path: Path, *, replace: bool = False) -> Iterator[socket.socket]:
+    if replace:
+        path.unlink(missing_ok=True)
+    listener = UnixListener(path)
+    try:
+        listener.socket.listen(_BACKLOG)
+        yield listener.socket
+    finally:
+        listener.remove()
 
 
 @asynccontextmanager

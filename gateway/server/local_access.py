@@ -1,5 +1,8 @@
-"""What programs of this person on this machine need to reach the server: its address and a token,
-in a file that nobody else can read."""
+"""Ways to the server that runs here, for programs of this person on this machine.
+
+They use a Unix socket, whose other end is the same user for certain, and which nobody else can take
+once the server has ended. So no secret is stored.
+"""
 
 import json
 from collections.abc import Iterator
@@ -10,44 +13,35 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import write_atomic
-from gateway.server.tokens import TokenFile
-
-_NAME = "local-programs"
 
 
 @frozen
 class ServerAccess:
+    """The address for programs, and the one for browsers; '' where there is none for them."""
+
     address: str
-    token: str
+    web: str = ""
 
 
 @contextmanager
-def published_access(path: Path, tokens: TokenFile, address: str) -> Iterator[ServerAccess]:
-    """While the server runs, the file says how to reach it; its token counts no longer."""
-    _revoke(tokens)
-    access = ServerAccess(address, tokens.add(_NAME, ("admin",)))
-    text = json.dumps({"address": access.address, "token": access.token})
-    write_atomic(path, text + "\n")
+def published_access(path: Path, access: ServerAccess) -> Iterator[None]:
+    """Keep the ways to the server in a file while it runs."""
+    text = json.dumps({"address": access.address, "web": access.web}) + "\n"
+    write_atomic(path, text)
     try:
-        yield access
+        yield
     finally:
         with suppress(OSError):
-            if path.read_text("utf-8") == text + "\n":
+            if path.read_text("utf-8") == text:
                 path.unlink()
-                _revoke(tokens)
 
 
 def read_access(path: Path) -> ServerAccess | None:
     """How to reach the server that runs here; None when the file tells of none."""
     try:
         data = json.loads(path.read_bytes())
-        return ServerAccess(str(data["address"]), str(data["token"]))
+        return ServerAccess(str(data["address"]), str(data.get("web", "")))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise KoreError(t("{path}: cannot be read", path=path)) from exc
-
-
-def _revoke(tokens: TokenFile) -> None:
-    if any(token.name == _NAME for token in tokens.list()):
-        tokens.revoke(_NAME)

@@ -2,17 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
+from yarl import URL
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import current_locale, t
 from agent.records import frozen
+from agent.security.key_proof import KeyClaim, KeyMismatch, answer, key_of
 from agent.serialization import dumps
 from gateway.control.calls import Call, find_call
 from gateway.control.protocol import (
@@ -23,6 +26,8 @@ from gateway.control.protocol import (
 )
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.runtime.paths import socket_address
+from gateway.server.host_names import is_loopback
 
 _CONNECT_S = 10.0
 _HEARTBEAT_S = 15.0
@@ -61,18 +66,21 @@ async def opened_service(
     Raises `ConnectionLost` when nobody answers, `KoreError` for a token that does not count or
     another version.
     """
-    connector: aiohttp.BaseConnector
-    if address.startswith("unix:"):
-        connector = aiohttp.UnixConnector(address.removeprefix("unix:"))
-        address = "http://localhost"
-    else:
-        context = (tls or ClientTls()).context() if address.startswith("https:") else None
-        connector = aiohttp.TCPConnector(ssl=context if context is not None else True)
-    headers = {"Accept-Language": current_locale()}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-        socket = await _connected(session, address.rstrip("/"))
+    async with AsyncExitStack() as stack:
+        connector: aiohttp.BaseConnector
+        if address.startswith("unix:"):
+            path = stack.enter_context(_reachable(address))
+            connector, address, token = aiohttp.UnixConnector(path), "http://localhost", ""
+        else:
+            check_client_address(address)
+            context = (tls or ClientTls()).context() if address.startswith("https:") else None
+            connector = aiohttp.TCPConnector(ssl=context if context is not None else True)
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=connector, headers={"Accept-Language": current_locale()}
+            )
+        )
+        socket = await _connected(session, address.rstrip("/"), token)
         remote = RemoteService(socket)
         reading = asyncio.create_task(remote.read(), name="frames of the server")
         try:
@@ -83,8 +91,29 @@ async def opened_service(
             await socket.close()
 
 
+@contextmanager
+def _reachable(address: str) -> Iterator[str]:
+    """The path of `unix:/PATH`, as short as a socket's address has to be."""
+    try:
+        with socket_address(Path(address.removeprefix("unix:"))) as path:
+            yield path
+    except FileNotFoundError as exc:
+        raise ConnectionLost(t("{address} does not answer", address=address)) from exc
+
+
+def check_client_address(address: str) -> None:
+    """Raises `ConfigError` for an address at which others could listen to what is said."""
+    url = URL(address)
+    if url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host or "")):
+        return
+    raise ConfigError(
+        t("{address} is on another machine: that needs https", address=address),
+        hint=t("use https://, or a tunnel: ssh -L 8790:127.0.0.1:8790 HOST"),
+    )
+
+
 async def _connected(
-    session: aiohttp.ClientSession, address: str
+    session: aiohttp.ClientSession, address: str, token: str
 ) -> aiohttp.ClientWebSocketResponse:
     try:
         async with asyncio.timeout(_CONNECT_S):
@@ -95,23 +124,42 @@ async def _connected(
                     t("the Kore at {address} is a different version", address=address),
                     hint=t("update the older one of the two"),
                 )
-            return await session.ws_connect(
-                f"{address}/v1/connect", heartbeat=_HEARTBEAT_S, max_msg_size=LINE_LIMIT_BYTES
+            key, claim = key_of(token), KeyClaim.new(key_of(token))
+            url = f"{address}/v1/connect"
+            socket = await session.ws_connect(
+                url,
+                protocols=claim.protocols if token else (),
+                heartbeat=_HEARTBEAT_S,
+                max_msg_size=LINE_LIMIT_BYTES,
             )
-    except aiohttp.WSServerHandshakeError as exc:
-        if exc.status in (401, 403):
-            raise KoreError(
-                t("{address} does not take this token", address=address),
-                hint=t("`kore token list` shows there which ones count"),
-            ) from None
-        raise ConnectionLost(t("{address} does not answer", address=address)) from exc
+            if token:
+                await _prove(socket, url, key, claim)
+            return socket
+    except KeyMismatch as exc:
+        raise ConnectionLost(
+            t("another program answers at {address}: it does not know this token", address=address)
+        ) from exc
     except aiohttp.ClientConnectorCertificateError as exc:
         raise KoreError(
             t("the certificate of {address} is not trusted", address=address),
             hint=t("name its CA with --ca FILE"),
         ) from exc
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as exc:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError) as exc:
         raise ConnectionLost(t("{address} does not answer", address=address)) from exc
+
+
+async def _prove(
+    socket: aiohttp.ClientWebSocketResponse, url: str, key: bytes, claim: KeyClaim
+) -> None:
+    """Raises `KoreError` for a token that does not count, `KeyMismatch` for another server."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(socket.close)
+        opening = decode_object((await socket.receive_str()).encode())
+        if "error" in opening:
+            raise error_from_json(opening["error"])
+        host = URL(url).host_port_subcomponent or ""
+        await socket.send_str(dumps(answer(key, host, claim, opening)))
+        stack.pop_all()
 
 
 class RemoteService:

@@ -1,9 +1,9 @@
-"""Who may speak to the server: named tokens with scopes, of which only digests are kept.
+"""Access tokens of the server: names, scopes, and the keys that belong to them.
 
-A token is 32 random bytes, so that a plain SHA-256 of it tells nothing and finds it.
+The secret of a token is 32 random bytes; its key is the SHA-256 of the secret, and the file keeps
+keys only. A browser has a key without a secret, which ends with the token that let it in.
 """
 
-import hashlib
 import json
 import re
 import secrets
@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.key_proof import key_id, key_of
 from gateway.config.atomic_write import file_lock, write_atomic
 
 Scope = Literal["read", "chat", "approve", "admin"]
@@ -22,7 +23,13 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _PREFIX = "kore_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MOST = 200
+_MAX_TOKENS = 200
+BROWSER_PREFIX = "browser-"
+# The parent of a browser that a person of this machine let in, by `kore web`.
+OWNER = ""
+# Browsers take no place of other tokens, and none of another parent's.
+MAX_BROWSERS = 10
+BROWSER_LIFETIME_S = 30 * 24 * 3600.0
 
 
 @frozen
@@ -30,13 +37,20 @@ class AccessToken:
     """What a token may do. `created_at` is Unix time in seconds.
 
     One with a `role` does not speak for the owner: it is a person of its own (`api:NAME`), who may
-    talk with Kore over the OpenAI-compatible API and do nothing else.
+    talk with Kore over the OpenAI-compatible API and do nothing else. A browser's has a `parent`:
+    the name of the token that let it in, or `OWNER`.
     """
 
     name: str
     scopes: frozenset[Scope]
     created_at: float
     role: str | None = None
+    parent: str | None = None
+
+    @property
+    def expires_at(self) -> float | None:
+        """Unix time; None for a token that lasts until it is revoked."""
+        return None if self.parent is None else self.created_at + BROWSER_LIFETIME_S
 
     @property
     def identity(self) -> str:
@@ -58,9 +72,10 @@ class TokenFile:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: dict[str, AccessToken] = {}
+        self._keys: dict[str, str] = {}
 
     def list(self) -> tuple[AccessToken, ...]:
-        return tuple(self._load().values())
+        return tuple(token for token in self._load().values() if not _is_over(token))
 
     def add(self, name: str, scopes: Iterable[Scope], role: str | None = None) -> str:
         """The new token's secret, which is told this once. Raises `KoreError`."""
@@ -79,6 +94,10 @@ class TokenFile:
             )
         if not scopes:
             raise KoreError(t("a token needs a scope: {scopes}", scopes=", ".join(SCOPES)))
+        if name.startswith(BROWSER_PREFIX):
+            raise KoreError(
+                t("names that begin with {prefix} are for browsers", prefix=BROWSER_PREFIX)
+            )
         secret = _PREFIX + secrets.token_urlsafe(32)
         with file_lock(self._path):
             tokens = self._load()
@@ -87,25 +106,61 @@ class TokenFile:
                     t("there is a token {name} already", name=name),
                     hint=t("`kore token revoke {name}` removes it", name=name),
                 )
-            if len(tokens) >= _MOST:
-                raise KoreError(t("there are {count} tokens, the most there can be", count=_MOST))
-            self._save({**tokens, _digest(secret): AccessToken(name, scopes, time.time(), role)})
+            if sum(token.parent is None for token in tokens.values()) >= _MAX_TOKENS:
+                raise KoreError(
+                    t("there are {count} tokens, the most there can be", count=_MAX_TOKENS)
+                )
+            token = AccessToken(name, scopes, time.time(), role)
+            self._save({**tokens, key_of(secret).hex(): token})
         return secret
 
+    def add_browser(self, key: bytes, parent: AccessToken | None) -> AccessToken:
+        """Store the key of a browser that `parent` has let in, None for the owner. Where there are
+        too many, the oldest of the same parent leaves. Raises `KoreError` when the parent was
+        revoked meanwhile."""
+        name = f"{BROWSER_PREFIX}{secrets.token_hex(4)}"
+        with file_lock(self._path):
+            tokens = {key: token for key, token in self._load().items() if not _is_over(token)}
+            if parent is not None and parent not in tokens.values():
+                raise KoreError(t("no token {name}", name=parent.name))
+            scopes = frozenset[Scope](["admin"]) if parent is None else parent.scopes
+            parent_name = OWNER if parent is None else parent.name
+            browser = AccessToken(name, scopes, time.time(), None, parent_name)
+            siblings = [key for key, token in tokens.items() if token.parent == parent_name]
+            for oldest in siblings[: max(0, len(siblings) + 1 - MAX_BROWSERS)]:
+                del tokens[oldest]
+            self._save({**tokens, key.hex(): browser})
+        return browser
+
     def revoke(self, name: str) -> None:
-        """Raises `KoreError` when there is none of this name."""
+        """End a token and the browsers that it has let in. Raises `KoreError` when there is none of
+        this name."""
         with file_lock(self._path):
             tokens = self._load()
-            others = {digest: token for digest, token in tokens.items() if token.name != name}
-            if len(others) == len(tokens):
+            if all(token.name != name for token in tokens.values()):
                 raise KoreError(
                     t("no token {name}", name=name), hint=t("`kore token list` shows them")
                 )
-            self._save(others)
+            self._save(
+                {
+                    key: token
+                    for key, token in tokens.items()
+                    if token.name != name and token.parent != name
+                }
+            )
 
     def find(self, secret: str) -> AccessToken | None:
-        """Whose it is."""
-        return self._load().get(_digest(secret))
+        """Return the token with this secret."""
+        token = self._load().get(key_of(secret).hex())
+        return None if token is None or _is_over(token) else token
+
+    def find_key(self, id_: str) -> tuple[bytes, AccessToken] | None:
+        """Return the key with this id, and its token."""
+        tokens = self._load()
+        key = self._keys.get(id_)
+        if key is None or _is_over(tokens[key]):
+            return None
+        return bytes.fromhex(key), tokens[key]
 
     def role_of(self, name: str) -> str | None:
         """The role of the token with this name; None for one that has none or is revoked, and for
@@ -123,10 +178,14 @@ class TokenFile:
             stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
             if stamp != self._stamp:
                 data = json.loads(self._path.read_bytes())
-                self._tokens = {digest: _token(one) for digest, one in data["tokens"].items()}
+                tokens = {key: _token(one) for key, one in data["tokens"].items()}
+                self._tokens = {
+                    key: token for key, token in tokens.items() if not _is_of_old_login(token)
+                }
+                self._keys = {key_id(bytes.fromhex(key)): key for key in self._tokens}
                 self._stamp = stamp
         except FileNotFoundError:
-            self._stamp, self._tokens = None, {}
+            self._stamp, self._tokens, self._keys = None, {}, {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
             raise ConfigError(
                 t("{path}: cannot be read as a file of tokens", path=self._path),
@@ -136,13 +195,14 @@ class TokenFile:
 
     def _save(self, tokens: Mapping[str, AccessToken]) -> None:
         data = {
-            digest: {
+            key: {
                 "name": token.name,
                 "scopes": sorted(token.scopes),
                 "created_at": token.created_at,
                 **({"role": token.role} if token.role is not None else {}),
+                **({"parent": token.parent} if token.parent is not None else {}),
             }
-            for digest, token in tokens.items()
+            for key, token in tokens.items()
         }
         write_atomic(self._path, json.dumps({"tokens": data}, indent=1) + "\n")
 
@@ -152,11 +212,18 @@ def _token(data: Mapping[str, object]) -> AccessToken:
     if not isinstance(scopes, list) or not isinstance(data["created_at"], int | float):
         raise TypeError
     own_scopes = frozenset(scope for scope in SCOPES if scope in scopes)
-    role = data.get("role")
-    if role is not None and not isinstance(role, str):
+    role, parent = data.get("role"), data.get("parent")
+    if not isinstance(role, str | None) or not isinstance(parent, str | None):
         raise TypeError
-    return AccessToken(str(data["name"]), own_scopes, float(data["created_at"]), role)
+    return AccessToken(str(data["name"]), own_scopes, float(data["created_at"]), role, parent)
 
 
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def _is_over(token: AccessToken) -> bool:
+    return token.expires_at is not None and token.expires_at < time.time()
+
+
+def _is_of_old_login(token: AccessToken) -> bool:
+    """Return whether a former version gave this token to a browser or to local programs: those sent
+    their secrets to any server at the address."""
+    is_browsers = token.name.startswith(BROWSER_PREFIX) and token.parent is None
+    return is_browsers or token.name == "local-programs"

@@ -26,46 +26,60 @@ from gateway.control.protocol import REQUEST_LIMIT_BYTES, error_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
-from gateway.server.guard import CALLS, SUBPROTOCOL, CallLimiter, access_of
+from gateway.server.guard import ACCESS, CALLS, CONNECT_PATH, CallLimiter, Guard
+from gateway.server.handshake import KeyHandshake, new_socket, refuse
 from gateway.server.revocation import RevocationWatch
-from gateway.server.tokens import AccessToken
+from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)
 
 WINDOW = 256
 MOST_CALLS = 64
-_HEARTBEAT_S = 30.0
 
 
 class Connections:
     """The open connections, which end with the server."""
 
-    def __init__(self, service: Service, revocations: RevocationWatch, most: int = 1_000) -> None:
+    def __init__(
+        self,
+        service: Service,
+        tokens: TokenFile,
+        guard: Guard,
+        handshake: KeyHandshake,
+        revocations: RevocationWatch,
+    ) -> None:
         self._service = service
+        self._tokens = tokens
+        self._guard = guard
+        self._handshake = handshake
         self._revocations = revocations
-        self._most = most
         self._open: set[web.WebSocketResponse] = set()
 
     def add_to(self, app: web.Application) -> None:
-        app.router.add_get("/v1/connect", self._connect)
+        app.router.add_get(CONNECT_PATH, self._connect)
         app.on_shutdown.append(self._close_all)
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
-        if len(self._open) >= self._most:
-            raise web.HTTPServiceUnavailable(text="too many connections\n")
         set_language(request)
-        socket = web.WebSocketResponse(
-            heartbeat=_HEARTBEAT_S,
-            max_msg_size=REQUEST_LIMIT_BYTES,
-            compress=False,
-            protocols=(SUBPROTOCOL,),
-        )
-        await socket.prepare(request)
+        access = request.get(ACCESS)
+        if access is None:
+            socket, proven = await self._handshake.open(
+                request, self._tokens.find_key, lambda _: REQUEST_LIMIT_BYTES
+            )
+            if proven is None:
+                return socket
+            access = proven[1]
+            if error := self._guard.admit(request, access):
+                await refuse(socket, error)
+                return socket
+        else:
+            socket = new_socket(REQUEST_LIMIT_BYTES)
+            await socket.prepare(request)
         self._open.add(socket)
         close = partial(socket.close, code=WSCloseCode.POLICY_VIOLATION, message=b"token revoked")
         try:
-            with self._revocations.watched(access_of(request), close):
-                await _Connection(socket, self._service, access_of(request)).run()
+            with self._revocations.watched(access, close):
+                await _Connection(socket, self._service, access).run()
         finally:
             self._open.discard(socket)
         return socket

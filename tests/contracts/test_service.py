@@ -141,9 +141,9 @@ async def reached(way: str, owner: Service, folder: Path) -> AsyncIterator[Servi
             path = folder / "server.sock"
             address = ListenAddress(port=0, path=path if way == "over-unix" else None)
             options = ServerOptions(address)
-            where = await stack.enter_async_context(serve(owner, tokens, options))
+            access = await stack.enter_async_context(serve(owner, tokens, options))
             token = tokens.add("contract", ("admin",))
-            service = await stack.enter_async_context(opened_service(where, token))
+            service = await stack.enter_async_context(opened_service(access.address, token))
         yield service
 
 

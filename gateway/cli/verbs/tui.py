@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "address",
         nargs="?",
         metavar="ADDR",
-        help="http(s)://HOST:PORT or unix:/PATH of a Kore elsewhere (default: the one here)",
+        help="HOST:PORT, https://… or unix:/PATH of a Kore elsewhere (default: the one here)",
     )
     add("--ca", metavar="FILE", help="trust certificates of this CA only")
     add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")

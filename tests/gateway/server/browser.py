@@ -1,6 +1,7 @@
 """The page of a server in a headless Chromium."""
 
 import asyncio
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from gateway.server.tokens import TokenFile
+
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page
 
+    from tests.gateway.server.processes import Machine
     from tests.gateway.server.served import Served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -85,6 +89,15 @@ async def log_in(page: "Page", server: "Served") -> None:
     await page.goto(f"{server.address}/#login={code}")
     await page.wait_for_selector(".composer textarea")
     assert code not in page.url
+
+
+async def log_in_by_token(page: "Page", machine: "Machine") -> None:
+    """By a token that is typed in, at the server that runs on this machine."""
+    token = TokenFile(machine.home / "tokens.json").add("typed", ("admin",))
+    await page.goto(json.loads((machine.home / "server.json").read_text())["web"])
+    await page.fill(".login input", token)
+    await page.press(".login input", "Enter")
+    await page.wait_for_selector(".composer textarea")
 
 
 async def login_code(session: aiohttp.ClientSession) -> str:

@@ -51,7 +51,7 @@ async def served(
     options = ServerOptions(ListenAddress(port=0), hosts=hosts, max_connections=max_connections)
     async with (
         running(folder, provider, **more) as parts,
-        serve(parts.service, tokens, options) as address,
+        serve(parts.service, tokens, options) as access,
     ):
         parts.app.access.token_role = tokens.role_of
-        yield Served(parts, address, tokens)
+        yield Served(parts, access.web, tokens)

@@ -1,10 +1,11 @@
 """`kore attach` over lines and owners that die: every answer is shown, and none twice."""
 
 import asyncio
+import json
 import shutil
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -85,12 +86,14 @@ async def test_an_answer_that_was_sent_into_a_dying_line_is_shown_once(
     machine: Machine, token: str
 ) -> None:
     port = free_port()
-    async with (
-        machine.serving("--listen-addr", f"127.0.0.1:{port}"),
-        Client(f"http://127.0.0.1:{port}", token) as beside,
-        CuttingProxy(port) as proxy,
-        attached(machine, proxy.port, token) as window,
-    ):
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(CuttingProxy(port))
+        file = machine.home / "config.json"
+        server = {"server": {"hosts": [f"127.0.0.1:{proxy.port}"]}}
+        file.write_text(json.dumps(json.loads(file.read_text()) | server))
+        await stack.enter_async_context(machine.serving("--listen-addr", f"127.0.0.1:{port}"))
+        beside = await stack.enter_async_context(Client(f"http://127.0.0.1:{port}", token))
+        window = await stack.enter_async_context(attached(machine, proxy.port, token))
         await say(window, "one")
         await answers_shown(window, "echo: one")
         proxy.hold()

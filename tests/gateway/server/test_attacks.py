@@ -11,14 +11,15 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from agent.security.key_proof import key_of
 from agent.types import assistant
 from gateway.config.sections import ServerSection
 from gateway.control.calls import call_names, find_call
 from gateway.server import listener
-from gateway.server.guard import KEY_HEADER, cookie_name
-from gateway.server.login import HALF
 from gateway.server.tokens import Scope
 from tests.gateway.parts import tool_call
+from tests.gateway.server.browser import login_code
+from tests.gateway.server.proving import is_let_in, log_in, log_out
 from tests.gateway.server.served import Served, served
 
 PLAIN: dict[object, object] = {str: "x", int: 1, bool: False, float: 1.0}
@@ -40,8 +41,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Basic {admin}"},
         {"Authorization": "{admin}"},
         {"X-Token": "{admin}"},
-        {"Cookie": "{name}=kore_x"},
-        {"Cookie": "{name}={admin}"},
+        {"Cookie": "kore_token={admin}; kore_token_{port}={admin}"},
+        {"X-Kore-Key": "{admin}", "Origin": "http://{host}"},
+        {"Sec-WebSocket-Protocol": "kore, {admin}"},
         {"Authorization": "Bearer {admin}", "Host": "attacker.example"},
         {"Authorization": "Bearer {admin}", "Host": "127.0.0.1.attacker.example"},
         {"Authorization": "Bearer {admin}", "Host": "127.0.0.1@attacker.example"},
@@ -51,24 +53,12 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Bearer {admin}", "Origin": "https://{host}.attacker.example"},
         {"Authorization": "Bearer {admin}", "Origin": "ftp://{host}"},
         {"Authorization": "Bearer {admin}", "Sec-Fetch-Site": "same-site"},
-        {"Cookie": "{name}={cookie}", KEY_HEADER: "{key}", "Origin": "http://attacker.example"},
-        # Halves, as another server on this machine or another page may have them.
-        {"Cookie": "{name}={cookie}", "Origin": "http://{host}"},
-        {"Cookie": "{name}={cookie}", KEY_HEADER: "x", "Origin": "http://{host}"},
-        {"Cookie": "{name}={admin}", "Origin": "http://{host}"},
-        {KEY_HEADER: "{key}", "Origin": "http://{host}"},
     ],
 )
 async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> None:
     host = urlsplit(server.address).netloc
     admin = server.secrets["admin"]
-    values = {
-        "name": cookie_name(host),
-        "admin": admin,
-        "host": host,
-        "cookie": admin[:HALF],
-        "key": admin[HALF:],
-    }
+    values = {"admin": admin, "host": host, "port": urlsplit(server.address).port}
     sent = {name: value.format(**values) for name, value in headers.items()}
     sent.setdefault("Content-Type", "application/json")
     async with aiohttp.ClientSession(server.address) as session:
@@ -80,39 +70,12 @@ async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> Non
             await session.ws_connect("/v1/connect", headers=sent)
 
 
-async def test_a_form_of_our_own_page_is_no_call(server: Served) -> None:
-    """What a form can send without asking first has another type."""
-    headers = {
-        "Cookie": f"{cookie_name(server.address)}={server.secrets['admin'][:HALF]}",
-        KEY_HEADER: server.secrets["admin"][HALF:],
-        "Origin": server.address,
-        "Content-Type": "text/plain",
-    }
-    async with (
-        aiohttp.ClientSession(server.address, headers=headers) as session,
-        session.post("/v1/calls/status", data=b"{}") as response,
-    ):
-        assert response.status == 403
-
-
 async def test_a_token_in_the_address_is_none(server: Served) -> None:
     secret = server.secrets["admin"]
     async with aiohttp.ClientSession(server.address) as session:
         for query in ("token", "access_token", "authorization"):
             async with session.post(f"/v1/calls/status?{query}={secret}", json={}) as response:
                 assert response.status == 401
-
-
-async def test_a_page_of_our_own_may(server: Served) -> None:
-    cookie, key = server.secrets["admin"][:HALF], server.secrets["admin"][HALF:]
-    headers = {"Cookie": f"{cookie_name(server.address)}={cookie}", "Origin": server.address}
-    async with aiohttp.ClientSession(server.address, headers=headers) as session:
-        page = {KEY_HEADER: key}
-        async with session.post("/v1/calls/status", json={}, headers=page) as response:
-            assert response.status == 200
-        async with session.ws_connect("/v1/connect", protocols=("kore", key)) as socket:
-            await socket.send_json({"id": 1, "call": "status"})
-            assert "value" in await socket.receive_json()
 
 
 async def test_another_name_of_the_server_may_be_set(server: Served) -> None:
@@ -153,41 +116,33 @@ async def test_who_guesses_tokens_has_to_wait(server: Served) -> None:
             headers = {"Authorization": f"Bearer kore_{n}"}
             async with session.post("/v1/calls/status", json={}, headers=headers) as response:
                 statuses.append(response.status)
-        async with session.post("/v1/login", json={"code": "x"}) as response:
-            statuses.append(response.status)
     assert statuses[:10] == [401] * 10
     assert set(statuses[11:]) == {429}
+    with pytest.raises(PermissionError, match="too-many-tries"):
+        await log_in(server.address, "x")
     # Who has a token is not shut out by who has none.
     assert (await server.call("status"))[0] == 200
+    assert await is_let_in(server.address, key_of(server.secrets["read"]))
 
 
 async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
-    async with server.session() as session, session.post("/v1/login-codes", json={}) as response:
-        code = (await response.json())["value"]["code"]
-    jar = aiohttp.CookieJar(unsafe=True)
-    headers = {"Origin": server.address}
-    async with aiohttp.ClientSession(server.address, cookie_jar=jar, headers=headers) as browser:
-        async with browser.post("/v1/login", json={"code": code}) as response:
-            assert response.status == 200
-            cookie = response.headers["Set-Cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=Strict" in cookie
-            key = {KEY_HEADER: (await response.json())["value"]["key"]}
-            assert key[KEY_HEADER] not in cookie
-        async with browser.post("/v1/calls/status", json={}, headers=key) as response:
-            assert response.status == 200
-        async with browser.post("/v1/logout", json={}, headers=key) as response:
-            assert response.status == 200
-        async with browser.post("/v1/calls/status", json={}, headers=key) as response:
-            assert response.status == 401
-        async with browser.post("/v1/login", json={"code": code}) as response:
-            assert response.status == 401
-    for scope in ("read", "chat", "approve"):
-        async with (
-            server.session(scope) as session,
-            session.post("/v1/login-codes", json={}) as response,
-        ):
-            assert response.status == 403
+    async with server.session() as session:
+        code = await login_code(session)
+    key = await log_in(server.address, code)
+    assert await is_let_in(server.address, key)
+    with pytest.raises(PermissionError):
+        await log_in(server.address, code)
+    await log_out(server.address, key)
+    assert not await is_let_in(server.address, key)
+
+
+@pytest.mark.parametrize("scope", ["read", "chat", "approve"])
+async def test_only_an_admin_makes_codes(server: Served, scope: Scope) -> None:
+    async with (
+        server.session(scope) as session,
+        session.post("/v1/login-codes", json={}) as response,
+    ):
+        assert response.status == 403
 
 
 async def test_a_frame_that_is_too_large_ends_its_connection_only(server: Served) -> None:

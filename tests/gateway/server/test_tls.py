@@ -61,8 +61,8 @@ class Certificates:
 async def served(folder: Path, tls: TlsFiles) -> AsyncIterator[tuple[str, str]]:
     tokens = TokenFile(folder / "tokens.json")
     options = ServerOptions(ListenAddress(port=0), tls)
-    async with running(folder, []) as parts, serve(parts.service, tokens, options) as address:
-        yield address, tokens.add("remote", ("admin",))
+    async with running(folder, []) as parts, serve(parts.service, tokens, options) as access:
+        yield access.web, tokens.add("remote", ("admin",))
 
 
 @needs_openssl
@@ -161,8 +161,8 @@ async def test_handshakes_that_do_not_go_on_are_ended_and_count_for_the_limit(
     trust = ClientTls(str(own.file("ca")))
     tokens = TokenFile(tmp_path / "tokens.json")
     options = ServerOptions(ListenAddress(port=0), files, max_connections=8)
-    async with running(tmp_path, []) as parts, serve(parts.service, tokens, options) as address:
-        token = tokens.add("remote", ("admin",))
+    async with running(tmp_path, []) as parts, serve(parts.service, tokens, options) as access:
+        address, token = access.web, tokens.add("remote", ("admin",))
         async with opened_service(address, token, trust) as service:
             assert (await service.status())["pid"]
             port = urlsplit(address).port

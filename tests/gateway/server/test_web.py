@@ -17,7 +17,15 @@ from gateway.server.web.pages import file_names, read_page_file
 from tests.fakes.model import ModelServer
 from tests.gateway.core.test_transcript_page import ATTACKS
 from tests.gateway.parts import tool_call
-from tests.gateway.server.browser import IDLE, NEEDS_CHROMIUM, api, browser_page, log_in, say
+from tests.gateway.server.browser import (
+    IDLE,
+    NEEDS_CHROMIUM,
+    api,
+    browser_page,
+    log_in,
+    log_in_by_token,
+    say,
+)
 from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import served
 from tests.house.vendored import FOLDER, PACKAGES
@@ -127,14 +135,9 @@ async def test_a_killed_server_comes_back_under_the_page(tmp_path: Path) -> None
         machine, port = Machine(tmp_path, model), free_port()
         words = ("--listen-addr", f"127.0.0.1:{port}")
         async with machine.serving(*words) as process:
-            access = json.loads((machine.home / "server.json").read_text())
-            await page.goto(access["address"])
-            await page.fill(".login input", access["token"])
-            await page.press(".login input", "Enter")
-            await page.wait_for_selector(".composer textarea")
+            await log_in_by_token(page, machine)
             await say(page, "one")
             await page.wait_for_selector("article.kore:has-text('one')")
-            # The token of the file ends with its server; a browser's own does not.
             link = await asyncio.create_subprocess_exec(
                 *("python", "-m", "gateway", "web", "--no-browser"),
                 env={"PATH": _path(), "HOME": str(machine.home), "KORE_HOME": str(machine.home)},

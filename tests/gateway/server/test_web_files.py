@@ -1,6 +1,5 @@
 """Files that go into a conversation in the browser, and those that come out of it."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -11,7 +10,13 @@ from agent.tools.creative.asset_export import AssetExport
 from agent.types import ToolCall, assistant
 from tests.fakes.model import ModelServer
 from tests.gateway.parts import tool_call
-from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
+from tests.gateway.server.browser import (
+    NEEDS_CHROMIUM,
+    browser_page,
+    log_in,
+    log_in_by_token,
+    say,
+)
 from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import served
 
@@ -130,11 +135,7 @@ async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> N
         data = os.urandom(15 * 2**20)
         inbox = machine.home / "workspace" / "inbox"
         async with machine.serving(*words) as process:
-            access = json.loads((machine.home / "server.json").read_text())
-            await page.goto(access["address"])
-            await page.fill(".login input", access["token"])
-            await page.press(".login input", "Enter")
-            await page.wait_for_selector(".composer textarea")
+            await log_in_by_token(page, machine)
             file = {"name": "data.bin", "mimeType": "", "buffer": data}
             await page.set_input_files(".attach input", [file])
             await page.wait_for_selector(".files progress[value]")

@@ -9,6 +9,7 @@ from tests.gateway.server.browser import (
     login_code,
     say,
 )
+from tests.gateway.server.proving import log_in as prove_login
 from tests.gateway.server.served import served
 
 pytestmark = NEEDS_CHROMIUM
@@ -18,8 +19,7 @@ async def test_a_used_link_says_so(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         async with server.session() as session:
             code = await login_code(session)
-            async with session.post("/v1/login", json={"code": code}) as response:
-                assert response.status == 200
+        await prove_login(server.address, code)
         await page.goto(f"{server.address}/#login={code}")
         await page.wait_for_selector(".login [role=alert]:has-text('was used before')")
         assert await page.inner_text(".login [role=alert] code") == "kore web"

@@ -17,10 +17,9 @@ from aiohttp import web
 
 from gateway.control.request_logger import RequestLogger
 from gateway.server import login
-from gateway.server.guard import KEY_HEADER, cookie_name
-from gateway.server.login import HALF
 from gateway.server.web.pages import file_names
 from tests.gateway.server.browser import login_code
+from tests.gateway.server.proving import is_let_in, log_in
 from tests.gateway.server.served import Served, served
 
 BOMB = bytes(100_000_000)
@@ -240,7 +239,7 @@ async def test_files_are_what_their_type_says_and_private_answers_are_kept_nowhe
             ("POST", "/v1/calls/unknown", 404),
             ("GET", "/v1/calls/status", 405),
             ("POST", "/v1/login-codes", 200),
-            ("POST", "/v1/login", 401),
+            ("GET", "/v1/login", 401),
             ("GET", "/v1/models", 200),
             ("GET", "/v1/hello", 200),
             ("GET", "/nothing", 404),
@@ -259,15 +258,13 @@ async def test_a_link_that_is_opened_at_once_by_many_lets_one_in(server: Served)
     async with server.session() as session:
         code = await login_code(session)
 
-    async def enter() -> int:
-        headers = {"Origin": server.address}
-        async with (
-            aiohttp.ClientSession(server.address, headers=headers) as browser,
-            browser.post("/v1/login", json={"code": code}) as response,
-        ):
-            return response.status
+    async def enter() -> bool:
+        try:
+            return await is_let_in(server.address, await log_in(server.address, code))
+        except PermissionError:
+            return False
 
-    assert Counter(await asyncio.gather(*(enter() for _ in range(8)))) == {200: 1, 401: 7}
+    assert Counter(await asyncio.gather(*(enter() for _ in range(8)))) == {True: 1, False: 7}
 
 
 async def test_codes_cannot_be_guessed_and_end(
@@ -276,34 +273,13 @@ async def test_codes_cannot_be_guessed_and_end(
     monkeypatch.setattr(login, "CODE_S", 0.0)
     async with server.session() as session:
         late = await login_code(session)
-    async with aiohttp.ClientSession(server.address) as browser:
-        statuses = []
-        for guess in (late, "", "x" * 32, *(f"{late[:-1]}{n}" for n in range(20))):
-            async with browser.post("/v1/login", json={"code": guess}) as response:
-                statuses.append(response.status)
-    assert statuses[:10] == [401] * 10
-    assert set(statuses[11:]) == {429}
-
-
-@pytest.mark.parametrize("place", ["before", "behind", "other port"])
-async def test_a_cookie_of_another_port_lets_nobody_in(server: Served, place: str) -> None:
-    """Another server on this machine may set any cookie, also one of ours: it shuts the browser out
-    at most."""
-    admin, name = server.secrets["admin"], cookie_name(server.address)
-    own, foreign = f"{name}={admin[:HALF]}", f"{name}=kore_{'x' * 21}"
-    cookies = {
-        "before": f"{foreign}; {own}",
-        "behind": f"{own}; {foreign}",
-        "other port": f"{cookie_name('127.0.0.1:1')}={admin[:HALF]}",
-    }
-    for key in ("", "x" * 30, "kore_"):
-        headers = {"Cookie": cookies[place], "Origin": server.address, KEY_HEADER: key}
-        async with (
-            aiohttp.ClientSession(server.address, headers=headers) as session,
-            session.post("/v1/calls/status", json={}) as response,
-        ):
-            assert response.status == 401
-    assert (await server.call("status"))[0] == 200
+    refusals = []
+    for guess in (late, "", "x" * 32, *(f"{late[:-1]}{n}" for n in range(20))):
+        with pytest.raises(PermissionError) as refused:
+            await log_in(server.address, guess)
+        refusals.append(str(refused.value))
+    assert refusals[:10] == ["denied"] * 10
+    assert set(refusals[11:]) == {"too-many-tries"}
 
 
 def test_a_body_that_cannot_be_decoded_is_no_error_of_ours(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gateway.cli.console.chat.conversation import Connect
     from gateway.control.service import Service
     from gateway.core.errors import ConnectionLost
-    from gateway.server.local_access import ServerAccess
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
 # How long a server that went away is looked for, and how often.
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "address",
         nargs="?",
         metavar="ADDR",
-        help="http(s)://HOST:PORT or unix:/PATH (default: the server that runs here)",
+        help="HOST:PORT, https://HOST:PORT or unix:/PATH (default: the server that runs here)",
     )
     add("--ca", metavar="FILE", help="trust certificates of this CA only")
     add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
@@ -72,10 +71,10 @@ def connection_to(args: argparse.Namespace) -> "Connect":
 
         until = time.monotonic() + (_AWAY_S if lost is not None else 0)
         while True:
-            # A server that was started again has another address and token.
-            access = _access(args)
+            # A server that was started again may have another address.
+            address, token = _access(args)
             try:
-                async with opened_service(access.address, access.token, tls) as service:
+                async with opened_service(address, token, tls) as service:
                     # What is raised in the block is not a failed try.
                     until = 0.0
                     yield service
@@ -88,8 +87,11 @@ def connection_to(args: argparse.Namespace) -> "Connect":
     return connect
 
 
-def _access(args: argparse.Namespace) -> "ServerAccess":
-    from gateway.server.local_access import ServerAccess, read_access
+def _access(args: argparse.Namespace) -> tuple[str, str]:
+    """Return the address and the token."""
+    from gateway.server.host_names import is_loopback, split_host
+    from gateway.server.local_access import read_access
+    from gateway.server.remote_service import check_client_address
 
     if args.address is None:
         access = read_access(data_dir_of(args).server_access)
@@ -97,13 +99,17 @@ def _access(args: argparse.Namespace) -> "ServerAccess":
             raise ConfigError(
                 t("no server runs here"), hint=t("start one with `kore serve`, or name an address")
             )
-        return access
-    if "://" not in args.address and not args.address.startswith("unix:"):
-        args.address = f"http://{args.address}"
+        return access.address, ""
     token = os.environ.get(_TOKEN_VARIABLE, "")
-    if not token and not args.address.startswith("unix:"):
+    if args.address.startswith("unix:"):
+        return args.address, token
+    if "://" not in args.address:
+        scheme = "http" if is_loopback(split_host(args.address)[0]) else "https"
+        args.address = f"{scheme}://{args.address}"
+    check_client_address(args.address)
+    if not token:
         raise ConfigError(
             t("a token is needed to attach to {address}", address=args.address),
             hint=t("set KORE_TOKEN; `kore token add NAME --scope admin` makes one there"),
         )
-    return ServerAccess(args.address, token)
+    return args.address, token

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.config import Settings
     from gateway.control.service import Service
     from gateway.core.errors import ConnectionLost
+    from gateway.runtime.paths import DataDir
     from gateway.server.listener import ServerOptions
     from gateway.server.local_access import ServerAccess
 
@@ -55,7 +56,8 @@ def run_web(args: argparse.Namespace) -> int:
 
 async def _serve(args: argparse.Namespace) -> int:
     async with _served(args) as access:
-        tell(t("Kore serves at {address}; press Ctrl-C to stop", address=access.address))
+        address = access.web or access.address
+        tell(t("Kore serves at {address}; press Ctrl-C to stop", address=address))
         await _until_signal()
     return 0
 
@@ -68,28 +70,34 @@ async def _web(args: argparse.Namespace) -> int:
     access = read_access(home.server_access)
     link = await login_link(access) if access is not None else None
     if link is not None:
-        _show(link, args)
+        _show(link, args, home)
         return 0
     async with _served(args) as own_access:
         link = await login_link(own_access)
         if link is None:
             raise ConfigError(t("a browser needs a server at an address, not at a Unix socket"))
-        _show(link, args)
-        tell(t("Kore serves at {address}; press Ctrl-C to stop", address=own_access.address))
-        await _until_signal()
+        _show(link, args, home)
+        tell(t("Kore serves at {address}; press Ctrl-C to stop", address=own_access.web))
+        try:
+            await _until_signal()
+        finally:
+            home.login_page.unlink(missing_ok=True)
     return 0
 
 
-def _show(link: str, args: argparse.Namespace) -> None:
+def _show(link: str, args: argparse.Namespace, home: "DataDir") -> None:
     import os
     import sys
     import webbrowser
+
+    from gateway.server.login_link import write_link_page
 
     print(link, flush=True)
     tell(t("This link works once, within five minutes."))
     has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not args.no_browser and (has_screen or sys.platform == "darwin"):
-        webbrowser.open(link)
+        write_link_page(home.login_page, link)
+        webbrowser.open(home.login_page.as_uri())
 
 
 @asynccontextmanager
@@ -118,8 +126,8 @@ async def _served(args: argparse.Namespace) -> "AsyncIterator[ServerAccess]":
 
     tokens = TokenFile(home.tokens)
     async with kept_service(open_next) as (service, keeper):
-        async with serve(service, tokens, options) as address:
-            with published_access(home.server_access, tokens, address) as access:
+        async with serve(service, tokens, options, home.server_socket) as access:
+            with published_access(home.server_access, access):
                 yield access
         if keeper.done():
             keeper.result()

@@ -64,6 +64,8 @@ def _list(tokens: "TokenFile", *, as_json: bool) -> None:
             "scopes": sorted(one.scopes),
             "role": one.role,
             "created_at": one.created_at,
+            "parent": one.parent,
+            "expires_at": one.expires_at,
         }
         for one in tokens.list()
     ]
@@ -71,9 +73,16 @@ def _list(tokens: "TokenFile", *, as_json: bool) -> None:
         print_json(rows)
         return
     print_table(
-        ("name", "scopes", "role", "created"),
+        ("name", "scopes", "role", "created", "ends", "let in by"),
         [
-            (one.name, ", ".join(sorted(one.scopes)), one.role or "", moment(one.created_at))
+            (
+                one.name,
+                ", ".join(sorted(one.scopes)),
+                one.role or "",
+                moment(one.created_at),
+                "" if one.expires_at is None else moment(one.expires_at),
+                "" if one.parent is None else one.parent or "kore web",
+            )
             for one in tokens.list()
         ],
     )

@@ -41,8 +41,8 @@ async def served_beside(folder: Path, beside: Beside) -> AsyncIterator[openai.As
     secret = tokens.add("program", ("chat",))
     service = cast("Service", beside.service)
     async with (
-        serve(service, tokens, ServerOptions(ListenAddress(port=0))) as address,
-        openai.AsyncOpenAI(base_url=f"{address}/v1", api_key=secret, max_retries=0) as client,
+        serve(service, tokens, ServerOptions(ListenAddress(port=0))) as access,
+        openai.AsyncOpenAI(base_url=f"{access.web}/v1", api_key=secret, max_retries=0) as client,
     ):
         yield client
 

@@ -15,6 +15,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.providers.scripted import ScriptedProvider
+from agent.security.key_proof import key_of
 from agent.types import assistant
 from gateway.control.calls import call_names
 from gateway.server import revocation
@@ -24,6 +25,7 @@ from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import Asking, change
 from tests.gateway.parts import accept_messages, chat_message, tool_call
 from tests.gateway.server.openai_api.clients import says
+from tests.gateway.server.proving import is_let_in, log_in
 from tests.gateway.server.served import Served, served
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -170,7 +172,7 @@ async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
     async with speaking(server):
         secret = server.secrets["kiosk"]  # type: ignore[index]
     paths = [f"/v1/calls/{name}" for name in call_names()]
-    paths += ["/v1/login-codes", "/v1/logout", "/v1/models/../calls/status"]
+    paths += ["/v1/login-codes", "/v1/models/../calls/status"]
     paths += ["/v1/models/%2e%2e/calls/status", "/v1/models%2f..%2fcalls/status", "/v1/"]
     headers = {"Authorization": f"Bearer {secret}"}
     async with aiohttp.ClientSession(server.address, headers=headers) as session:
@@ -180,9 +182,9 @@ async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
                 assert "value" not in await response.text(), path
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect("/v1/connect")
-        async with session.post("/v1/login", json={"token": secret}) as response:
-            assert response.status == 401
-            assert "Set-Cookie" not in response.headers
+    assert not await is_let_in(server.address, key_of(secret))
+    with pytest.raises(PermissionError):
+        await log_in(server.address, secret)
 
 
 @pytest.mark.parametrize("owner", ["chat", "lodger"])
@@ -321,11 +323,11 @@ def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
         work(tokens)
 
     def add(n: int) -> Callable[[TokenFile], object]:
-        return lambda tokens: tokens.add(f"browser-{n}", ("chat",))
+        return lambda tokens: tokens.add_browser(bytes([n]) * 32, None)
 
     with ThreadPoolExecutor(9) as pool:
         list(pool.map(change, [lambda tokens: tokens.revoke("kiosk"), *map(add, range(8))]))
-    assert {token.name for token in TokenFile(path).list()} == {f"browser-{n}" for n in range(8)}
+    assert [token.parent for token in TokenFile(path).list()] == [""] * 8
 
 
 def test_a_role_goes_with_no_other_scope(tmp_path: Path) -> None:

@@ -1,44 +1,53 @@
 // The page's connection, and how its browser comes in and goes out.
 
-import { CallError, Connection } from "./protocol.mjs"
+import { Connection, keyOf, keyOfBytes, openProven } from "./protocol.mjs"
 
-// `onState` is told "open", "closed" or "denied".
+// `onState` is told "open", "closed", "foreign" or "denied".
 export const connect = (onState) =>
-  new Connection({
-    address: location.origin,
-    protocols: () => ["kore", key() || "none"],
-    onState,
-    isDenied: async () => (await isLoggedIn()) === false,
-  })
+  new Connection({ address: location.origin, key: storedKey, onState })
 
-// Whether this browser's cookie counts; null when nobody answers.
-export async function isLoggedIn() {
+// Whether this browser has a key. Only the server knows whether it still counts.
+export const hasKey = async () => (await storedKey()) !== null
+
+// Makes a key of this browser's own out of a code of one use or a token, none of which is sent.
+// Throws a CallError.
+export async function login(secret) {
+  const { socket, sign } = await openProven(location.origin, "/v1/login", await keyOf(secret))
+  const made = new Uint8Array(await sign("browser key"))
+  await new Promise((resolve, reject) => {
+    socket.onmessage = ({ data }) => resolve(data)
+    socket.onclose = () => reject(new Error())
+  })
+  await storeKey(await keyOfBytes(made))
+}
+
+export async function logout() {
+  const key = await storedKey()
+  await storeKey(null)
+  // A server that is away, or knows the key no longer, changes nothing for this browser.
+  await openProven(location.origin, "/v1/logout", key).catch(() => {})
+}
+
+// The browser uses the key for signing and hands it out to nobody, this page included.
+const storedKey = async () => (await inStore("readonly", (store) => store.get("key"))) ?? null
+
+const storeKey = (key) =>
+  inStore("readwrite", (store) => (key ? store.put(key, "key") : store.delete("key")))
+
+async function inStore(mode, work) {
+  const database = await finished(indexedDB.open("kore", 1), (request) =>
+    request.result.createObjectStore("keys"),
+  )
   try {
-    const response = await post("/v1/calls/status", {})
-    return response.status !== 401 && response.status !== 403
-  } catch {
-    return null
+    return await finished(work(database.transaction("keys", mode).objectStore("keys")))
+  } finally {
+    database.close()
   }
 }
 
-// A code of one use or a token for a cookie. Throws a CallError.
-export async function login(secret) {
-  const response = await post("/v1/login", secret)
-  const answer = await response.json()
-  if (!response.ok) throw new CallError(answer.error ?? {})
-  localStorage.setItem("key", answer.value.key)
-}
-
-// The half of this browser's token that belongs to this page; the other is in its cookie.
-const key = () => localStorage.getItem("key") ?? ""
-
-export const logout = () => post("/v1/logout", {})
-
-function post(path, body) {
-  return fetch(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-Kore-Key": key() },
-    body: JSON.stringify(body),
-    credentials: "same-origin",
+const finished = (request, onUpgrade) =>
+  new Promise((resolve, reject) => {
+    request.onupgradeneeded = () => onUpgrade(request)
+    request.onsuccess = () => resolve(request.result)
+    request.onerror = () => reject(request.error)
   })
-}

@@ -1,7 +1,7 @@
 // The page: login, sessions at the side, one conversation.
 
 import { Chat } from "./chat-view.mjs"
-import { connect, isLoggedIn, login, logout } from "./connection.mjs"
+import { connect, hasKey, login, logout } from "./connection.mjs"
 import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
@@ -25,25 +25,31 @@ function App() {
   return html`<${Workbench} onOut=${() => setIn(false)} />`
 }
 
-// By the code in the address, which is taken out of it, or by the cookie. `refuse` is told why the
-// code does not count.
+// By the code in the address, which is taken out of it, or by a key from before. `refuse` is told why
+// the code does not count.
 async function enter(refuse) {
+  if (!isSecureContext) {
+    refuse(t("This page needs https, or an address of this machine such as 127.0.0.1."))
+    return false
+  }
   const code = /^#login=([\w-]+)$/.exec(location.hash)?.[1]
   if (code) {
     history.replaceState(null, "", location.pathname)
     try {
-      await login({ code })
+      await login(code)
       return true
     } catch (error) {
       // Shown unless this browser came in before.
       refuse(reason(error))
     }
   }
-  return (await isLoggedIn()) !== false
+  return hasKey().catch(() => false)
 }
 
 const reason = (error) =>
-  [error.message || t("No connection; try again."), error.hint].filter(Boolean).join(" ")
+  error.code === "foreign"
+    ? t("Another program answers at this address.")
+    : [error.message || t("No connection; try again."), error.hint].filter(Boolean).join(" ")
 
 function Login({ refused, onIn }) {
   const [token, setToken] = useState("")
@@ -57,7 +63,7 @@ function Login({ refused, onIn }) {
   const submit = async (event) => {
     event.preventDefault()
     try {
-      await login({ token })
+      await login(token.trim())
       onIn()
     } catch (error) {
       setError(reason(error))
@@ -150,13 +156,18 @@ function Workbench({ onOut }) {
     </header>
     <${Sidebar} connection=${connection} sessions=${sessions} current=${place} open=${open} refresh=${refresh} say=${say} />
     <main>
-      ${state === "closed" && html`<p class="offline" role="status">${t("No connection; trying again …")}</p>`}
+      ${OFFLINE[state] && html`<p class="offline" role="status">${t(OFFLINE[state])}</p>`}
       ${isPanel(place)
         ? html`<${Panel} key=${place} name=${place} connection=${connection} say=${say} />`
         : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} say=${say} />`}
     </main>
     ${said && html`<p class=${`toast ${said.isGood ? "good" : ""}`} role="alert">${said.text}</p>`}
   </div>`
+}
+
+const OFFLINE = {
+  closed: "No connection; trying again …",
+  foreign: "Another program answers at this address; do not reload this page. Trying again …",
 }
 
 // What the address names: a session, a panel, or nothing.

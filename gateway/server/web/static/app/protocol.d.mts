@@ -6,15 +6,21 @@ export class CallError extends Error {
   constructor(error: { code?: string; message?: string; hint?: string | null })
 }
 
-export type State = "open" | "closed" | "denied"
+export type State = "open" | "closed" | "foreign" | "denied"
+
+export interface Key {
+  id: string
+  key: CryptoKey
+}
+
+export function keyOf(secret: string): Promise<Key>
 
 export class Connection {
   constructor(options: {
     address: string
     token?: string
-    protocols?: string[] | (() => string[])
+    key?: () => Promise<Key>
     onState?: (state: State) => void
-    isDenied?: (() => Promise<boolean>) | null
   })
   call<N extends keyof Calls>(name: N, ...args: Arguments<N>): Promise<Calls[N]["result"]>
   until<N extends keyof Calls>(name: N, ...args: Arguments<N>): Promise<Calls[N]["result"]>

@@ -4,6 +4,7 @@
 const ACK_AFTER = 64
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 5000
+const PROOF_MS = 15_000
 // Errors that a moment's wait mends: the data has another owner, or this client was too slow.
 const PASSING = new Set(["owner-lost", "handed-over"])
 
@@ -15,50 +16,113 @@ export class CallError extends Error {
   }
 }
 
+// The key that a token or a code stands for, and its id.
+export const keyOf = async (secret) => keyOfBytes(await digest(new TextEncoder().encode(secret)))
+
+export async function keyOfBytes(bytes) {
+  const named = [...new TextEncoder().encode("kore key id\n"), ...new Uint8Array(bytes)]
+  const id = hex(await digest(new Uint8Array(named))).slice(0, 32)
+  // No script, and no other page at this address, can read it.
+  const key = await subtle().importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"])
+  return { id, key }
+}
+
+// A WebSocket on which both sides prove that they know a key, the server first; the key is not sent.
+// `sign` makes what belongs to this connection alone. Rejects with a CallError: "denied" for a key
+// that does not count, "foreign" for a server that does not know it, else "owner-lost".
+export async function openProven(address, path, { id, key }) {
+  const url = new URL(path, address.replace(/^http/, "ws"))
+  const nonce = newId()
+  const socket = new WebSocket(url, ["kore", `${id}.${nonce}`])
+  const opening = await firstFrame(socket)
+  const sign = (label) => {
+    const text = [`kore ${label}`, url.host, id, nonce, opening.nonce].join("\n")
+    return subtle().sign("HMAC", key, new TextEncoder().encode(text))
+  }
+  try {
+    if (opening.error) throw new CallError(opening.error)
+    if (opening.proof !== hex(await sign("server"))) throw new CallError({ code: "foreign" })
+  } catch (error) {
+    socket.close()
+    throw error
+  }
+  socket.send(JSON.stringify({ proof: hex(await sign("client")) }))
+  return { socket, sign }
+}
+
+const firstFrame = (socket) =>
+  new Promise((resolve, reject) => {
+    const end = (settle, value) => {
+      clearTimeout(timer)
+      socket.onmessage = socket.onclose = socket.onerror = null
+      settle(value)
+    }
+    const fail = () => {
+      end(reject, lost("not connected"))
+      socket.close()
+    }
+    const timer = setTimeout(fail, PROOF_MS)
+    socket.onmessage = ({ data }) => {
+      try {
+        end(resolve, JSON.parse(data))
+      } catch {
+        fail()
+      }
+    }
+    // Some versions of Node tell of a connection that could not be made by an error alone.
+    socket.onclose = socket.onerror = fail
+  })
+
 export class Connection {
-  // `token` needs a WebSocket that sends headers (Node); a page has its cookie and `protocols`.
-  // `onState` is told "open", "closed" or "denied", `isDenied` says whether asking again is in vain.
-  constructor({ address, token = "", protocols = [], onState = () => {}, isDenied = null }) {
+  // With a `token`, or a function that gives a `key` as `keyOf` does. `onState` is told "open",
+  // "closed", "foreign" (another program answers at the address) or "denied".
+  constructor({ address, token = "", key = () => keyOf(token), onState = () => {} }) {
     this.address = address.replace(/\/$/, "")
-    this.headers = token ? { Authorization: `Bearer ${token}` } : null
-    this.protocols = protocols
+    this.key = key
     this.onState = onState
-    this.isDenied = isDenied ?? (() => this.isRefused())
     this.numbers = 0
     this.calls = new Map()
     this.streams = new Set()
     this.waitMs = FIRST_WAIT_MS
+    this.socket = null
     this.open()
   }
 
-  open() {
-    const url = `${this.address.replace(/^http/, "ws")}/v1/connect`
-    const protocols = typeof this.protocols === "function" ? this.protocols() : this.protocols
-    const socket = new WebSocket(url, this.headers ? { protocols, headers: this.headers } : protocols)
-    this.socket = socket
-    socket.onopen = () => {
-      this.waitMs = FIRST_WAIT_MS
-      this.onState("open")
-      for (const stream of this.streams) this.begin(stream)
-    }
-    socket.onmessage = (event) => this.take(JSON.parse(event.data))
-    // Some versions of Node tell of a connection that could not be made by an error alone.
-    let isOver = false
-    socket.onclose = socket.onerror = () => {
-      if (!isOver) this.lose()
-      isOver = true
-    }
+  get isOpen() {
+    return this.socket?.readyState === WebSocket.OPEN
   }
 
-  async lose() {
+  async open() {
+    try {
+      const key = await this.key()
+      if (!key) return this.deny()
+      const { socket } = await openProven(this.address, "/v1/connect", key)
+      if (this.isClosed) return socket.close()
+      this.socket = socket
+    } catch (error) {
+      return error.code === "denied" ? this.deny() : this.lose(error.code === "foreign" ? "foreign" : "closed")
+    }
+    this.waitMs = FIRST_WAIT_MS
+    this.socket.onmessage = (event) => this.take(JSON.parse(event.data))
+    let isOver = false
+    const onEnd = () => {
+      if (!isOver) this.lose("closed")
+      isOver = true
+    }
+    this.socket.onclose = this.socket.onerror = onEnd
+    if (!this.isOpen) return onEnd()
+    this.onState("open")
+    for (const stream of this.streams) this.begin(stream)
+  }
+
+  async lose(state) {
     for (const call of this.calls.values()) call.reject?.(lost("the connection broke"))
     this.calls.clear()
     if (this.isClosed) return
-    this.onState("closed")
+    this.onState(state)
     await pause(this.waitMs)
     this.waitMs = Math.min(2 * this.waitMs, LONGEST_WAIT_MS)
-    if (await this.isDenied()) this.deny()
-    else if (!this.isClosed) this.open()
+    if (!this.isClosed) this.open()
   }
 
   deny() {
@@ -67,21 +131,10 @@ export class Connection {
     for (const stream of this.streams) stream.onError(denied())
   }
 
-  async isRefused() {
-    try {
-      const headers = { "Content-Type": "application/json", ...this.headers }
-      const status = { method: "POST", headers, body: "{}" }
-      const response = await fetch(`${this.address.replace(/^ws/, "http")}/v1/calls/status`, status)
-      return response.status === 401 || response.status === 403
-    } catch {
-      return false
-    }
-  }
-
   close() {
     this.isClosed = true
     this.streams.clear()
-    this.socket.close()
+    this.socket?.close()
   }
 
   // The result of a call. Rejects with a CallError; "owner-lost" leaves open whether it was done.
@@ -112,7 +165,7 @@ export class Connection {
   follow(name, args, onItem, onError = () => {}, onReady = () => {}) {
     const stream = { name, args, onItem, onError, onReady }
     this.streams.add(stream)
-    if (this.socket.readyState === WebSocket.OPEN) this.begin(stream)
+    if (this.isOpen) this.begin(stream)
     return () => {
       this.streams.delete(stream)
       this.write({ id: stream.id, cancel: true })
@@ -142,19 +195,18 @@ export class Connection {
       if (!this.streams.has(stream)) return
       if (!PASSING.has(error.code)) return stream.onError(error)
       await pause(FIRST_WAIT_MS)
-      if (this.streams.has(stream) && this.socket.readyState === WebSocket.OPEN) this.begin(stream)
+      if (this.streams.has(stream) && this.isOpen) this.begin(stream)
     }
-    const isClosedSocket = () => this.socket.readyState !== WebSocket.OPEN
     stream.id = this.send(stream.name, stream.args(), {
       stream,
       // With the connection all streams are opened again.
-      reject: (error) => (isClosedSocket() ? undefined : again(error)),
+      reject: (error) => (this.isOpen ? again(error) : undefined),
     })
   }
 
   send(name, args, call) {
     const id = ++this.numbers
-    if (this.socket.readyState !== WebSocket.OPEN) {
+    if (!this.isOpen) {
       call.reject(this.wasDenied || this.isClosed ? denied() : lost("not connected"))
       return id
     }
@@ -164,7 +216,7 @@ export class Connection {
   }
 
   write(frame) {
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(frame))
+    if (this.isOpen) this.socket.send(JSON.stringify(frame))
   }
 
   take(frame) {
@@ -184,8 +236,17 @@ export class Connection {
   }
 }
 
-export const newId = () =>
-  [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, "0")).join("")
+export const newId = () => hex(crypto.getRandomValues(new Uint8Array(16)))
+
+const hex = (bytes) => [...new Uint8Array(bytes)].map((n) => n.toString(16).padStart(2, "0")).join("")
+
+// Browsers have it on pages over https, and at 127.0.0.1 and localhost.
+const subtle = () => {
+  if (!globalThis.crypto?.subtle) throw new CallError({ code: "denied", message: "this page needs https" })
+  return crypto.subtle
+}
+
+const digest = (bytes) => subtle().digest("SHA-256", bytes)
 
 const lost = (message) => new CallError({ code: "owner-lost", message })
 

@@ -1,0 +1,148 @@
+"""WebSockets on which both sides prove that they know a key (`agent/security/key_proof.py`).
+
+The server proves it first. So a page or a program that comes to an address at which another program
+listens by now says nothing that could be used later.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiohttp import WSMsgType, web
+
+from agent.errors import KoreError, PolicyDenied
+from agent.i18n import t
+from agent.security.key_proof import SUBPROTOCOL, KeyClaim, KeyProof, new_proof
+from agent.serialization import dumps
+from gateway.control.protocol import error_to_json
+from gateway.server.call_routes import json_object, set_language
+from gateway.server.guard import LOGIN_PATH, Guard, TooManyTries
+from gateway.server.host_names import HostNames
+
+# Closing codes that are Kore's own: the key or the way does not count.
+DENIED = 4401
+_PROOF_S = 10.0
+_HEARTBEAT_S = 30.0
+_FIRST_FRAME_LIMIT_BYTES = 1024
+# Connections on which the proof of one key is awaited: its id is no secret.
+_MAX_PENDING = 16
+
+Holder = TypeVar("Holder")
+
+
+class KeyHandshake:
+    """Opens connections of clients that prove a key."""
+
+    def __init__(self, guard: Guard, hosts: HostNames) -> None:
+        self._guard = guard
+        self._hosts = hosts
+        self._pending: Counter[str] = Counter()
+
+    async def open(
+        self,
+        request: web.Request,
+        find: Callable[[str], tuple[bytes, Holder] | None],
+        size_limit: Callable[[Holder], int] = lambda _: _FIRST_FRAME_LIMIT_BYTES,
+    ) -> tuple[web.WebSocketResponse, tuple[KeyProof, Holder] | None]:
+        """Return the connection, and the proofs with what belongs to the key; without these it was
+        refused, and is closed. `find` looks a key up by its id."""
+        set_language(request)
+        claim = KeyClaim.parse(request.headers.get("Sec-WebSocket-Protocol", ""))
+        if claim is None:
+            words = t("a token is needed, in the header Authorization: Bearer TOKEN")
+            raise web.HTTPUnauthorized(text=f"{words}\n")
+        try:
+            key, holder = self._find(request, claim, find)
+        except KoreError as exc:
+            socket = new_socket(_FIRST_FRAME_LIMIT_BYTES)
+            await socket.prepare(request)
+            await refuse(socket, exc)
+            return socket, None
+        socket = new_socket(size_limit(holder))
+        await socket.prepare(request)
+        proof = new_proof(key, request.headers["Host"], claim)
+        await socket.send_str(dumps(proof.opening()))
+        self._pending[claim.id] += 1
+        try:
+            is_proven = await _is_proven(socket, proof)
+        finally:
+            self._pending[claim.id] -= 1
+            self._pending += Counter()  # without the zeros
+        if not is_proven:
+            self._guard.count_failure(request.remote or "")
+            await socket.close(code=DENIED, message=b"wrong proof")
+            return socket, None
+        return socket, (proof, holder)
+
+    def _find(
+        self,
+        request: web.Request,
+        claim: KeyClaim,
+        find: Callable[[str], tuple[bytes, Holder] | None],
+    ) -> tuple[bytes, Holder]:
+        """Raises `KoreError`."""
+        address, host = request.remote or "", request.headers.get("Host", "")
+        entry = find(claim.id)
+        if entry is None:
+            self._guard.check_failures(address)
+            self._guard.count_failure(address)
+            if request.path == LOGIN_PATH:
+                raise PolicyDenied(
+                    t("This link or token is wrong, was used before, or has expired."),
+                    hint=t("`kore web` makes a new link."),
+                )
+            raise PolicyDenied(
+                t("this token is wrong, was revoked, or has expired"),
+                hint=t("make one: kore token add NAME"),
+            )
+        if self._pending[claim.id] >= _MAX_PENDING:
+            raise TooManyTries(t("too many connections"))
+        port = _own_port(request)
+        if not self._hosts.leads_here(host, request.scheme, port):
+            raise PolicyDenied(
+                t(
+                    "this server listens at port {port}, and was asked for at {host}",
+                    port=port,
+                    host=host,
+                ),
+                hint=t(
+                    "let the tunnel or proxy use the same port, or add {host} to server.hosts",
+                    host=host,
+                ),
+            )
+        return entry
+
+
+def new_socket(limit: int) -> web.WebSocketResponse:
+    """A connection that takes frames up to this size in bytes."""
+    return web.WebSocketResponse(
+        heartbeat=_HEARTBEAT_S, max_msg_size=limit, compress=False, protocols=(SUBPROTOCOL,)
+    )
+
+
+async def refuse(socket: web.WebSocketResponse, error: KoreError) -> None:
+    """Say why, and close."""
+    await socket.send_str(dumps({"error": error_to_json(error)}))
+    code = 1013 if isinstance(error, TooManyTries) else DENIED
+    await socket.close(code=code, message=b"refused")
+
+
+async def _is_proven(socket: web.WebSocketResponse, proof: KeyProof) -> bool:
+    try:
+        async with asyncio.timeout(_PROOF_S):
+            message = await socket.receive()
+    except TimeoutError:
+        return False
+    if message.type is not WSMsgType.TEXT or len(message.data) > _FIRST_FRAME_LIMIT_BYTES:
+        return False
+    try:
+        return proof.is_proven_by(json_object(message.data))
+    except KoreError:
+        return False
+
+
+def _own_port(request: web.Request) -> int:
+    assert request.transport is not None
+    port: int = request.transport.get_extra_info("sockname")[1]
+    return port

@@ -1,0 +1,53 @@
+"""Names that the server is reached by."""
+
+import ipaddress
+from collections.abc import Collection
+
+from yarl import URL
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address of a host always is this machine."""
+    try:
+        return host.casefold() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def split_host(host: str) -> tuple[str, int | None]:
+    """Return the name and the port of a header Host; no name where it is malformed."""
+    try:
+        url = URL(f"//{host}")
+        return (url.host or "").casefold(), url.explicit_port
+    except ValueError:
+        return "", None
+
+
+class HostNames:
+    """The names of the server itself, and those of `server.hosts`, by which a proxy or a tunnel
+    reaches it: `NAME` with any port, or `NAME:PORT`."""
+
+    def __init__(self, own: str, others: Collection[str] = ()) -> None:
+        self._others = [split_host(_bracketed(host)) for host in others]
+        self._names = {*_LOOPBACK, own.casefold(), *(name for name, _ in self._others)} - {""}
+
+    def knows(self, host: str) -> bool:
+        """Return whether a header Host has one of these names."""
+        return split_host(host)[0] in self._names
+
+    def leads_here(self, host: str, scheme: str, port: int) -> bool:
+        """Return whether who dials this host reaches the port that the server listens at, as far as
+        can be known: another program may listen at another port of this machine, and pass on what
+        it is sent."""
+        name, dialled = split_host(host)
+        if (dialled or _DEFAULT_PORTS[scheme]) == port:
+            return True
+        return (name, None) in self._others or (name, dialled) in self._others
+
+
+def _bracketed(host: str) -> str:
+    """Return the form that an IPv6 address has in a header."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host

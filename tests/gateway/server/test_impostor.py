@@ -1,0 +1,152 @@
+"""Another user of the machine: reads the process list, takes the port when Kore has ended."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from gateway.server.tokens import OWNER, TokenFile
+from tests.fakes.model import ModelServer
+from tests.gateway.server.browser import (
+    IDLE,
+    NEEDS_CHROMIUM,
+    browser_context,
+    browser_page,
+    log_in,
+    say,
+)
+from tests.gateway.server.processes import KEY, Machine, free_port
+from tests.gateway.server.proving import Impostor
+from tests.gateway.server.served import served
+
+pytestmark = NEEDS_CHROMIUM
+
+# All that scripts of the page, or of an impostor at its address, can get of the key.
+_KEY = """async () => {
+  const opening = indexedDB.open("kore")
+  await new Promise((resolve) => (opening.onsuccess = resolve))
+  const asking = opening.result.transaction("keys").objectStore("keys").get("key")
+  await new Promise((resolve) => (asking.onsuccess = resolve))
+  const { key } = asking.result
+  const exports = ["raw", "jwk"].map((format) => crypto.subtle.exportKey(format, key))
+  const ends = (await Promise.allSettled(exports)).map((one) => one.status)
+  return [ends, key.extractable, JSON.stringify(localStorage), document.cookie]
+}"""
+_BROWSER = """#!{python}
+import json, os, sys
+from pathlib import Path
+path = Path(sys.argv[1].removeprefix("file://"))
+told = {{"command": sys.argv, "mode": path.stat().st_mode & 0o777, "page": path.read_text(),
+        "folder": path.parent.stat().st_mode & 0o777}}
+Path({file!r}).write_text(json.dumps(told))
+"""
+
+
+async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model, browser_page() as page:
+        machine, port = Machine(tmp_path, model), free_port()
+        words = ("--listen-addr", f"127.0.0.1:{port}")
+        token = TokenFile(machine.home / "tokens.json").add("typed", ("admin",))
+        async with machine.serving(*words) as process:
+            await page.goto(f"http://127.0.0.1:{port}")
+            await page.fill(".login input", token)
+            await page.press(".login input", "Enter")
+            await page.wait_for_selector(".composer textarea")
+            await say(page, "one")
+            await page.wait_for_selector("article.kore:has-text('one')")
+            await page.wait_for_selector(IDLE)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        async with Impostor(port) as impostor:
+            await page.wait_for_selector(".offline:has-text('Another program answers')")
+            await page.fill(".composer textarea", "private words")
+            await page.press(".composer textarea", "Enter")
+            await page.wait_for_selector("article:has-text('private words')")
+            seen = len(impostor.records)
+            async with asyncio.timeout(30):
+                while len(impostor.records) < seen + 2:
+                    await asyncio.sleep(0.05)
+        stored = json.loads((machine.home / "tokens.json").read_text())["tokens"]
+        secrets = [token, *stored, "private words", '"proof"', "Cookie", "Authorization"]
+        told = "\n".join(impostor.records)
+        assert [word for word in secrets if word in told] == []
+        # Kore is back: the page connects to it, and sends what waited, once.
+        async with machine.serving(*words):
+            await page.wait_for_selector(".workbench:not(:has(.offline))", timeout=60_000)
+            await page.wait_for_selector("article.kore:has-text('private words')")
+
+
+async def test_scripts_of_the_page_cannot_read_its_key(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        await log_in(page, server)
+        stored = server.tokens.list()[-1]
+        assert stored.name.startswith("browser-")
+        exported, is_extractable, storage, cookies = await page.evaluate(_KEY)
+        assert exported == ["rejected", "rejected"]
+        assert is_extractable is False
+        assert cookies == ""
+        keys = json.loads((tmp_path / "tokens.json").read_text())["tokens"]
+        assert not [key for key in keys if key in storage]
+        # A reload needs no new login, and Log out ends the token.
+        await page.reload()
+        await page.wait_for_selector(".composer textarea")
+        await page.click("text=Log out")
+        await page.wait_for_selector(".login")
+        assert stored not in server.tokens.list()
+        await page.reload()
+        await page.wait_for_selector(".login")
+
+
+async def test_two_servers_of_one_host_have_keys_of_their_own(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    async with served(first) as one, served(second) as other, browser_context() as context:
+        page: Any = await context.new_page()
+        await log_in(page, one)
+        await page.goto(other.address)
+        await page.wait_for_selector(".login")
+        assert await context.cookies() == []
+
+
+async def test_the_link_of_kore_web_is_in_no_process_list(tmp_path: Path) -> None:
+    """The browser is started with the name of a private file, which leads to the link."""
+    told, browser = tmp_path / "told.json", tmp_path / "browser"
+    browser.write_text(_BROWSER.format(python=sys.executable, file=str(told)))
+    browser.chmod(0o755)
+    async with ModelServer(api_key=KEY) as model, browser_page() as page:
+        machine = Machine(tmp_path, model)
+        machine.home.chmod(0o700)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(machine.home)}
+        environ |= {"KORE_HOME": str(machine.home), "DISPLAY": ":9", "BROWSER": f"{browser} %s"}
+        kore = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "web", "--listen-addr", "auto"),
+            env=environ,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            assert kore.stdout is not None
+            async with asyncio.timeout(60):
+                link = (await kore.stdout.readline()).decode().strip()
+                while not told.exists() or not told.read_text():
+                    await asyncio.sleep(0.05)
+            seen = json.loads(told.read_text())
+            code = link.rpartition("=")[2]
+            assert len(code) > 20
+            assert not any(code in word for word in seen["command"])
+            assert (seen["mode"], seen["folder"]) == (0o600, 0o700)
+            assert link in seen["page"]
+            await page.goto(seen["command"][1])
+            await page.wait_for_selector(".composer textarea")
+            assert page.url.startswith("http://127.0.0.1:")
+            (browsers,) = TokenFile(machine.home / "tokens.json").list()
+            assert browsers.parent == OWNER
+        finally:
+            kore.send_signal(signal.SIGTERM)
+            await kore.wait()
+        assert not (machine.home / "login.html").exists()
+        assert not (machine.home / "server.json").exists()

@@ -1,0 +1,219 @@
+"""Connections on which both sides prove a key: what another user of the machine tries."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agent.errors import ConfigError
+from agent.security.key_proof import KeyClaim, KeyMismatch, KeyProof, answer, key_of
+from gateway.core.errors import ConnectionLost
+from gateway.server.host_names import HostNames
+from gateway.server.remote_service import check_client_address, opened_service
+from kore.client import Client, Disconnected
+from tests.fakes.cutting_proxy import CuttingProxy
+from tests.gateway.server.processes import free_port
+from tests.gateway.server.proving import (
+    Impostor,
+    frame_of,
+    host_of,
+    is_let_in,
+    log_in,
+    opened,
+)
+from tests.gateway.server.served import Served, served
+from tests.gateway.server.test_typescript import CLIENT
+
+NODE = shutil.which("node")
+SECRET = "kore_secret-of-a-program"
+PROGRAM = """
+const { Connection } = await import(process.argv[1])
+const [address, token] = process.argv.slice(2)
+new Connection({ address, token, onState: (state) => { console.log(state); process.exit() } })
+"""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "proof", ["", "0" * 64, "server", "replayed", None, 7, [], {"proof": "x"}, "\ud800"]
+)
+async def test_a_wrong_proof_lets_nobody_in(server: Served, proof: object) -> None:
+    key, host = key_of(server.secrets["admin"]), host_of(server.address)
+    async with opened(server.address, "/v1/connect", key) as earlier:
+        replayed = answer(key, host, earlier.claim, earlier.opening)["proof"]
+    async with opened(server.address, "/v1/connect", key) as client:
+        values = {"server": client.opening["proof"], "replayed": replayed}
+        sent = values.get(proof, proof) if isinstance(proof, str) else proof
+        await client.socket.send_json({"proof": sent})
+        await client.socket.send_json({"id": 1, "call": "status"})
+        assert await frame_of(client.socket) is None
+        assert client.socket.close_code == 4401
+
+
+async def test_a_call_before_the_proof_is_not_answered(server: Served) -> None:
+    key = key_of(server.secrets["admin"])
+    async with opened(server.address, "/v1/connect", key) as client:
+        await client.socket.send_json({"id": 1, "call": "status"})
+        assert await frame_of(client.socket) is None
+
+
+async def test_nonces_of_the_server_are_new_each_time(server: Served) -> None:
+    nonces = set()
+    for _ in range(5):
+        async with opened(server.address, "/v1/connect", key_of(server.secrets["read"])) as client:
+            nonces.add(client.opening["nonce"])
+    assert len(nonces) == 5
+
+
+@pytest.mark.parametrize("forges_host", [False, True])
+async def test_a_relay_at_another_port_gets_no_connection(
+    server: Served, forges_host: bool
+) -> None:
+    """It passes on what a client says that dialled the relay's port, and answers as Kore would."""
+    key, dialled = key_of(server.secrets["admin"]), f"127.0.0.1:{free_port()}"
+    claimed = host_of(server.address) if forges_host else dialled
+    async with opened(server.address, "/v1/connect", key, claimed) as client:
+        if not forges_host:
+            assert client.opening["error"]["code"] == "denied"
+            assert "server.hosts" in client.opening["error"]["hint"]
+            return
+        # The client signs what it has dialled: it does not take the opening for Kore's.
+        with pytest.raises(KeyMismatch):
+            answer(key, dialled, client.claim, client.opening)
+
+
+async def test_a_tunnel_that_the_owner_has_named_may_use_another_port(tmp_path: Path) -> None:
+    port = free_port()
+    async with (
+        served(tmp_path, hosts=[f"127.0.0.1:{port}"]) as server,
+        CuttingProxy(int(server.address.rpartition(":")[2])) as proxy,
+    ):
+        async with Client(f"http://127.0.0.1:{proxy.port}", server.secrets["read"]) as stranger:
+            with pytest.raises(Exception, match="listens at port"):
+                await stranger.call("status")
+        key = key_of(server.secrets["read"])
+        async with opened(server.address, "/v1/connect", key, f"127.0.0.1:{port}") as client:
+            assert "proof" in client.opening
+
+
+def test_which_addresses_lead_to_the_server() -> None:
+    hosts = HostNames("127.0.0.1", ["kore.example.org", "10.0.0.7:9000", "fd00::1"])
+    assert hosts.leads_here("127.0.0.1:8790", "http", 8790)
+    assert hosts.leads_here("kore.example.org", "https", 8790)
+    assert hosts.leads_here("kore.example.org:444", "https", 8790)
+    assert hosts.leads_here("10.0.0.7:9000", "http", 8790)
+    assert hosts.leads_here("[fd00::1]:1", "http", 8790)
+    assert hosts.leads_here("127.0.0.1", "http", 80)
+    assert not hosts.leads_here("127.0.0.1:8791", "http", 8790)
+    assert not hosts.leads_here("10.0.0.7:9001", "http", 8790)
+    assert not hosts.leads_here("127.0.0.1", "http", 8790)
+    assert not hosts.leads_here("", "http", 8790)
+
+
+async def test_python_clients_tell_an_impostor_nothing() -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    async with Impostor(port) as impostor:
+        with pytest.raises(ConnectionLost, match="another program answers"):
+            async with opened_service(address, SECRET):
+                pass
+        async with Client(address, SECRET, patience_s=0) as client:
+            with pytest.raises(Disconnected, match="another program answers"):
+                await client.send(None, "private words")
+    _check_nothing_was_told(impostor, SECRET)
+    assert not any("private words" in record for record in impostor.records)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+async def test_a_node_program_tells_an_impostor_nothing() -> None:
+    port = free_port()
+    async with Impostor(port) as impostor:
+        words = ("--experimental-websocket", "--input-type=module", "-e", PROGRAM)
+        program = await asyncio.create_subprocess_exec(
+            *(str(NODE), *words, str(CLIENT), f"http://127.0.0.1:{port}", SECRET),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await program.communicate()
+    assert out == b"foreign\n"
+    _check_nothing_was_told(impostor, SECRET)
+
+
+def _check_nothing_was_told(impostor: Impostor, secret: str) -> None:
+    assert impostor.records
+    for record in impostor.records:
+        assert secret not in record
+        assert key_of(secret).hex() not in record
+        assert "Authorization" not in record
+        assert '"proof"' not in record
+
+
+async def test_what_an_impostor_heard_opens_nothing_later(server: Served) -> None:
+    """The first words of a client, word for word, when Kore is back."""
+    secret = server.secrets["admin"]
+    heard = KeyClaim.new(key_of(secret))
+    async with (
+        aiohttp.ClientSession(server.address) as session,
+        session.ws_connect("/v1/connect", protocols=heard.protocols) as socket,
+    ):
+        assert "proof" in await socket.receive_json()
+        await socket.send_json({"id": 1, "call": "status"})
+        assert await frame_of(socket) is None
+
+
+async def test_a_browser_key_is_sent_by_nobody(server: Served) -> None:
+    """It is made of the code or the token on both sides, and is no token for HTTP."""
+    secret = server.secrets["chat"]
+    key = await log_in(server.address, secret)
+    assert await is_let_in(server.address, key)
+    assert key != await log_in(server.address, secret)
+    headers = {"Authorization": f"Bearer {key.hex()}"}
+    async with (
+        aiohttp.ClientSession(server.address, headers=headers) as session,
+        session.post("/v1/calls/status", json={}) as response,
+    ):
+        assert response.status == 401
+
+
+async def test_a_proof_is_bound_to_everything_that_was_said() -> None:
+    claim = KeyClaim("0" * 32, "1" * 32)
+    proof = KeyProof(b"k", "h", claim, "2" * 32)
+    others = [
+        KeyProof(b"l", "h", claim, "2" * 32),
+        KeyProof(b"k", "i", claim, "2" * 32),
+        KeyProof(b"k", "h", KeyClaim("3" * 32, "1" * 32), "2" * 32),
+        KeyProof(b"k", "h", KeyClaim("0" * 32, "3" * 32), "2" * 32),
+        KeyProof(b"k", "h", claim, "3" * 32),
+    ]
+    told = [*proof.opening().values(), proof.derived_key().hex()]
+    assert not any(value in told[1:] for other in others for value in other.opening().values())
+    own = answer(b"k", "h", claim, proof.opening())
+    assert proof.is_proven_by(own)
+    assert not any(other.is_proven_by(own) for other in others)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://kore.example.org", "http://192.168.1.5:8790", "http://127.0.0.1.example.org:8790"],
+)
+def test_other_machines_are_reached_over_https_only(address: str) -> None:
+    with pytest.raises(ConfigError, match="needs https"):
+        check_client_address(address)
+    with pytest.raises(ValueError, match="needs https"):
+        Client(address, SECRET)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://127.0.0.1:8790", "http://localhost:1", "http://[::1]:2", "https://a.example"],
+)
+def test_own_machine_and_https_may_be_attached_to(address: str) -> None:
+    check_client_address(address)
+    Client(address, SECRET)
