@@ -1,13 +1,16 @@
 """Where plugins and markets come from: a folder, git, npm, an archive. Nothing of them is run."""
 
 import os
+import posixpath
 import re
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import hexdigits
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 from agent.i18n import t
 from agent.security.archive.entry import ArchiveLimits
@@ -18,6 +21,10 @@ from gateway.plugins.errors import PluginError
 
 Source = Mapping[str, Any]
 MOST_ARCHIVE_BYTES = 256 * 2**20
+# What is checked out of a repository. Each of its entries counts, however small it is packed.
+_REPOSITORY_LIMITS = ArchiveLimits(entries=50_000, total_bytes=MOST_ARCHIVE_BYTES)
+# Of the list of all entries: a few trees can name each other so often that it has no end.
+_MOST_LIST_BYTES = 20_000_000
 _TIMEOUT_S = 300
 _GIT = ("url", "git", "git-subdir")
 _REMOTE = ("https://", "ssh://", "git@")
@@ -26,6 +33,8 @@ _VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 # The files of a repository choose by their attributes which filters of the person's run: none.
 _WITHOUT_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+# A file comes out as it is stored: conversions would make it larger, or run filters.
+_WITHOUT_CONVERSION = "* -text -ident -filter -working-tree-encoding\n"
 # What may be the only folder of a plugin, and is not the folder around it.
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
@@ -187,8 +196,48 @@ def _clone(address: str, source: Source, target: Path) -> Path:
     # With the person's settings, which know how to log in; nothing of the repository is a file yet.
     fetch_words = ["fetch", "-q", "--depth", "1", "--no-recurse-submodules"]
     _run([*git, *fetch_words, "--", address, wish], target)
-    _run([*git, "checkout", "-q", "--detach", "FETCH_HEAD"], target, _WITHOUT_SETTINGS)
+    (target / ".git" / "info").mkdir(exist_ok=True)
+    (target / ".git" / "info" / "attributes").write_text(_WITHOUT_CONVERSION)
+    part = posixpath.normpath(str(source.get("path") or "."))
+    git.append("--literal-pathspecs")
+    if _has_entries(git, part, target):
+        _run([*git, "checkout", "-q", "FETCH_HEAD", "--", part], target, _WITHOUT_SETTINGS)
     return target
+
+
+def _has_entries(git: Sequence[str], part: str, target: Path) -> bool:
+    """Return whether there is anything to check out. Raises `PluginError` if it is too much."""
+    listing = [
+        "ls-tree",
+        "-r",
+        "-t",
+        "-l",
+        "-z",
+        "FETCH_HEAD",
+        "--",
+        *([part] if part != "." else []),
+    ]
+    with tempfile.TemporaryFile(dir=target) as output:
+        _run([*git, *listing], target, _WITHOUT_SETTINGS, output, _MOST_LIST_BYTES)
+        output.seek(0)
+        entries = output.read().split(b"\0")[:-1]
+    # Mode, kind, object and size, then a tab and the path. A folder has no size.
+    sizes = [entry.split(b"\t", 1)[0].split()[-1] for entry in entries]
+    sizes_bytes = [int(size) for size in sizes if size != b"-"]
+    limits = _REPOSITORY_LIMITS
+    if (
+        len(entries) > limits.entries
+        or sum(sizes_bytes) > limits.total_bytes
+        or max(sizes_bytes, default=0) > limits.file_bytes
+    ):
+        raise PluginError(
+            t(
+                "the repository is too large: {most:,} files and folders, 64 MB for a file and"
+                " 256 MB in all are the most",
+                most=limits.entries,
+            )
+        )
+    return bool(entries)
 
 
 def _unpack(source: Source, target: Path) -> Path:
@@ -250,8 +299,13 @@ def _npm_program() -> list[str]:
 
 
 def _run(
-    words: Sequence[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({})
+    words: Sequence[str],
+    folder: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    output: IO[bytes] | None = None,
+    most_bytes: int = MOST_ARCHIVE_BYTES,
 ) -> None:
+    """Run a program whose files, `output` among them, may have `most_bytes` each."""
     program = find_trusted_program(words[0])
     if program is None:
         raise PluginError(t("There is no program {name} on this machine.", name=words[0]))
@@ -263,18 +317,22 @@ def _run(
     environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
     # Nothing is followed to another protocol.
     environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file", **variables}
+    # A limit that is lower already stays.
+    limit = f'ulimit -f {most_bytes // 512} 2>/dev/null; exec "$@"'
     try:
         done = subprocess.run(
-            [str(program), *words[1:]],
+            ["/bin/sh", "-c", limit, "sh", str(program), *words[1:]],
             cwd=folder,
             env=environ,
-            capture_output=True,
-            text=True,
+            stdout=output or subprocess.PIPE,
+            stderr=subprocess.PIPE,
             timeout=_TIMEOUT_S,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise PluginError(f"{words[0]}: {exc}") from None
+    if done.returncode == -signal.SIGXFSZ:
+        raise PluginError(t("what {name} fetches is too large", name=words[0]))
     if done.returncode:
-        line = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise PluginError(f"{words[0]}: {line[:300]}")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise PluginError(f"{words[0]}: {(lines or [f'exit code {done.returncode}'])[-1][:300]}")

@@ -1,0 +1,109 @@
+"""Repositories that unpack to far more than they weigh: refused before anything is checked out."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.plugins.errors import PluginError
+from gateway.plugins.sources import fetch
+
+
+class Repository:
+    """A bare repository, made of objects by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self._git("init", "-q", "--bare")
+
+    def _git(self, *words: str, data: bytes = b"") -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        done = subprocess.run(command, cwd=self.folder, check=True, input=data, capture_output=True)
+        return done.stdout.decode().strip()
+
+    def blob(self, data: bytes) -> str:
+        return self._git("hash-object", "-w", "--stdin", data=data)
+
+    def tree(self, entries: Sequence[str]) -> str:
+        return self._git("mktree", data="\n".join(entries).encode())
+
+    def commit(self, tree: str) -> None:
+        self._git("update-ref", "HEAD", self._git("commit-tree", tree, "-m", "one"))
+
+    def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def fetched(repository: Repository, target: Path, **more: str) -> Path:
+    return fetch({"source": "url", "url": repository.folder.as_uri(), **more}, target)
+
+
+def files_below(folder: Path) -> list[str]:
+    """Files outside of `.git`."""
+    return sorted(
+        os.path.relpath(os.path.join(above, name), folder)
+        for above, folders, names in os.walk(folder)
+        if ".git" not in folders or not folders.remove(".git")
+        for name in names
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "repository")
+
+
+def test_one_blob_under_many_names_is_too_much(repository: Repository, tmp_path: Path) -> None:
+    blob = repository.blob(bytes(2**20))
+    names = repository.tree([f"100644 blob {blob}\t{n}" for n in range(100)])
+    repository.commit(repository.tree([f"040000 tree {names}\t{n}" for n in range(30)]))
+    assert repository.size_bytes() < 100_000
+    with pytest.raises(PluginError, match="the repository is too large"):
+        fetched(repository, tmp_path / "target")
+    assert files_below(tmp_path / "target") == []
+
+
+def test_large_file_is_too_much(repository: Repository, tmp_path: Path) -> None:
+    blob = repository.blob(bytes(65 * 2**20))
+    repository.commit(repository.tree([f"100644 blob {blob}\tlarge"]))
+    with pytest.raises(PluginError, match="the repository is too large"):
+        fetched(repository, tmp_path / "target")
+
+
+@pytest.mark.parametrize("has_files", [False, True])
+def test_trees_that_name_each_other_end(
+    has_files: bool, repository: Repository, tmp_path: Path
+) -> None:
+    blob = repository.blob(b"")
+    tree = repository.tree([f"100644 blob {blob}\ta"] if has_files else [])
+    for _ in range(10):
+        tree = repository.tree([f"040000 tree {tree}\t{n}" for n in range(10)])
+    repository.commit(tree)
+    with pytest.raises(PluginError, match="too large"):
+        fetched(repository, tmp_path / "target")
+
+
+def test_files_come_out_as_they_are_stored(repository: Repository, tmp_path: Path) -> None:
+    attributes = repository.blob(b"* text eol=crlf ident\n*.txt working-tree-encoding=UTF-32\n")
+    words = repository.blob(b"$Id$\n")
+    entries = [f"100644 blob {words}\ta.txt", f"100644 blob {attributes}\t.gitattributes"]
+    repository.commit(repository.tree(entries))
+    target = fetched(repository, tmp_path / "target")
+    assert (target / "a.txt").read_bytes() == b"$Id$\n"
+
+
+def test_only_the_named_folder_counts(repository: Repository, tmp_path: Path) -> None:
+    large = repository.tree([f"100644 blob {repository.blob(bytes(65 * 2**20))}\tlarge"])
+    small = repository.tree([f"100644 blob {repository.blob(b'hi')}\tsmall"])
+    entries = [f"040000 tree {large}\tlarge", f"040000 tree {small}\t*"]
+    repository.commit(repository.tree(entries))
+    assert files_below(fetched(repository, tmp_path / "a", path="./*/")) == ["small"]
+    with pytest.raises(PluginError, match="the repository is too large"):
+        fetched(repository, tmp_path / "b", path="large")
+    with pytest.raises(PluginError, match="no such folder"):
+        fetched(repository, tmp_path / "c", path="missing")
+    with pytest.raises(PluginError):
+        fetched(repository, tmp_path / "d", path="../outside")
