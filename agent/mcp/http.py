@@ -12,6 +12,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
+from agent.tools.shell.confined_server import TooMuchOutput
+from agent.tools.shell.output_budget import OutputBudget
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -58,33 +60,54 @@ def bounded_client(
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
+    """A client whose server can send no more than `OutputBudget` lets it."""
     client = create_mcp_http_client(headers, timeout, auth)
-    client.event_hooks = {"response": [_bound]}
+    budget = OutputBudget()
+
+    async def bound(response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        is_packed = response.headers.get("content-encoding", "identity") != "identity"
+        is_endless = response.headers.get("content-type", "").startswith("text/event-stream")
+        limit_bytes = 0 if is_packed else None if is_endless else MOST_MESSAGE_BYTES
+        response.stream = _Bounded(response.stream, budget, limit_bytes)
+
+    client.event_hooks = {"response": [bound]}
     return client
 
 
-async def _bound(response: httpx2.Response) -> None:
-    """Bound a body; of a stream of events the SDK bounds each."""
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        is_packed = response.headers.get("content-encoding", "identity") != "identity"
-        response.stream = _Bounded(response.stream, 0 if is_packed else MOST_MESSAGE_BYTES)
-
-
 class _Bounded(httpx2.AsyncByteStream):
-    """A stream that fails once it has been longer than `limit_bytes`."""
+    """A stream that is handed on by whole lines, as each message is one, and fails where it is
+    longer than `limit_bytes`, a line is too long, or the budget is used up."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, limit_bytes: int) -> None:
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, budget: OutputBudget, limit_bytes: int | None
+    ) -> None:
         self._stream = stream
+        self._budget = budget
         self._limit_bytes = limit_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > self._limit_bytes:
-                raise httpx2.StreamError("It sent more than Kore takes at once.")
-            yield chunk
+        size, rest = 0, bytearray()
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                self._budget.take(len(chunk))
+                end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+                if self._limit_bytes is not None and size > self._limit_bytes:
+                    raise TooMuchOutput
+                rest += chunk[:end]
+                if end:
+                    lines, rest = bytes(rest), bytearray()
+                    self._budget.take_values(lines)
+                    yield lines
+                rest += chunk[end:]
+                if len(rest) > MOST_MESSAGE_BYTES:
+                    raise TooMuchOutput
+            self._budget.take_values(bytes(rest))
+        except TooMuchOutput as exc:
+            raise httpx2.StreamError(str(exc)) from None
+        if rest:
+            yield bytes(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -13,14 +13,20 @@ from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, TooMuchOutput
+from agent.tools.shell.output_budget import OutputBudget
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.tools.shell.server_log import ServerLog
 
 if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+    from mcp.types import JSONRPCMessage
 
-# So many messages wait for the client; a server that sends more at once is ended.
-_MOST_WAITING = 1_000
+# So many lines wait to be decoded; a server that sends more at once is ended.
+_MAX_WAITING = 1_000
+# A longer line is decoded in a thread.
+_LONG_LINE_BYTES = 100_000
 
 
 class ServerProcess:
@@ -51,30 +57,16 @@ class ServerProcess:
         """The streams, as the SDK's `Transport` has them; `on_end` is called when the server has
         ended."""
         import anyio
-        from mcp import types
         from mcp.shared.message import SessionMessage
 
-        to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](
-            _MOST_WAITING
-        )
+        # Of what is decoded nothing waits: it takes far more memory than its line.
+        to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
-        lines = _LineSplitter(MOST_MESSAGE_BYTES)
-
-        def on_output(data: bytes) -> None:
-            for line in lines.feed(data):
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    # Servers print banners where only messages belong.
-                    if not self._log.take(line + b"\n"):
-                        raise TooMuchOutput from None
-                    continue
-                try:
-                    to_client.send_nowait(SessionMessage(message))
-                except (anyio.WouldBlock, anyio.BrokenResourceError):
-                    raise TooMuchOutput from None
+        reader = _MessageReader(to_client, self._log)
 
         async def end() -> None:
+            # What it said before its end is passed on.
+            await reader.drain()
             on_end()
             await to_client.aclose()
 
@@ -88,7 +80,7 @@ class ServerProcess:
         title = f"MCP server {self._server.name}"
         server = ConfinedServer(title, self._command, self._settings, self._log, self._meters)
         try:
-            async with server.open(on_output, end) as writer:
+            async with server.open(reader.feed, end) as writer:
                 task = asyncio.create_task(write(writer), name=f"mcp input {self._server.name}")
                 try:
                     yield read_stream, write_stream
@@ -97,6 +89,7 @@ class ServerProcess:
                     task.cancel()
                     await asyncio.wait({task})
         finally:
+            await reader.aclose()
             for stream in (read_stream, write_stream, from_client, to_client):
                 await stream.aclose()
 
@@ -123,6 +116,70 @@ class ServerProcess:
                     "name of a variable, or its value has a character that none can have."
                 )
         return dict(self._server.env)
+
+
+class _MessageReader:
+    """Passes on to the client what a server writes, within its budget. Lines that hold no message
+    go to the log."""
+
+    def __init__(
+        self, to_client: "MemoryObjectSendStream[SessionMessage | Exception]", log: ServerLog
+    ) -> None:
+        self._to_client = to_client
+        self._log = log
+        self._budget = OutputBudget()
+        self._splitter = _LineSplitter(MOST_MESSAGE_BYTES)
+        self._lines = asyncio.Queue[bytes | None](_MAX_WAITING)
+        self._passing = asyncio.create_task(self._pass_on(), name="mcp output")
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of output. Raises `TooMuchOutput`."""
+        self._budget.take(len(data))
+        if self._passing.done():
+            raise TooMuchOutput
+        for line in self._splitter.feed(data):
+            self._budget.take_values(line)
+            try:
+                self._lines.put_nowait(line)
+            except asyncio.QueueFull:
+                raise TooMuchOutput from None
+
+    async def drain(self) -> None:
+        """Wait until everything has been passed on."""
+        ending = asyncio.create_task(self._lines.put(None))
+        # It may have stopped, and then nothing takes the end out of a full queue.
+        await asyncio.wait({ending, self._passing}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            await asyncio.wait({self._passing})
+        ending.cancel()
+
+    async def aclose(self) -> None:
+        self._passing.cancel()
+        await asyncio.wait({self._passing})
+
+    async def _pass_on(self) -> None:
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while (line := await self._lines.get()) is not None:
+                is_long = len(line) > _LONG_LINE_BYTES
+                message = await asyncio.to_thread(_decode, line) if is_long else _decode(line)
+                if message is not None:
+                    await self._to_client.send(SessionMessage(message))
+                # Servers print banners where only messages belong.
+                elif not self._log.take(line + b"\n"):
+                    return
+
+
+def _decode(line: bytes) -> "JSONRPCMessage | None":
+    """Return the message that a line holds, or None."""
+    from mcp import types
+
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return None
 
 
 class _LineSplitter:

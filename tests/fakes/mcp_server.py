@@ -9,7 +9,8 @@ in other words from its second start on, `restless` says with its first list tha
 `babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
 has a tool that asks the person what its arguments say, and answers with what came of it,
 `says=FILE` makes it answer what the file holds, `schema=FILE` gives its tool the input schema
-that the file holds, `output=FILE` the schema of results, which then are long.
+that the file holds, `output=FILE` the schema of results, which then are long, `shouts` makes it
+send 40 notifications of 14 MB at a call, `swarm` one with millions of empty lists.
 """
 
 import json
@@ -136,6 +137,11 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
     if "hang" in BEHAVIOURS:
         time.sleep(600)
+    if "shouts" in BEHAVIOURS:
+        for _ in range(40):
+            send_log("x" * 14_000_000)
+    if "swarm" in BEHAVIOURS:
+        send_log([[]] * 3_500_000)
     while "babble" in BEHAVIOURS:
         print("x" * 1000, file=sys.stderr)
     if "hoard" in BEHAVIOURS:
@@ -185,6 +191,12 @@ def ask(params: dict[str, Any]) -> Any:
 def send(message: dict[str, Any]) -> None:
     """Write one message."""
     print(json.dumps(message), flush=True)
+
+
+def send_log(data: Any) -> None:
+    """Write a notification."""
+    params = {"level": "info", "data": data}
+    send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
 
 
 def lines() -> Iterator[str]:

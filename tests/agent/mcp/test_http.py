@@ -22,7 +22,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 class WildServer(LoopbackServer):
     """Has one tool for each way to misbehave; `large` answers with that many bytes."""
 
-    tools = ("large", "packed", "elsewhere", "broken", "no_answer")
+    tools = ("large", "packed", "elsewhere", "broken", "no_answer", "swarm", "shouts")
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,6 +59,11 @@ class WildServer(LoopbackServer):
         data = json.dumps(answer).encode()
         headers = {"Content-Type": "application/json"}
         match tool:
+            case "swarm":
+                result = f'{{"jsonrpc": "2.0", "id": {answer["id"]}, "result": {{"content": ['
+                return web.Response(body=f"{result}{'{},' * 3_000_000}{{}}]}}}}", headers=headers)
+            case "shouts":
+                return await self._shout(request)
             case "large":
                 return web.Response(body=data, headers=headers)
             case "packed":
@@ -71,6 +76,15 @@ class WildServer(LoopbackServer):
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(b": nothing\n\n")
+        return response
+
+    async def _shout(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        params = {"level": "info", "data": "x" * 14_000_000}
+        event = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+        for _ in range(40):
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
         return response
 
 
@@ -95,5 +109,6 @@ async def test_a_wild_answer_is_one_sentence(tmp_path: Path, tool: str) -> None:
         assert server.requests == [tool]
         assert len(str(failure.value)) < 500
         assert ("more than Kore takes" in str(failure.value)) == (tool in ("large", "packed"))
+        assert ("without end" in str(failure.value)) == (tool == "swarm")
         # The server is there for the next call.
         assert len((await servers.refresh("w")).tools) == len(server.tools)

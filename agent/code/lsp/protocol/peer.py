@@ -10,15 +10,12 @@ from typing import Any, Protocol
 
 from agent.code.lsp.protocol.wire import MessageSplitter, encode_message
 from agent.errors import KoreError
-from agent.tools.shell.confined_server import TooMuchOutput
+from agent.tools.shell.output_budget import OutputBudget
 
 log = logging.getLogger(__name__)
 
 # A server that does not read what it is sent holds so much in memory at most.
 _MOST_UNREAD_BYTES = 64_000_000
-# What one may send at once, and what it may send on and on: more floods.
-_MOST_AT_ONCE_BYTES = 64_000_000
-_MOST_BYTES_PER_S = 1_000_000
 _METHOD_NOT_FOUND = -32601
 _INTERNAL_ERROR = -32603
 
@@ -58,12 +55,12 @@ class JsonRpcPeer:
         self._on_request = on_request
         self._on_notification = on_notification
         self._output: Output | None = None
-        self._splitter = MessageSplitter()
+        self._budget = OutputBudget()
+        self._splitter = MessageSplitter(budget=self._budget)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.is_closed = False
         self.heard_at = time.monotonic()
-        self._flood_bytes = 0.0
 
     def connect(self, output: Output) -> None:
         """From here on it can be written to."""
@@ -71,12 +68,8 @@ class JsonRpcPeer:
 
     def feed(self, data: bytes) -> None:
         """Take what the server wrote. Raises `TooMuchOutput`."""
-        now = time.monotonic()
-        self._flood_bytes -= (now - self.heard_at) * _MOST_BYTES_PER_S
-        self._flood_bytes = max(0.0, self._flood_bytes) + len(data)
-        self.heard_at = now
-        if self._flood_bytes > _MOST_AT_ONCE_BYTES:
-            raise TooMuchOutput("It sends without end.")
+        self.heard_at = time.monotonic()
+        self._budget.take(len(data))
         for message in self._splitter.feed(data):
             self._take(message)
 

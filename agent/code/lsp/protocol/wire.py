@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.tools.shell.confined_server import TooMuchOutput
+from agent.tools.shell.output_budget import OutputBudget
 
 # A longer message is not taken: what a server floods with must not fill the memory.
 MOST_MESSAGE_BYTES = 16_000_000
@@ -33,10 +34,14 @@ def encode_message(message: dict[str, Any]) -> bytes:
 
 
 class MessageSplitter:
-    """Messages out of chunks, none of them longer than `limit_bytes`."""
+    """Messages out of chunks, none of them longer than `limit_bytes`. Their values count against
+    the `budget`."""
 
-    def __init__(self, limit_bytes: int = MOST_MESSAGE_BYTES) -> None:
+    def __init__(
+        self, limit_bytes: int = MOST_MESSAGE_BYTES, budget: OutputBudget | None = None
+    ) -> None:
         self._limit_bytes = limit_bytes
+        self._budget = budget or OutputBudget()
         self._buffer = bytearray()
         self._missing = 0
 
@@ -57,6 +62,7 @@ class MessageSplitter:
             body = bytes(self._buffer[start : self._missing])
             del self._buffer[: self._missing]
             self._missing = 0
+            self._budget.take_values(body)
             yield _parse(body)
 
     def _length(self, header: bytes) -> int:

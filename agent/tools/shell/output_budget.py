@@ -1,0 +1,43 @@
+"""Bound on what a server sends, for MCP servers and language servers alike."""
+
+import re
+import time
+
+from agent.tools.shell.confined_server import TooMuchOutput
+
+# What a server may send at once, and what it may send on and on: more floods.
+MAX_AT_ONCE_BYTES = 64_000_000
+MAX_BYTES_PER_S = 1_000_000
+# A JSON value takes time and memory that its few bytes do not show.
+VALUE_BYTES = 64
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+class OutputBudget:
+    """What one server may still send; it fills again with time."""
+
+    def __init__(self) -> None:
+        self._spent_bytes = 0.0
+        self._taken_at = time.monotonic()
+
+    def take(self, size_bytes: int) -> None:
+        """Spend so much. Raises `TooMuchOutput`."""
+        now = time.monotonic()
+        left_bytes = self._spent_bytes - (now - self._taken_at) * MAX_BYTES_PER_S
+        self._spent_bytes, self._taken_at = max(0.0, left_bytes), now
+        if self._spent_bytes + size_bytes > MAX_AT_ONCE_BYTES:
+            raise TooMuchOutput("It sends without end.")
+        self._spent_bytes += size_bytes
+
+    def take_values(self, json: bytes) -> None:
+        """Spend what JSON counts for beyond its bytes, before it is decoded. Raises
+        `TooMuchOutput`."""
+        if (excess := _value_bytes(json) - len(json)) <= 0:
+            return
+        # Text has commas, too.
+        if (excess := _value_bytes(_STRING.sub(b"", json)) - len(json)) > 0:
+            self.take(excess)
+
+
+def _value_bytes(json: bytes) -> int:
+    return VALUE_BYTES * (json.count(b",") + json.count(b"[") + json.count(b"{"))
