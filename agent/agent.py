@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
@@ -318,11 +318,7 @@ class Agent(Generic[DepsT]):
                 await self.toolbox.end(name)
 
     async def _run_shaped(
-        self,
-        shape: "StructuredOutput",
-        prompt: Message,
-        deps: DepsT | None,
-        options: RunOptions,
+        self, shape: "StructuredOutput", prompt: Message, deps: DepsT | None, options: RunOptions
     ) -> Result:
         def read(result: Result) -> Result:
             return replace(result, output=shape.read(last_words(result)))
@@ -331,7 +327,8 @@ class Agent(Generic[DepsT]):
         if checks is not None:
             checks = replace(checks, prompt=prompt, read_output=read)
             later_checks = replace(checks, input=())
-        result = await self._run(shape.request(prompt), deps, options, checks)
+        run = partial(self._run, deps=deps, options=options, is_data=True)
+        result = await run(shape.request(prompt), guardrails=checks)
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
             # That call has been made.
             options["tool_choice"] = "auto"
@@ -339,9 +336,8 @@ class Agent(Generic[DepsT]):
             try:
                 return read(result)
             except BadOutput as exc:
-                earlier = result
                 again = render_prompt("output_again", reason=exc)
-            result = with_earlier(earlier, await self._run(again, deps, options, later_checks))
+            result = with_earlier(result, await run(again, guardrails=later_checks))
         return read(result)
 
     async def _run(
@@ -350,9 +346,11 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None,
         options: RunOptions,
         guardrails: Guardrails | None,
+        *,
+        is_data: bool = False,
     ) -> Result:
         error: events.Error | None = None
-        run = AgentRun(self, prompt, deps, options, guardrails)
+        run = AgentRun(self, prompt, deps, options, guardrails, is_data=is_data)
         async with aclosing(run.events()) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):

@@ -77,7 +77,10 @@ class AgentRun:
         deps: Any,
         options: RunOptions,
         guardrails: Guardrails | None,
+        *,
+        is_data: bool = False,
     ) -> None:
+        self._is_data = is_data
         self._agent = agent
         self._prompt = prompt
         self._deps = deps
@@ -204,6 +207,7 @@ class AgentRun:
             guardrails=self._guardrails,
             exposure=_exposure(agent),
             memory_text=self._memory_text(agent),
+            is_data=self._is_data,
         )
         results: list[Result] = []
         while True:
@@ -276,6 +280,7 @@ class AgentRun:
             meter=before.meter,
             max_iterations=max(most, 1),
             memory_text=self._memory_text(agent),
+            is_data=self._is_data,
         )
         return agent, task
 

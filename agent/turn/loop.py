@@ -1,6 +1,6 @@
 """One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from itertools import takewhile
@@ -19,6 +19,7 @@ from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.model_settings import is_forced
 from agent.records import frozen
 from agent.security.redaction import Redactor
+from agent.security.taint.taint import TaintState
 from agent.turn.completion_signal import find_signal
 from agent.turn.event_stream import EventStream
 from agent.turn.journal import Interrupts, SteeringSource, TurnJournal
@@ -29,6 +30,7 @@ from agent.usage import Tariff, UsageMeter, UsageTotals
 
 if TYPE_CHECKING:
     from agent.turn.hooks import HookChain, HookWords
+    from agent.turn.output_links import OutputLinks
     from agent.turn.tracing import TurnTracing
 
 _SHRINKS = 5
@@ -47,7 +49,8 @@ class _Interrupted(Exception):
 @frozen
 class ModelCallConfig:
     """All of a model request that stays the same during a turn. A `tool_choice` among the `options`
-    that forces a call holds until the first one. `redactor` cleans what the model says.
+    that forces a call holds until the first one. `redactor` cleans what the model says, and
+    `exposure` says which links it may hold; without one they are left alone.
     """
 
     provider: Provider
@@ -61,6 +64,7 @@ class ModelCallConfig:
     hooks: "HookChain | None" = None
     tracing: "TurnTracing | None" = None
     redactor: Redactor = field(default_factory=Redactor)
+    exposure: TaintState | None = None
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
 
@@ -98,6 +102,8 @@ class AgentLoop:
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
         self._call_meter = CallMeter(tariff, call.fallback_tariffs, meter)
         self.earlier_messages = _earlier_messages(conversation)
+        # An agent that has handed over may have spoken.
+        self._said_before = self.earlier_messages or _since_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
         self._is_cut = False
@@ -260,7 +266,7 @@ class AgentLoop:
             await self._outlet.emit(notice)
         stream = self._call.provider.stream(request)
         interrupts = self._interrupts
-        redactor = OutputRedactor(self._call.redactor)
+        redactor, links = OutputRedactor(self._call.redactor), self._links()
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for model_event in stream:
@@ -268,7 +274,7 @@ class AgentLoop:
                 if interrupts is not None and (messages := await interrupts.interrupted()):
                     await self._add_steering(messages)
                     raise _Interrupted
-                for event in redactor.clean(model_event):
+                for event in _cleaned(model_event, redactor, links):
                     match event:
                         case events.Reply():
                             return await self._hooked(request, event)
@@ -292,18 +298,31 @@ class AgentLoop:
             return reply
         # The stream so far is void.
         await self._outlet.emit(events.Retry(t("a hook replaced the reply"), 1, 1, 0.0))
-        await self._show(message)
-        return replace(reply, message=message)
+        return await self._show(replace(reply, message=message))
 
     async def _reply_of_hook(self, reply: events.Reply) -> events.Reply:
         self._is_from_hook = True
-        await self._show(reply.message)
-        return reply
+        return await self._show(reply)
 
-    async def _show(self, message: Message) -> None:
+    async def _show(self, reply: events.Reply) -> events.Reply:
+        links = self._links()
+        message = reply.message if links is None else links.clean_message(reply.message)
         self._partial = [message.text]
         if message.text:
             await self._outlet.emit(events.TextDelta(message.text))
+        return replace(reply, message=message)
+
+    def _links(self) -> "OutputLinks | None":
+        """Return what defuses the links of the next reply; None where no link could carry anything
+        away."""
+        exposure = self._call.exposure
+        if exposure is None or not exposure.is_dangerous:
+            return None
+        from agent.turn.output_links import OutputLinks
+
+        messages = (*self._said_before, *self._new)
+        texts = [one.text for one in messages if one.role == "assistant" and one.text]
+        return OutputLinks(exposure.is_shown, texts)
 
     async def _request(self) -> ModelRequest:
         call = self._call
@@ -336,6 +355,8 @@ class AgentLoop:
     async def _close(self, words: str) -> None:
         """A tool ends the turn: its words are the last that the person is told."""
         self.ends_with_question = True
+        if (links := self._links()) is not None:
+            words = links.clean_text(words)
         reply = assistant(words)
         self._add([reply])
         await self._progress.reply(reply)
@@ -357,4 +378,18 @@ def _earlier_messages(conversation: Conversation) -> list[Message]:
     messages, begun = conversation.messages, conversation.turn_message_count
     if begun is not None:
         return list(messages[max(len(messages) - begun, 0) :])
+    return _since_user(messages)
+
+
+def _since_user(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
+
+
+def _cleaned(
+    event: events.ModelEvent, redactor: OutputRedactor, links: "OutputLinks | None"
+) -> Iterator[events.ModelEvent]:
+    for clean in redactor.clean(event):
+        if links is None:
+            yield clean
+        else:
+            yield from links.clean(clean)

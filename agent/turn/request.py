@@ -78,7 +78,8 @@ class TurnRequest:
     `Workspace.system_prompt`). `is_prompted`: a person, or a job of theirs, said the last message.
     `memory_text` is the memory that the session began with; without it
     the file is read. With `watches`, changes in the working folder are events of the turn.
-    `join_source` adds tools that belong to the session.
+    `join_source` adds tools that belong to the session. `is_data`: a program reads the answer, so
+    its links stay as they are.
     """
 
     environment: ToolEnvironment
@@ -106,3 +107,4 @@ class TurnRequest:
     model_settings: ModelSettings | None = None
     watches: "ProjectWatches | None" = None
     join_source: "JoinSource | None" = None
+    is_data: bool = False

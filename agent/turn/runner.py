@@ -245,6 +245,7 @@ class AgentTurn:
             hooks=hooks,
             tracing=self._tracing,
             redactor=agent.redactor,
+            exposure=None if task.is_data else task.exposure,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
         )

@@ -27,6 +27,12 @@ def code(text: str) -> str:
     return f"{fence}{gap}{line}{gap}{fence}"
 
 
+def code_block(text: str, language: str = "") -> str:
+    """Return a block of code that shows the text as it is, whatever marks it has."""
+    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
 def close_code_block(text: str) -> str:
     """The text, whose last block of code is closed: what is written below it is not code."""
     within, fence, inside = "", "", False

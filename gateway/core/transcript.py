@@ -18,6 +18,7 @@ from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json, safe_text
 from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
 from gateway.core import kodax_import
+from gateway.core.markdown import code
 
 _ROLES = ("user", "assistant", "tool")
 # An own message line says when it was said beside the message.
@@ -93,9 +94,9 @@ def readable(messages: Sequence[Message]) -> str:
             parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
             parts += [f"> picture: {one}" for one in pictures]
             parts += [message.text] if message.text else []
-        parts += [f"> {call.name} `{call.raw}`" for call in message.tool_calls]
+        parts += [f"> {call.name} {code(call.raw)}" for call in message.tool_calls]
         if message.role == "tool" and message.is_error:
-            parts.append(f"> failed: {message.text}")
+            parts.append(f"> failed: {code(message.text)}")
         if message.taint and message.role == "tool":
             parts.append(f"> brought in: {', '.join(sorted(message.taint))}")
     return "\n\n".join(parts)

@@ -22,6 +22,7 @@ from gateway.channels.base import (
     SupportsStreaming,
     SupportsTyping,
 )
+from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.delivery.activity_status import ActivityStatus
 from gateway.store.errors import StoreError
@@ -55,11 +56,13 @@ class SupportsPreview(SupportsStreaming, SupportsTyping, Protocol):
 @frozen
 class PreviewTiming:
     """Seconds from the first text until it is shown, between two edits, before a line without any
-    text is shown, and between two looks; `clean` is what a text goes through before."""
+    text is shown, and between two looks; `clean` is what a text goes through before, and
+    `defuse` what the turn adds to the model's words."""
 
     first_after_s: float
     every_s: float
     clean: Callable[[str], str] = str
+    defuse: Callable[[str], str] = str
     line_after_s: float = LINE_AFTER_S
     look_every_s: float = LOOK_EVERY_S
 
@@ -119,7 +122,7 @@ class StreamingPreview:
             case events.Retry():
                 self._text = ""
             case events.ToolResulted(name="todo", content=content, is_error=False):
-                self._list = content
+                self._list = self._timing.defuse(content)
                 self._changed.set()
             case events.ToolStart():
                 self._changed.set()
@@ -200,11 +203,18 @@ class StreamingPreview:
         return self._first_at + self._timing.first_after_s - time.monotonic()
 
     def _text_so_far(self) -> str:
-        return "\n\n".join(filter(None, [*self._done_texts, self._text.strip(), self._list]))
+        text = self._text.strip()
+        if self._list:
+            text = close_code_block(text)
+        return "\n\n".join(filter(None, [*self._done_texts, text, self._list]))
+
+    @property
+    def _status(self) -> str:
+        return self._timing.defuse(self._activity.line)
 
     async def _send_draft(self) -> None:
         """Show it where it vanishes by itself, if the platform has such a place."""
-        text = "\n\n".join(filter(None, [self._text_so_far(), self._activity.line]))
+        text = "\n\n".join(filter(None, [self._text_so_far(), self._status]))
         now = time.monotonic()
         due = self._text_so_far() or now - self._began_at >= self._timing.line_after_s
         is_recent = text == self._last_draft and now - self._draft_at < SKETCH_AGAIN_S
@@ -218,7 +228,7 @@ class StreamingPreview:
 
     async def _grow(self) -> bool:
         """Send or edit the messages, where there is news."""
-        now = (self._text_so_far(), self._activity.line)
+        now = (self._text_so_far(), self._status)
         if not now[0] or now == self._last_content:
             return True
         clean = self._timing.clean

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agent.turn.request import TurnRequest
+from agent.security.taint.taint import TaintState
 from gateway.channels.base import ability
 from gateway.core.link_defusing import defuse_answer
 from gateway.delivery.preview import (
@@ -23,7 +23,7 @@ def preview_for_turn(
     database: Store,
     renderer: ReplyRenderer,
     claim: TurnClaim,
-    task: TurnRequest,
+    exposure: TaintState,
     earlier_texts: Sequence[str],
 ) -> StreamingPreview | None:
     """None where nothing can be shown, and for a job, whose answer comes whole.
@@ -38,11 +38,12 @@ def preview_for_turn(
     reply = OutgoingReply(
         f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
     )
-
-    def clean(text: str) -> str:
-        return defuse_answer(renderer.clean(text), task.exposure)
-
-    timing = PreviewTiming(FIRST_AFTER_S, every_s, clean)
+    timing = PreviewTiming(
+        FIRST_AFTER_S,
+        every_s,
+        clean=renderer.clean,
+        defuse=lambda text: defuse_answer(text, exposure),
+    )
     return StreamingPreview(
         database=database,
         channel=channel,

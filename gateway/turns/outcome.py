@@ -1,6 +1,6 @@
 """How a turn ended, worded for its history, for the chat, and for a sub-agent's caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent import events
@@ -47,21 +47,22 @@ def closing_messages(ending: TurnOutcome) -> list[Message]:
     return []
 
 
-def answer(ending: TurnOutcome) -> str:
-    """What the chat is told."""
-    text = _answer(ending)
-    below = [text for text in (ending.denied_summary, ending.trace) if text]
+def answer(ending: TurnOutcome, clean: Callable[[str], str] = lambda text: text) -> str:
+    """What the chat is told. `clean` defuses links in what is not the model's words, whose links
+    the turn has defused."""
+    text = _answer(ending, clean)
+    below = [clean(text) for text in (ending.denied_summary, ending.trace) if text]
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 
-def _answer(ending: TurnOutcome) -> str:
+def _answer(ending: TurnOutcome, clean: Callable[[str], str]) -> str:
     assert ending.result is not None, "a turn ends with Done"
     result, error = ending.result, ending.error
     if error is not None:
         sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
         if error.hint:
             sentence += f"\n{error.hint}"
-        return f"{_assistant_text(result)}{sentence}"
+        return f"{_assistant_text(result)}{clean(sentence)}"
     if result.stopped == "cancelled":
         return f"{_assistant_text(result)}{t('⏹ Stopped.')}"
     return result.text

@@ -358,7 +358,8 @@ class TurnRunner:
     async def _watch(self, task: TurnRequest, claim: TurnClaim) -> TurnOutcome:
         """Run the agent, and publish its events to the lane's viewers."""
         earlier_texts = outcome.earlier_texts(task.messages, claim.stored - 1)
-        preview = preview_for_turn(self._database, self._renderer, claim, task, earlier_texts)
+        parts = (self._database, self._renderer, claim, task.exposure)
+        preview = preview_for_turn(*parts, earlier_texts)
         if preview is None:
             return await self._drain(task, claim, None)
         try:
@@ -429,7 +430,7 @@ class TurnRunner:
             *outcome.closing_messages(ending),
         ]
         dropped = outcome.whole_rounds(ending.dropped_messages, window.messages)
-        text = defuse_answer(outcome.answer(ending), exposure)
+        text = outcome.answer(ending, lambda part: defuse_answer(part, exposure))
         is_told = not errands and not self._jobs.is_silent(claim, ending)
         letter = replace(
             self._letter(claim, text),
@@ -467,7 +468,7 @@ class TurnRunner:
             is_left = is_once and await self._background.close_if_abandoned(claim.session, lane)
         self._wake([] if part else letters, lanes)
         if is_told and ending.error is None and ending.result.stopped is None:
-            self._on_answer(claim, defuse_answer(ending.result.text, exposure))
+            self._on_answer(claim, ending.result.text)
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
         return has_more

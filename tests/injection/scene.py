@@ -17,7 +17,6 @@ from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
 from agent.security.taint.file_marks import mark_tainted
-from agent.security.taint.link_defusing import defuse_links
 from agent.security.taint.taint import TaintState
 from agent.settings import AgentSettings, ToolSettings
 from agent.subagents.in_process import InProcessSubagents
@@ -30,7 +29,7 @@ from agent.tools.web.fetch import WebFetch
 from agent.tools.web.search import SearchResult, WebSearch
 from agent.turn.request import TurnRequest
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolResult
-from gateway.core.link_defusing import defuse_answer
+from tests.agent.security.taint.rendered_links import targets_of_links
 from tests.fakes.web import WebSite
 from tests.injection.obedient import Obedient, spellings
 
@@ -88,7 +87,7 @@ class Mailbox:
 
 @dataclass(slots=True)
 class Scene:
-    """`answers` are as a channel would send them; `loot` is what reached an attacker."""
+    """`answers` are as the turn gives them; `loot` is what reached an attacker."""
 
     site: WebSite
     workspace: Path
@@ -100,12 +99,7 @@ class Scene:
     answers: list[str] = field(default_factory=list)
 
     async def say(self, text: str, session: str = "s") -> None:
-        result = await self.agent.run(text, session=session)
-        exposure = TaintState(frozenset({"private"}), await self._history(session))
-        answer = result.text
-        if exposure.is_dangerous:
-            answer = defuse_links(answer, exposure.is_shown)
-        self.answers.append(answer)
+        self.answers.append((await self.agent.run(text, session=session)).text)
 
     async def visit(self, text: str, *files: str) -> None:
         """Work in a folder that nobody trusts, as `kore agent --cwd` does, pointing at `files`."""
@@ -128,10 +122,7 @@ class Scene:
         task = InProcessSubagents(self.agent, self.agent.subagents).sending(task)
         async for event in self.agent.turn(task):
             if isinstance(event, Done):
-                self.answers.append(defuse_answer(event.result.text, task.exposure))
-
-    async def _history(self, session: str) -> list[Any]:
-        return list(await self.agent.history.load(session))
+                self.answers.append(event.result.text)
 
     def loot(self) -> str:
         """Everything that left: requests, queries, what links in answers would carry, files."""
@@ -142,9 +133,7 @@ class Scene:
         others = [
             path.read_text() for path in self.workspace.glob("memory/**/*.md") if path.is_file()
         ]
-        links: list[str] = []
-        for answer in self.answers:
-            defuse_links(answer, lambda address: links.append(address) is None)
+        links = [link for answer in self.answers for link in targets_of_links(answer)]
         return "\n".join([*visits, *self.engine.queries, *links, *drops, *others])
 
     def leaked(self) -> list[str]:

@@ -122,10 +122,9 @@ async def test_sub_agents_share_one_budget_of_choices(tmp_path: Path) -> None:
 
 
 LEAKING = (
-    *("address with a query", "search query", "link in the answer", "found by searching"),
+    *("address with a query", "search query", "found by searching"),
     *("a sub-agent that sends", "a sub-agent that reads, and its caller sends"),
-    *("question with a link", "command in the background that sends"),
-    "command in the background that is fed",
+    *("command in the background that sends", "command in the background that is fed"),
 )
 
 
@@ -135,8 +134,7 @@ async def test_the_attacks_do_leak_where_a_person_says_yes(attack: str, tmp_path
     planted = next(each for each in ATTACKS if each["name"] == attack)
     async with open_scene(tmp_path, person=Agreeing()) as scene:
         scene.site.page("/news", f"<pre>{plant(scene, planted)}</pre>")
-        result = await scene.agent.run(f'? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
-        scene.answers.append(result.text)
+        await scene.say(f'? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
         assert CANARY in scene.loot()
 
 

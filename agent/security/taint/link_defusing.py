@@ -7,7 +7,7 @@ its marks. Where that shows an address, the whole answer is shown as code.
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 # A block of code that stands for itself: one in a list or a quotation may end with that.
@@ -21,11 +21,11 @@ _UNSURE = re.compile(
     r"^[ \t>*+\d.)-]*<[a-z!?/]|^(?:---|\+\+\+)[ \t]*$|`{3}|~{3}", re.IGNORECASE | re.MULTILINE
 )
 # A line on which nothing but backticks says what is code.
-_PLAIN_LINE = re.compile(r"(?:[^`\\<\[\]$|\n]|`[^`|\n]+`)*+")
+PLAIN_LINE = re.compile(r"(?:[^`\\<\[\]$|\n]|`[^`|\n]+`)*+")
 _SPAN = re.compile(r"`[^`\n]+`")
 _TICKS = re.compile(r"`+")
 # Shown as blanks, so that they separate here what they separate there.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 _REST = r"[^\s<>\"`|\\^{}\[\]]"
 _NAME = r"(?:[\w-]+\.)+[^\W\d_][\w-]+\.?"
@@ -52,9 +52,12 @@ _LABEL_CHARS = 500
 
 # Where an address that may stay has been: whatever follows at once would be part of it.
 _ALLOWED_MARK = "\0"
+# Where one was that is code now: what stands before it must not make a link of its marks.
+_DEFUSED_MARK = "\1"
 _MARKS = re.compile(r"<[^>\n]{0,500}>|\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _ASSEMBLED = re.compile(
-    rf"{_ADDRESS}|{_ALLOWED_MARK}[.,;:!?']*[\w/?#&=%@+-]", re.IGNORECASE | re.MULTILINE
+    rf"{_ADDRESS}|{_ALLOWED_MARK}[.,;:!?']*[\w/?#&=%@+-]|(?://|(?:https?|wss?|ftp):){_DEFUSED_MARK}",
+    re.IGNORECASE | re.MULTILINE,
 )
 _OPEN = re.compile(r"\]\(|\[(?!\^)[^\]]{1,200}\]:")
 _BARE = re.compile(_ADDRESS, re.IGNORECASE)
@@ -69,21 +72,39 @@ def addresses(text: str) -> Iterator[tuple[int, int]]:
 def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
     """`markdown` with every link shown as plain code, but for addresses that `is_shown` knows:
     those stand like this in what the person or a stranger wrote and hold nothing new."""
-    markdown = _CONTROL.sub(" ", markdown.replace("\r\n", "\n").replace("\r", "\n"))
-    longest = max(map(len, _TICKS.findall(markdown)), default=0)
+    markdown = CONTROL.sub(" ", markdown.replace("\r\n", "\n").replace("\r", "\n"))
     # Longer than any other run of backticks, so that it can only pair with itself.
-    ticks = "`" * (longest + 1)
+    ticks = "`" * (longest_ticks(markdown) + 1)
     output = []
     for text, is_code in _parts(markdown):
         if is_code:
             output.append(text)
             continue
-        read = _Text(text, ticks, is_shown)
+        read = LinkText(text, ticks, is_shown)
         if read.hides_more():
             fence = ticks.ljust(3, "`")
             return f"{fence}\n{markdown}\n{fence}"
         output.append(read.defused)
-    return "".join(output)
+    return join_pieces(output)
+
+
+def join_pieces(pieces: Iterable[str]) -> str:
+    """Return the pieces as one text in which marks of code that meet stay two marks."""
+    text = ""
+    for piece in pieces:
+        text += f" {piece}" if text.endswith("`") and piece.startswith("`") else piece
+    return text
+
+
+def longest_ticks(markdown: str) -> int:
+    """Return the length of the longest run of backticks."""
+    return max(map(len, _TICKS.findall(markdown)), default=0)
+
+
+def spans(text: str) -> list[tuple[str, bool]]:
+    """Return the text in pieces, and of each whether it is a span of code. Only on lines that are
+    all `PLAIN_LINE` this is certain."""
+    return _split(text, _SPAN)
 
 
 def _parts(markdown: str) -> list[tuple[str, bool]]:
@@ -92,12 +113,10 @@ def _parts(markdown: str) -> list[tuple[str, bool]]:
     if any(_UNSURE.search(text) for text, is_code in parts if not is_code):
         return [(markdown, False)]
     lines = [line for text, is_code in parts if not is_code for line in text.split("\n")]
-    if not all(map(_PLAIN_LINE.fullmatch, (line for line in lines if "`" in line))):
+    if not all(map(PLAIN_LINE.fullmatch, (line for line in lines if "`" in line))):
         return parts
     return [
-        piece
-        for text, is_code in parts
-        for piece in ([(text, True)] if is_code else _split(text, _SPAN))
+        piece for text, is_code in parts for piece in ([(text, True)] if is_code else spans(text))
     ]
 
 
@@ -106,7 +125,7 @@ def _split(text: str, pattern: re.Pattern[str]) -> list[tuple[str, bool]]:
     return [(text[start:end], n % 2 == 1) for n, (start, end) in enumerate(pairwise(bounds))]
 
 
-class _Text:
+class LinkText:
     """Text with links: `shown` is what people get of it, `_rest` what is left without them."""
 
     def __init__(self, text: str, ticks: str, is_shown: Callable[[str], bool]) -> None:
@@ -126,7 +145,7 @@ class _Text:
                     before,
                     match[0] if is_allowed else self._code(address, before, end),
                 ]
-                self._rest.append(" ")
+                self._rest.append(f"{_DEFUSED_MARK} ")
             else:
                 self._add_labelled(before, match[0], match["angled"] or match["target"] or "")
         self._rest.append(text[end:])
@@ -147,7 +166,7 @@ class _Text:
             self._rest += [_ALLOWED_MARK, tail]
         else:
             self._output += [before, self._code(address, before, end - len(tail)), tail]
-            self._rest += [" ", tail]
+            self._rest += [f"{_DEFUSED_MARK} ", tail]
 
     def _add_labelled(self, before: str, link: str, target: str) -> None:
         if self._is_shown(target):
@@ -164,6 +183,7 @@ class _Text:
 
     def _code(self, address: str, before: str, end: int) -> str:
         # A mark that touches would become part of it, or take its meaning away.
+        before = before or "".join(self._output[-3:])
         left = " " if before.endswith(("\\", "`")) else ""
         right = " " if self._text[end : end + 1] == "`" else ""
         return f"{left}{self._ticks}{address}{self._ticks}{right}"

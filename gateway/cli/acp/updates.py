@@ -24,6 +24,7 @@ from agent import events
 from agent.text.visible import escape_invisible
 from gateway.cli.acp.sent_text import SentText
 from gateway.cli.console.output.text import call_line
+from gateway.core.markdown import code_block
 from gateway.core.records import WatchEvent
 
 Update = AgentMessageChunk | AgentThoughtChunk | AgentPlanUpdate | ToolCallStart | ToolCallProgress
@@ -209,9 +210,10 @@ def _status(value: Any) -> Any:
 
 
 def _diff_text(diff: str) -> ContentToolCallContent:
-    return _text_content(f"```diff\n{diff}\n```")
+    return _text_content(diff, "diff")
 
 
-def _text_content(text: str) -> ContentToolCallContent:
+def _text_content(text: str, language: str = "") -> ContentToolCallContent:
+    """As code: editors read it as markdown, and would load the pictures of strangers."""
     short = text if len(text) <= _RESULT_CHARS else f"{text[:_RESULT_CHARS]}\n…"
-    return acp.tool_content(acp.text_block(escape_invisible(short)))
+    return acp.tool_content(acp.text_block(code_block(escape_invisible(short), language)))

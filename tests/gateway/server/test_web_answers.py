@@ -7,6 +7,8 @@ from agent.types import assistant
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in, say
 from tests.gateway.server.served import served
+from tests.injection.faces import HOSTILE, Scenario
+from tests.injection.scene import CANARY
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -71,3 +73,31 @@ async def test_a_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
         right = "e => e.getBoundingClientRect().right"
         for button in (".stop", ".send"):
             assert await page.locator(f".composer {button}").evaluate(right) <= 390
+
+
+async def test_a_link_shows_its_address(tmp_path: Path) -> None:
+    answer = (
+        "[the page](https://docs.example/page), [https://ok.example](https://docs.example/x), "
+        "https://docs.example/y and ![a picture](https://docs.example/z.png)"
+    )
+    async with served(tmp_path, [answer]) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "hello")
+        await page.wait_for_selector("article.kore:not(.draft) a")
+        assert await page.inner_text("article.kore .markdown") == (
+            "the page (https://docs.example/page), https://ok.example (https://docs.example/x), "
+            "https://docs.example/y and a picture (https://docs.example/z.png)"
+        )
+
+
+async def test_links_with_a_secret_are_no_links(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, HOSTILE, tainted=True)
+    async with (
+        served(tmp_path, scenario.replies, **scenario.parts()) as server,
+        browser_page() as page,
+    ):
+        await log_in(page, server)
+        await say(page, "hi")
+        await page.wait_for_selector("article.kore:not(.draft) .markdown code")
+        assert CANARY in await page.inner_text(".feed")
+        assert await page.locator(".feed a").count() == 0

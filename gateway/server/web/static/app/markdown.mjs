@@ -45,12 +45,27 @@ export function rendered(text) {
   for (const link of fragment.querySelectorAll("a")) {
     link.target = "_blank"
     link.rel = "noopener noreferrer nofollow"
+    const address = link.getAttribute("href")
+    if (address && !spells(link.textContent.trim(), address)) link.after(addressOf(address))
   }
   for (const element of fragment.querySelectorAll("[class]")) {
-    if (!/^language-[\w+#.-]+$/.test(element.className)) element.removeAttribute("class")
+    if (!/^(?:address|language-[\w+#.-]+)$/.test(element.className)) element.removeAttribute("class")
   }
   for (const pre of fragment.querySelectorAll("pre")) dress(pre)
   return fragment
+}
+
+// Whether the text of a link is its address.
+const spells = (text, address) =>
+  ["", "https://", "http://", "mailto:"].some((scheme) => [address, address + "/"].includes(scheme + text) ||
+    scheme + text + "/" === address)
+
+// A text may name another place than the one that its link leads to.
+function addressOf(address) {
+  const element = document.createElement("span")
+  element.className = "address"
+  element.textContent = ` (${address})`
+  return element
 }
 
 // Characters that hide or turn text round are shown.

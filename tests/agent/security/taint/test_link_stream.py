@@ -1,0 +1,126 @@
+"""A growing answer leaves without links, at the speed of its words, and as it is stored."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.security.taint.link_stream import LinkStream
+from tests.agent.security.taint.rendered_links import targets_of_links
+
+KNOWN = "https://ok.example/a"
+EVIL = "https://evil.example/S"
+PIECES = [
+    *("`", "``", "```", "~~~", "[", "](", ")", "[a](", "[r]: ", "[r]", "]:", "(", "!"),
+    *(EVIL, "www.evil.example", "x@evil.example", f"<{EVIL}>"),
+    *("e**vil.**example/S", "evil&#46;example/S", "https&#58;//evil.example/S"),
+    *("<a href=", "<a href='", "'>", "</a>", "<pre>", "<!--", "-->", "<script>", "<div>\n"),
+    *("\n", "\n", "\n\n", "- ", "1. ", "> ", "    ", "  ", "|", "---", "+++", "$", "\\", "\r"),
+    *("a", "word ", "<", ">", "*", "_", "~~", "||", "\t", ":", " "),
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+def stream_of(*earlier: str) -> LinkStream:
+    return LinkStream(lambda address: address == KNOWN, earlier)
+
+
+def whole(text: str, *earlier: str) -> str:
+    stream = stream_of(*earlier)
+    return stream.feed(text) + stream.end()
+
+
+def released(*pieces: str) -> list[str]:
+    stream = stream_of()
+    return [*(stream.feed(piece) for piece in pieces), stream.end()]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"See [here]({EVIL}) now", f"See here (`{EVIL}`) now"),
+        (f"See ![]({EVIL})\nnow", f"See (`{EVIL}`)\nnow"),
+        (f"See {EVIL}, then", f"See `{EVIL}`, then"),
+        (f"[a]({KNOWN}) {KNOWN}", f"[a]({KNOWN}) {KNOWN}"),
+        (f"```\n{EVIL}\n```\nmore", f"```\n{EVIL}\n```\nmore"),
+        (f"see `{EVIL}` there", f"see `{EVIL}` there"),
+        ("see e**vil.**example/S there", "see \n```\ne**vil.**example/S\n```\n there"),
+        (f"- ```\n  x\n  ```\n\n{EVIL}", f"- ```\n  x\n  ```\n\n````{EVIL}````"),
+        ("- ```\n  x\n\nevil&#46;example/S", "- ```\n  x\n\nevil& # 46;example/ S"),
+        ("```\nx", "```\nx\n```"),
+        ("a\r\nb\rc", "a\nb\nc"),
+    ],
+)
+def test_links_become_code(text: str, shown: str) -> None:
+    assert whole(text) == shown
+
+
+@given(st.lists(texts, min_size=1, max_size=3))
+def test_no_reply_is_a_link_alone_or_behind_earlier_replies(said: Sequence[str]) -> None:
+    shown: list[str] = []
+    for text in said:
+        shown.append(whole(text, *shown))
+    for text in (*shown, "\n\n".join(shown)):
+        assert not targets_of_links(text)
+
+
+@given(texts, st.lists(st.integers(1, 9), min_size=1, max_size=9))
+def test_pieces_make_no_difference(text: str, sizes: Sequence[int]) -> None:
+    stream, at, shown = stream_of(), 0, ""
+    while at < len(text):
+        for size in sizes:
+            shown += stream.feed(text[at : at + size])
+            at += size
+    assert shown + stream.end() == whole(text)
+
+
+def test_words_leave_as_they_come() -> None:
+    assert released("Hello **wor", "ld** and", " more.", "\n\nNext") == [
+        *("Hello ", "**world** ", "and ", "more.\n\n"),
+        "Next",
+    ]
+
+
+def test_code_leaves_as_it_comes() -> None:
+    assert released("```py\nx", " = 1", "\n``", "`\nok ") == [
+        *("```py\nx", " = 1", "\n", "```\nok "),
+        "",
+    ]
+
+
+def test_a_link_waits_for_the_end_of_its_line_or_paragraph() -> None:
+    assert released("- see `a` ", "b\n", "- [x", "](y\n", "\nend ") == [
+        *("- see ", "`a` b\n", "- ", ""),
+        "x (``y``)\n\nend ",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("earlier", ["```\nopen", "- ```\n  open", "<pre>", "~~~\nopen"])
+def test_code_is_not_trusted_behind_an_open_block(earlier: str) -> None:
+    """An answer that left before the conversation was tainted may have left a block open."""
+    assert f"`{EVIL}`" in whole(f"```\n{EVIL}\n```", earlier)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "piece", ["[", "a.", "`", "https://", "![](", "<", "\n", "a@", "[a]:", "](a", "~~~\n", "[a\nb "]
+)
+def test_hostile_text_does_not_hang(piece: str) -> None:
+    stream = stream_of()
+    for _ in range(4_000):
+        stream.feed(piece)
+    stream.end()
+    assert whole(piece * 20_000)
+
+
+def test_ordinary_text_costs_little() -> None:
+    text = "An ordinary sentence with **marks**, e.g. `code`, and a list:\n- one\n- two\n\n" * 200
+    stream, began = stream_of(), time.process_time()
+    for at in range(0, len(text), 4):
+        stream.feed(text[at : at + 4])
+    stream.end()
+    # Microseconds a token.
+    assert (time.process_time() - began) / (len(text) / 4) < 300e-6

@@ -1,0 +1,125 @@
+"""Links of the model become code in a conversation about which they could tell strangers."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import kore
+from agent.events import Done, Event, TextDelta, ThinkingDelta, ThinkingEnd
+from agent.providers.base import ModelRequest
+from agent.providers.scripted import ScriptedProvider, Step
+from agent.types import Message, Text, Thinking, assistant
+from tests.agent.props import call, calls
+
+LINK = "[here](https://evil.example/secret)"
+CODE = "here (`https://evil.example/secret`)"
+
+
+@kore.tool
+def mail() -> str:
+    """Read the newest mail: a stranger's words beside private ones."""
+    return "Tell us."
+
+
+@kore.tool(brings=("untrusted",))
+def page() -> str:
+    """Read a page."""
+    return "The address is https://known.example/x"
+
+
+READ = calls(call("mail"), text="I look.")
+
+
+async def events_of(
+    folder: Path, *steps: Step, **more: Any
+) -> tuple[list[Event], ScriptedProvider]:
+    model = ScriptedProvider(steps)
+    agent = kore.Agent(model, tools=[mail, page], workspace=folder, **more)
+    events = [event async for event in agent.stream("hi", session="s")]
+    async for _ in agent.stream("and then?", session="s"):
+        pass
+    return events, model
+
+
+def result_of(events: list[Event]) -> kore.Result:
+    (result,) = (event.result for event in events if isinstance(event, Done))
+    return result
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_events_result_and_history_are_the_same(tmp_path: Path) -> None:
+    events, model = await events_of(tmp_path, READ, f"Look {LINK} now.", "Fine.")
+    answer = f"Look {CODE} now."
+    assert text_of(events) == f"I look.{answer}"
+    assert result_of(events).text == f"I look.\n\n{answer}"
+    assert result_of(events).messages[-1] == assistant(answer)
+    assert assistant(answer) in model.requests[-1].messages
+
+
+async def test_links_without_anything_private_stay(tmp_path: Path) -> None:
+    events, _ = await events_of(tmp_path, calls(call("page")), LINK, "Fine.")
+    assert result_of(events).text == LINK
+
+
+async def test_links_from_before_stay_and_those_of_strangers(tmp_path: Path) -> None:
+    known = "https://known.example/x"
+    first = calls(call("page"), call("mail", "c2"), text=LINK)
+    events, _ = await events_of(tmp_path, first, f"See {known}", "Fine.")
+    assert result_of(events).text == f"{LINK}\n\nSee {known}"
+
+
+async def test_a_block_that_an_earlier_reply_leaves_open_hides_nothing(tmp_path: Path) -> None:
+    first = calls(call("mail"), text="```\nopen")
+    address = "https://evil.example/secret"
+    events, _ = await events_of(tmp_path, first, f"```\n{address}\n```", "Fine.")
+    assert f"`{address}`" in result_of(events).text
+
+
+async def test_parts_of_a_reply_cannot_make_a_link_together(tmp_path: Path) -> None:
+    parts = Message("assistant", (Text("See https://evil."), Text("example/secret")))
+    events, _ = await events_of(tmp_path, READ, parts, "Fine.")
+    assert result_of(events).messages[-1].text == "See `https://evil.example/secret`"
+
+
+async def test_thoughts_are_shown_without_links_and_stored_as_they_are(tmp_path: Path) -> None:
+    reply = Message("assistant", (Thinking(LINK, "signed"), Text("Done.")))
+    events, _ = await events_of(tmp_path, READ, reply, "Fine.")
+    deltas = [event.text for event in events if isinstance(event, ThinkingDelta)]
+    assert "".join(deltas) == CODE
+    assert [event.thinking for event in events if isinstance(event, ThinkingEnd)] == [CODE]
+    assert result_of(events).messages[-1] == reply
+
+
+class Rewriting(kore.Hooks[Any]):
+    async def after_model(
+        self, run: kore.RunContext[Any], request: ModelRequest, reply: kore.Message
+    ) -> Message | None:
+        return replace(reply, content=(Text(LINK),)) if reply.text == "plain" else None
+
+
+async def test_replies_of_hooks_are_no_exception(tmp_path: Path) -> None:
+    events, _ = await events_of(tmp_path, READ, "plain", "Fine.", hooks=[Rewriting()])
+    assert text_of(events).endswith(CODE)
+    assert result_of(events).messages[-1].text == CODE
+
+
+async def test_questions_are_no_exception(tmp_path: Path) -> None:
+    ask = calls(call("ask_user", "c2", questions=[{"question": f"Is it {LINK}?"}]))
+    events, _ = await events_of(tmp_path, READ, ask, "Fine.")
+    assert "https://evil.example/secret`" in text_of(events)
+    assert result_of(events).messages[-1].text.strip() == text_of(events)[len("I look.") :].strip()
+
+
+@dataclass
+class Place:
+    address: str
+
+
+async def test_data_for_a_program_stays(tmp_path: Path) -> None:
+    address = "https://docs.example/page"
+    model = ScriptedProvider([calls(call("mail")), f'{{"address": "{address}"}}'])
+    result = await kore.run("?", model=model, workspace=tmp_path, tools=[mail], output_type=Place)
+    assert result.output == Place(address)

@@ -1,0 +1,15 @@
+"""What an editor shows of calls."""
+
+from collections import Counter
+from pathlib import Path
+
+from agent.events import ToolResulted
+from gateway.cli.acp.sent_text import SentText
+from gateway.cli.acp.updates import TurnUpdates
+
+
+def test_results_are_code_whatever_marks_they_have() -> None:
+    updates = TurnUpdates(Path("/"), Counter(), SentText())
+    picture = "```\n![](https://evil.example/secret.png)"
+    (update,) = updates.of(ToolResulted("c1", "exec", picture, is_error=False, elapsed_s=0.1))
+    assert update.content[0].content.text == f"````\n{picture}\n````"
