@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from agent.errors import ToolError
@@ -31,24 +32,24 @@ class ServerQuotes:
     taint: frozenset[Taint] = NOTHING
 
 
-def names_server(text: str, servers: McpServers) -> bool:
-    """Whether a line may name something of a server: nothing is asked for other lines."""
+def named_servers(text: str, servers: McpServers) -> tuple[str, ...]:
+    """The servers of which a line may name something."""
     names = [match[1] for match in _RESOURCE.finditer(text)]
     if match := _PROMPT.match(text):
         names.append(match[1])
-    return any(name in servers.names for name in names)
+    return tuple(dict.fromkeys(name for name in names if name in servers.names))
 
 
-async def server_quotes(text: str, servers: McpServers) -> ServerQuotes:
-    """What a message names, read from its servers; where that fails, why."""
+async def server_quotes(text: str, servers: McpServers, names: Collection[str]) -> ServerQuotes:
+    """What a message names of the servers with these names; where reading fails, why."""
     texts: list[str] = []
     taint = NOTHING
-    if (match := _PROMPT.match(text)) and match[1] in servers.names:
+    if (match := _PROMPT.match(text)) and match[1] in names:
         taint |= _taint(servers, match[1])
         texts.append(await _prompt(servers, match[1], match[2], match[3] or ""))
     for match in list(_RESOURCE.finditer(text))[:_MOST_RESOURCES]:
         server, uri = match[1], match[2]
-        if server in servers.names:
+        if server in names:
             taint |= _taint(servers, server)
             texts.append(await _resource(servers, server, uri))
     return ServerQuotes(tuple(texts), taint)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.agent import Agent
-from agent.security.policy.base import SERVER_TOOLS, ToolRequest
+from agent.security.policy.base import ToolRequest
 from agent.types import Context, Message
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Store
@@ -29,12 +29,17 @@ class ServerQuotesReader:
         lines = [one for one in claim.messages if is_said(one) and one.content]
         if servers is None or not lines:
             return claim, question
-        from agent.mcp.quotes import names_server, server_quotes
+        from agent.mcp.quotes import named_servers, server_quotes
 
         for one in lines:
-            if not names_server(one.content, servers) or not self._may_read(claim, one):
+            names = [
+                name
+                for name in named_servers(one.content, servers)
+                if self._may_read(claim, one, name)
+            ]
+            if not names:
                 continue
-            quotes = await server_quotes(one.content, servers)
+            quotes = await server_quotes(one.content, servers, names)
             parts = [Context(self._agent.redactor.clean(text)) for text in quotes.texts]
             question = replace(question, content=(*question.content, *parts))
             claim = replace(claim, taint=claim.taint | quotes.taint)
@@ -42,16 +47,20 @@ class ServerQuotesReader:
             await self._database.transact(sessions.amend, claim.session, claim.turn, question)
         return claim, question
 
-    def _may_read(self, claim: TurnClaim, message: InboundMessage) -> bool:
-        """Whether who wrote it may use servers at all."""
+    def _may_read(self, claim: TurnClaim, message: InboundMessage, server: str) -> bool:
+        """Return whether who wrote it may read from this server unasked; otherwise the model may
+        call the server's tool, which asks."""
+        from agent.mcp.names import tool_names
+        from agent.mcp.resources import NAME
+
         lines: Sequence[InboundMessage] = (message,)
         permissions = self._permissions.permissions(
             lines, claim.session, claim.mode, turn=claim.turn
         )
         request = ToolRequest(
-            tool=f"{SERVER_TOOLS}resource",
+            tool=tool_names([(server, NAME)])[server, NAME],
             effect="read",
             arguments={},
             workspace=self._permissions.working_dir(message),
         )
-        return permissions.policy.decide(request).verdict != "deny"
+        return permissions.policy.decide(request).verdict == "allow"

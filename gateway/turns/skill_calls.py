@@ -94,10 +94,11 @@ class SkillCallReader:
         return claim
 
     def _may_read(self, claim: TurnClaim, message: InboundMessage) -> bool:
-        """Whether who wrote it may use skills at all."""
+        """Return whether who wrote it may use skills unasked; otherwise the model may call the
+        tool, which asks."""
         permissions = self._permissions.permissions(
             (message,), claim.session, claim.mode, turn=claim.turn
         )
         root = self._permissions.working_dir(message)
         request = ToolRequest(tool="skill", effect="read", arguments={}, workspace=root)
-        return permissions.policy.decide(request).verdict != "deny"
+        return permissions.policy.decide(request).verdict == "allow"

@@ -126,6 +126,7 @@ async def opened(
     timing: Timing | None = None,
     concurrent_turns: int = CONCURRENT_TURNS,
     modes: Mapping[str, PermissionMode] | None = None,
+    policy: Path | None = None,
     cipher: Cipher | None = None,
     tools: Sequence[Tool] = (),
     reservations: Callable[[Store], Reservations] = MemoryReservations,
@@ -154,7 +155,7 @@ async def opened(
         agent.changes = open_change_log(database, folder / "undo", None, files)
         security = SecurityContext(
             access=AccessControl(owner, dict.fromkeys(channels, allow), {platform.name: "general"}),
-            roles=RoleRegistry(PolicySettings(blocked_commands=("rm",), modes=modes or {})),
+            roles=RoleRegistry(PolicySettings(policy, blocked_commands=("rm",), modes=modes or {})),
             audit=audit,
             redactor=Redactor(),
             sandbox="none",

@@ -63,3 +63,30 @@ async def test_what_names_no_server_stays_a_line(tmp_path: Path, line: str) -> N
         assert servers is not None
         # The tools were asked for, and nothing else.
         assert servers.names == ("s",)
+
+
+@pytest.mark.parametrize(
+    ("tools", "is_read"),
+    [
+        ('"*": {}', True),
+        ('"*": {ask: true}', False),
+        ('"*": {}, mcp__s__*: {ask: true}', False),
+        ('"*": {}, mcp__s__*: {allow: false}', False),
+        ('"*": {allow: false}, mcp__s__*: {}', True),
+        ('"*": {}, mcp__other__*: {allow: false}', True),
+    ],
+)
+@pytest.mark.parametrize("line", ["What does @s:memo://one say?", "/s:greet Ann"])
+async def test_role_decides_what_a_message_brings_unasked(
+    tmp_path: Path, line: str, tools: str, is_read: bool
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"roles: {{general: {{tools: {{{tools}}}}}}}")
+    async with running(tmp_path, ["answer"], policy=policy) as parts:
+        use_servers(parts, tmp_path)
+        message = chat_message(line)
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+        (question, *_) = await load_history(parts)
+        texts = context_texts(question)
+        assert ("text of memo" in texts or "Say hello" in texts) == is_read

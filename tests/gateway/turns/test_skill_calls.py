@@ -46,6 +46,21 @@ async def test_a_chat_calls_for_a_skill(tmp_path: Path, typed: str) -> None:
     assert model.requests[0].messages[-1].text.startswith(typed)
 
 
+@pytest.mark.parametrize(("rule", "is_read"), [("{}", True), ("{ask: true}", False)])
+async def test_role_decides_whether_a_skill_is_read_unasked(
+    tmp_path: Path, rule: str, is_read: bool
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f'roles: {{general: {{tools: {{"*": {rule}}}}}}}')
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, policy=policy) as parts:
+        write(add_skills(parts, tmp_path), "make-release", PLAIN)
+        message = chat_message("/make-release v1")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert ("Tag v1 now." in context_of(model)) == is_read
+
+
 async def test_a_single_word_is_a_skill_and_no_slip(tmp_path: Path) -> None:
     model = ScriptedProvider(["done"])
     async with running(tmp_path, model, owner="chat:7") as parts:
