@@ -172,7 +172,9 @@ class Bubblewrap:
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
-        for number, path in enumerate(path for path in self._visible if path.exists()):
+        # The workspace may be among them; it is mounted below.
+        folders = (path for path in self._visible if path not in sources and path.exists())
+        for number, path in enumerate(folders):
             sources[path] = _STAGE / str(number)
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:

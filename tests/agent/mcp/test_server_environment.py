@@ -1,11 +1,13 @@
 """The variables of an MCP server's settings: for the server, never for what builds its sandbox."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from agent.agent import Agent
+from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.security.sandbox.base import Sandbox
@@ -41,6 +43,24 @@ async def test_no_variable_of_a_server_reaches_what_builds_its_sandbox(tmp_path:
     env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(tmp_path / "outside" / "escaped")}
     await where(tmp_path / "s", env, installed_bubblewrap())
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("top", ["", "package.json"])
+async def test_program_may_lie_in_the_folder_of_its_server(tmp_path: Path, top: str) -> None:
+    """As root the folder was mounted twice in one place."""
+    folder = tmp_path / "own"
+    program = folder / "src" / "server.py" if top else folder / "server.py"
+    program.parent.mkdir(parents=True)
+    shutil.copy(SERVER, program)
+    if top:
+        (folder / top).write_text("{}")
+    settings = McpServerSettings("s", "/usr/bin/python3", ("-B", str(program)), folder=folder)
+    tool_settings = ToolSettings(sandbox=installed_bubblewrap())
+    servers = McpServers(McpSettings((settings,), tmp_path / "mcp"), tool_settings)
+    try:
+        assert await servers.load() == []
+    finally:
+        await servers.aclose()
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
