@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.security.files.folder_tree import TreeEntry
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile
+    from zipfile import ZipFile, ZipInfo
 
 # What has a longer name is unpacked by few programs, and opened by none.
 NAME_BYTES = 4000
@@ -22,21 +22,22 @@ class ZipWriter:
         self.left_out = 0
         self._packed = packed
 
-    def add(self, member: TreeEntry, folder: str) -> None:
-        """The file, below this folder. Raises OSError when it cannot be read or written."""
+    def add(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
+        """Add the file, below this folder; None where it is not packed. Raises OSError when it
+        cannot be read or written."""
         from zipfile import ZIP_DEFLATED, ZipInfo
 
         name = f"{folder}/{member.path}"
         if not _is_nameable(name):
             self.left_out += 1
-            return
+            return None
         try:
             fd = member.open_file()
         except FileNotFoundError:
-            return
+            return None
         except OSError:
             self.left_out += 1
-            return
+            return None
         with open(fd, "rb") as file:
             modified_at = time.localtime(min(max(member.info.st_mtime, _FIRST), _LAST))
             info = ZipInfo(name, modified_at[:6])
@@ -45,6 +46,18 @@ class ZipWriter:
             info.file_size = member.info.st_size
             with self._packed.open(info, "w") as target:
                 shutil.copyfileobj(file, target, 1 << 20)
+        return info
+
+    def add_folder(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
+        """Add the folder itself; None where it cannot be named, nor what is in it."""
+        from zipfile import ZipInfo
+
+        name = f"{folder}/{member.path}/"
+        if not _is_nameable(name):
+            return None
+        info = ZipInfo(name)
+        self._packed.writestr(info, b"")
+        return info
 
 
 def _is_nameable(name: str) -> bool:

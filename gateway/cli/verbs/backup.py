@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -28,7 +29,9 @@ from gateway.runtime.lock import acquire
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
+    from agent.security.taint.file_marks import MarkLevel
     from gateway.config import Settings
+    from gateway.ops.backup_marks import MarkWriter
     from gateway.ops.zip_writer import ZipWriter
     from gateway.runtime.paths import DataDir
     from gateway.store.sqlite.backup import BackupSummary
@@ -146,6 +149,7 @@ def _pack(
     many files of the workspace are not."""
     import zipfile
 
+    from gateway.ops.backup_marks import MarkWriter
     from gateway.ops.zip_writer import ZipWriter
 
     home, workspace = data_dir_of(args), settings.agent.workspace
@@ -167,7 +171,9 @@ def _pack(
             # A backup that holds itself has no end.
             own = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
-                _pack_workspace(workspace.resolve(), packing, [(s.st_dev, s.st_ino) for s in own])
+                marks = MarkWriter(packed, workspace.resolve())
+                without = [(s.st_dev, s.st_ino) for s in own]
+                _pack_workspace(workspace.resolve(), packing, marks, without)
             names.append(t("{path} (links skipped)", path=workspace))
         with zipfile.ZipFile(part) as packed:
             if (damaged_name := packed.testzip()) is not None:
@@ -184,14 +190,21 @@ def _pack(
     return names, packing.left_out
 
 
-def _pack_workspace(workspace: Path, packing: "ZipWriter", without: list[tuple[int, int]]) -> None:
+def _pack_workspace(
+    workspace: Path, packing: "ZipWriter", marks: "MarkWriter", without: list[tuple[int, int]]
+) -> None:
     """Its files but those `without`, by device and inode. Links lead elsewhere, and what they lead
     to is not part of it."""
     with open_folder_beneath(workspace, flags=LISTED) as root:
         walk = TreeWalk(root)
         for member in walk:
+            entry = None
             if member.is_file and (member.info.st_dev, member.info.st_ino) not in without:
-                packing.add(member, WORKSPACE)
+                entry = packing.add(member, WORKSPACE)
+            elif member.is_done and marks.level(member.path) != "none":
+                entry = packing.add_folder(member, WORKSPACE)
+            if entry is not None:
+                marks.add(member.path, entry)
         packing.left_out += walk.left_out
 
 
@@ -263,7 +276,7 @@ def run_restore(args: argparse.Namespace) -> int:
         acquire(home.lock, "kore restore"),
         scratch_folder(".restore-", home.root) as parts,
     ):
-        _unpack(file, parts)
+        marks = _unpack(file, parts)
         try:
             summary = read_back(parts / DATABASE)
         except StoreError as exc:  # of a file with an unknown name
@@ -279,7 +292,7 @@ def run_restore(args: argparse.Namespace) -> int:
         settings = settings_of(args)
         now = _put_database(parts / DATABASE, settings, previous)
         if not args.database_only and (parts / WORKSPACE).is_dir():
-            previous += _put_folder(parts / WORKSPACE, settings.agent.workspace)
+            previous += _put_folder(parts / WORKSPACE, settings.agent.workspace, marks)
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
         return 0
@@ -301,13 +314,16 @@ def _ask(args: argparse.Namespace) -> None:
         raise KoreError(t("nothing was restored"))
 
 
-def _unpack(file: Path, folder: Path) -> None:
-    """Put the parts of a backup, of whatever kind, into this folder. Raises `KoreError`."""
+def _unpack(file: Path, folder: Path) -> "Mapping[str, MarkLevel] | None":
+    """Put the parts of a backup, of whatever kind, into this folder. Return the marks of its files
+    by their paths in the workspace, None where they are unknown. Raises `KoreError`."""
     import zipfile
+
+    from gateway.ops.backup_marks import read_marks
 
     if not zipfile.is_zipfile(file):
         os.symlink(file, folder / DATABASE)
-        return
+        return None
     try:
         _check_directory(file)
         with zipfile.ZipFile(file) as packed:
@@ -320,6 +336,7 @@ def _unpack(file: Path, folder: Path) -> None:
                 for info in packed.infolist():
                     if not info.is_dir():
                         _extract(packed, info, place)
+            return read_marks(packed, WORKSPACE)
     except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
 
@@ -432,23 +449,38 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
     return previous
 
 
-def _put_folder(source: Path, workspace: Path) -> list[str]:
+def _put_folder(
+    source: Path, workspace: Path, marks: "Mapping[str, MarkLevel] | None"
+) -> list[str]:
     """The workspace of the backup, in the place of the one there is."""
+    from gateway.ops.backup_marks import put_marks
+
     previous = []
     new_folder = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
     try:
         workspace.parent.mkdir(parents=True, exist_ok=True)
         copy_tree(source, new_folder)
+        put_marks(new_folder, marks)
         if workspace.exists():
             aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
             workspace.rename(aside)
             previous.append(str(aside))
         new_folder.rename(workspace)
+        if marks is None:
+            print(_unknown_marks(workspace), file=sys.stderr)
     except OSError as exc:
         raise KoreError(
             t("{path} could not be replaced: {reason}", path=workspace, reason=exc)
         ) from exc
     return previous
+
+
+def _unknown_marks(workspace: Path) -> str:
+    return t(
+        "this backup does not say which files hold untrusted content, so all of them count as "
+        "untrusted; to trust them: kore trust {path}",
+        path=shlex.quote(str(workspace)),
+    )
 
 
 def _stamp() -> str:

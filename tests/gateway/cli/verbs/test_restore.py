@@ -13,6 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.taint.file_marks import (
+    SINCE,
+    is_marked,
+    is_name_marked,
+    is_unseen,
+    mark_level,
+    mark_tainted,
+    note_earliest,
+)
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
 from tests import postgres_server
@@ -92,6 +101,67 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     assert (workspace / "AGENT.md").read_text() == "changed"
     say(home, "and on")
     assert not list(home.glob(".restore-*"))
+
+
+@pytest.fixture(scope="module")
+def marked_backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backup of a workspace in which untrusted text was written in every way."""
+    folder = tmp_path_factory.mktemp("kore")
+    home = folder / "h"
+    say(home, "hello")
+    workspace = home / "workspace"
+    for name in ("mine.md", "clean/mine.md", "notes/page.md", "obey me/mine.md"):
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text(name)
+    mark_tainted(workspace / "notes" / "page.md", workspace)
+    mark_tainted(workspace / "AGENT.md", workspace, unseen=True)
+    mark_tainted(workspace / "obey me", workspace, unseen=True)
+    if not is_marked(workspace):
+        pytest.skip("this file system keeps no extended attributes")
+    # As a killed command leaves it: every later change counts.
+    (workspace / "later.md").write_text("later")
+    (workspace / "clean" / "mine.md").chmod(0o640)
+    note_earliest(workspace, SINCE, (workspace / "later.md").lstat().st_ctime)
+    done = kore("backup", folder / "all.zip", home=home)
+    assert done.returncode == 0, done.stderr
+    return folder / "all.zip"
+
+
+@only_sqlite
+def test_restored_files_have_their_marks(marked_backup: Path, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    done = kore("restore", marked_backup, "--yes", home=home)
+    assert done.returncode == 0, done.stderr
+    assert "untrusted" not in done.stderr
+    workspace = home / "workspace"
+    names = ("mine.md", "notes/page.md", "AGENT.md", "later.md", "clean/mine.md", "obey me/mine.md")
+    levels = {name: mark_level(workspace / name) for name in names}
+    assert levels == {
+        "mine.md": "none",
+        "notes/page.md": "seen",
+        "AGENT.md": "unseen",
+        "later.md": "unseen",
+        "clean/mine.md": "unseen",
+        "obey me/mine.md": "none",
+    }
+    assert is_name_marked(workspace / "obey me")
+    assert is_marked(workspace)
+
+
+@only_sqlite
+def test_backup_without_marks_is_untrusted(marked_backup: Path, tmp_path: Path) -> None:
+    home, other = tmp_path / "h", tmp_path / "other.zip"
+    with zipfile.ZipFile(marked_backup) as packed, zipfile.ZipFile(other, "w") as repacked:
+        for entry in packed.infolist():
+            repacked.writestr(entry.filename, packed.read(entry))
+    done = kore("restore", other, "--yes", home=home)
+    assert done.returncode == 0, done.stderr
+    workspace = home / "workspace"
+    assert f"kore trust {workspace}" in done.stderr
+    assert is_unseen(workspace / "mine.md")
+    assert is_marked(workspace)
+    assert kore("trust", workspace, "--yes", home=home).returncode == 0
+    assert not is_marked(workspace / "mine.md")
 
 
 @only_sqlite
