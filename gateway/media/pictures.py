@@ -7,15 +7,18 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.security.files import file_io
+from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.marked_write import write_marked
+from agent.security.taint.taint import UNTRUSTED
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from gateway.core.messages import Media
 
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
 
-def store_base64(data: str, folder: Path) -> Media:
-    """Raises `KoreError` for what is no picture."""
+def store_base64(data: str, folder: Path, workspace: Path) -> Media:
+    """Keep it in a folder of the workspace, marked: what it shows may be a stranger's. Raises
+    `KoreError` for what is no picture."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -30,6 +33,8 @@ def store_base64(data: str, folder: Path) -> Media:
         )
     digest = hashlib.sha256(content).hexdigest()
     path = folder / f"{digest}.{_ENDINGS[kind]}"
-    if not path.exists():
-        file_io.write_atomic(path, content, 0o600)
+    if path.exists():
+        mark_tainted(path, workspace)
+    else:
+        write_marked(path, content, workspace, UNTRUSTED, mode=0o600)
     return Media("photo", str(path), path.name, kind, len(content), digest=digest)

@@ -17,6 +17,7 @@ import pytest
 
 from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, TextDelta
+from agent.security.taint.file_marks import is_marked
 from agent.types import user
 from gateway.app import open_app
 from gateway.config import load_settings
@@ -592,6 +593,8 @@ async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service
     media = await real_service.store_picture(PNG)
     assert media.media_type == "image/png"
     assert media.digest is not None
+    assert media.path is not None
+    assert is_marked(Path(media.path))
     for data in ("", "no base64", "AAAA"):
         with pytest.raises(KoreError):
             await real_service.store_picture(data)

@@ -9,11 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from agent.context.project.directory_tree import FolderTree, TreeLimits, tree, tree_changes
-from agent.context.project.repository_state import describe_repository
+from agent.context.project.repository_state import describe_repository, find_head
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Sandbox
+from agent.security.taint.file_marks import is_marked
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
@@ -79,7 +80,7 @@ class ProjectContext:
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing.text):
                 texts.append(self._describe_folder(folder, listing))
-                if not self.origin.is_own(folder):
+                if self._is_untrusted(folder):
                     taint.add("untrusted")
         room, evicted = self.limit, 0
         for path in dict.fromkeys([*(path for path in mentioned if path.is_file()), *self.focus]):
@@ -103,6 +104,13 @@ class ProjectContext:
             taint.add("untrusted")
         parts = tuple(map(self.clean, texts))
         return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
+
+    def _is_untrusted(self, folder: Path) -> bool:
+        if not self.origin.is_own(folder):
+            return True
+        # A command may have chosen the name of the branch.
+        head = find_head(folder) if folder == self.root else None
+        return head is not None and is_marked(head)
 
     def _describe_folder(self, folder: Path, listing: FolderTree) -> str:
         """The whole tree, or what has changed in it where that is shorter."""

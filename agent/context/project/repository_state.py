@@ -36,28 +36,29 @@ _VARIABLES = {
 
 def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]) -> str:
     """Return a sentence for the model, or nothing outside of a repository. May block shortly."""
-    real = root.resolve()
-    folders = project_folders(real, Path.home())
-    # The home folder is no project, though it may be a repository.
-    top = folders[-1] if folders else None
-    if top is None:
+    head = find_head(root)
+    branch = _read_branch(head) if head is not None else None
+    if head is None or branch is None:
         return ""
-    branch = _read_branch(top / ".git")
-    if branch is None:
-        return ""
-    changes = _count_changes(real, top, choose_sandbox())
+    changes = _count_changes(root.resolve(), head.parent.parent, choose_sandbox())
     return render_prompt("project_git", branch=branch, changes=_in_words(changes))
 
 
-def _read_branch(store: Path) -> str | None:
-    """Return the branch or commit that is checked out; None where there is no repository."""
-    if store.is_symlink() or not store.is_dir():
-        return None
+def find_head(root: Path) -> Path | None:
+    """Return the file that names the branch; None outside of a repository."""
+    folders = project_folders(root.resolve(), Path.home())
+    # The home folder is no project, though it may be a repository.
+    store = folders[-1] / ".git" if folders else None
+    return None if store is None or store.is_symlink() or not store.is_dir() else store / "HEAD"
+
+
+def _read_branch(head: Path) -> str | None:
+    """Return the branch or commit that is checked out; None where the file names none."""
     try:
-        head = read_regular(store / "HEAD", _HEAD_LIMIT_BYTES, follow_links=False)
+        data = read_regular(head, _HEAD_LIMIT_BYTES, follow_links=False)
     except OSError:
         return None
-    text = head.decode("utf-8", "replace").strip()
+    text = data.decode("utf-8", "replace").strip()
     if text.startswith(_BRANCH):
         name = text.removeprefix(_BRANCH)
         return f"branch {name}" if _BRANCH_NAME.fullmatch(name) else "a branch with a longer name"

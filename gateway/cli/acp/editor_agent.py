@@ -170,8 +170,7 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> PromptResponse:
         conversation = self._conversation(session_id)
-        pictures = self._settings.agent.workspace / "inbox" / "editor"
-        parts = read_blocks(prompt, pictures, self._origin)
+        parts = read_blocks(prompt, self._settings.agent.workspace, self._origin)
         if not parts.text and not parts.media:
             raise refusal("the prompt is empty; expected some words or a picture")
         return PromptResponse(stop_reason=await _or_error(conversation.prompt(parts)))

@@ -1,5 +1,6 @@
 """What an editor sends with a prompt: words, pictures, links and files."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from acp.schema import (
 from agent.errors import KoreError
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.paths import INBOX_FOLDER
+from agent.security.taint.file_marks import is_marked, is_name_marked
 from agent.security.taint.origin import TrustedOrigins
+from agent.text.visible import escape_line
+from agent.types import Taint
 from gateway.core.messages import Media
 from gateway.media.pictures import store_base64
 
@@ -33,37 +38,78 @@ class PromptParts:
     files: Mapping[str, Any] | None = None
 
 
-def read_blocks(blocks: Sequence[Any], pictures: Path, origin: TrustedOrigins) -> PromptParts:
-    """Pictures are kept in the folder `pictures`. Raises `acp.RequestError` for what cannot be
-    taken."""
+def read_blocks(blocks: Sequence[Any], workspace: Path, origin: TrustedOrigins) -> PromptParts:
+    """Return what an editor sends; pictures are kept in the inbox of the workspace. Raises
+    `acp.RequestError` for what cannot be taken."""
     words: list[str] = []
     media: list[Media] = []
-    files: list[str] = []
-    taint: set[str] = set()
+    references = _EditorReferences(origin)
     for block in blocks:
         match block:
             case TextContentBlock(text=text):
                 words.append(text)
             case ImageContentBlock(data=data):
-                media.append(_picture(data, pictures))
+                media.append(_picture(data, workspace))
             case ResourceContentBlock(uri=uri, name=name):
-                words.append(_path_of(uri) or f"{name}: {uri}")
+                words.append(references.refer(uri, name))
             case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
-                path = _path_of(uri) or uri
-                words.append(path)
-                files.append(render_prompt("project_file", path=path, text=text))
-                taint.add("private")
-                if not origin.is_own(Path(path)) or origin.is_untrusted(Path(path)):
-                    taint.add("untrusted")
+                words.append(references.refer(uri))
+                references.add(uri, text)
             case EmbeddedResourceContentBlock(resource=BlobResourceContents(uri=uri)):
-                words.append(_path_of(uri) or uri)
+                words.append(references.refer(uri))
             case _:
                 raise refusal("sound cannot be taken here; expected text, pictures or files")
     text = "\n".join(one for one in words if one.strip())
-    if not files:
-        return PromptParts(text, tuple(media))
-    update = {"text": "\n\n".join(files), "taint": sorted(taint), "evicted": 0, "parts": files}
-    return PromptParts(text, tuple(media), update)
+    return PromptParts(text, tuple(media), references.update())
+
+
+class _EditorReferences:
+    """What an editor shows or points at besides the person's words.
+
+    Only the path of an own, unmarked file that is there reads as the person's word. A program or
+    a stranger may have chosen any other address or name: in the words stands its number.
+    """
+
+    def __init__(self, origin: TrustedOrigins) -> None:
+        self._origin = origin
+        self._texts: list[str] = []
+        self._taint: set[Taint] = {"private"}
+        self._numbers: dict[str, str] = {}
+
+    def refer(self, uri: str, name: str = "") -> str:
+        """Return what stands for the file in the person's words."""
+        if (path := self._own_path(uri)) is not None:
+            return path
+        reference = _path_of(uri) or (f"{name}: {uri}" if name else uri)
+        number = self._numbers.get(uri)
+        if number is None:
+            number = self._numbers[uri] = f"file {len(self._numbers) + 1}"
+            self._texts.append(
+                render_prompt("editor_reference", number=number, reference=escape_line(reference))
+            )
+        self._taint.add("untrusted")
+        return f"[{number}]"
+
+    def add(self, uri: str, text: str) -> None:
+        """The content of a file, as the editor has it."""
+        path = escape_line(_path_of(uri) or uri)
+        self._texts.append(render_prompt("project_file", path=path, text=text))
+
+    def update(self) -> Mapping[str, Any] | None:
+        """Return it all as `MessageOptions.project` has it."""
+        if not self._texts:
+            return None
+        text = "\n\n".join(self._texts)
+        return {"text": text, "taint": sorted(self._taint), "evicted": 0, "parts": self._texts}
+
+    def _own_path(self, uri: str) -> str | None:
+        text = _path_of(uri)
+        if text is None or os.path.normpath(text) != text or not os.path.lexists(text):
+            return None
+        path = Path(text)
+        # A folder is also marked for what is in it.
+        is_strange = is_name_marked(path) if path.is_dir() else is_marked(path)
+        return None if is_strange or not self._origin.is_own(path) else text
 
 
 def refusal(words: str) -> acp.RequestError:
@@ -79,8 +125,8 @@ def _path_of(uri: str) -> str | None:
     return path if is_local and path.startswith("/") and "\n" not in path else None
 
 
-def _picture(data: str, folder: Path) -> Media:
+def _picture(data: str, workspace: Path) -> Media:
     try:
-        return store_base64(data, folder)
+        return store_base64(data, workspace / INBOX_FOLDER / "editor", workspace)
     except KoreError as exc:
         raise refusal(str(exc)) from None

@@ -68,10 +68,11 @@ class ModelService:
             yield events
 
     async def store_picture(self, data: str, token: str = "") -> Media:
-        folder = self._agent.workspace.folder / INBOX_FOLDER / API
+        workspace = self._agent.workspace.folder
+        folder = workspace / INBOX_FOLDER / API
         if token:
             folder /= folder_name(token)
-        return await asyncio.to_thread(store_base64, data, folder)
+        return await asyncio.to_thread(store_base64, data, folder, workspace)
 
     async def _agent_option(self, name: str | None) -> Mapping[str, Any] | None:
         """An agent as a message's option. Raises `ConfigError` for an unknown one."""

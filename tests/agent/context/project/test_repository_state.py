@@ -11,6 +11,8 @@ from agent.context.project.repository_state import describe_repository
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.file_marks import is_marked, mark_tainted
+from agent.security.taint.origin import TrustedOrigins
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 
@@ -47,6 +49,20 @@ def test_branch_and_changes_are_told_with_the_tree_once(repository: Path, box: B
     assert first is not None
     assert "git: branch topic/one; 2 changed or new files" in first.text
     assert project.news() is None
+
+
+def test_branch_that_a_tainted_command_chose_is_untrusted(repository: Path) -> None:
+    origin = TrustedOrigins((repository.resolve(),))
+    clean = ProjectContext(repository, origin=origin).news()
+    assert clean is not None
+    assert "untrusted" not in clean.taint
+    mark_tainted(repository / ".git" / "HEAD", repository, unseen=True)
+    if not is_marked(repository):
+        pytest.skip("this file system keeps no extended attributes")
+    for root in (repository, repository / "src"):
+        chosen = ProjectContext(root, origin=origin).news()
+        assert chosen is not None
+        assert "untrusted" in chosen.taint
 
 
 def test_folder_of_a_repository_is_a_part_of_it(repository: Path, box: Bubblewrap) -> None:
