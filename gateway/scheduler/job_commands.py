@@ -20,7 +20,7 @@ from gateway.scheduler.job_editor import JobAuthor, JobRequest
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job

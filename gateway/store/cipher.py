@@ -1,7 +1,8 @@
 """Stored texts sealed with AES-256-GCM: without the key they are unreadable.
 
-The repositories seal and open through their transaction, which names the column and the key of
-the row. Both are authenticated too: a sealed text that is put elsewhere does not open.
+The repositories seal and open through their transaction, which names the column, the key of the
+row and the columns that decide what becomes of it. All of that is authenticated: a sealed text that
+is put elsewhere does not open, nor does one whose row was given another recipient.
 """
 
 import hmac
@@ -16,20 +17,27 @@ from gateway.store.errors import EncryptionKeyError, catalogue_text
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-Value = str | int | None
+Value = str | int | bytes | None
 # What the schema's own triggers put in the place of a text that is to be forgotten.
-_EMPTIED = ("", "[]")
+EMPTIED = ("", "[]")
 
 
 @frozen
 class Sealed:
-    """Columns of a table that hold what people said, and the columns that name a row of it."""
+    """Columns of a table that hold what people said, and the columns that name a row of it.
+
+    `bound` columns are stored as they are, and the texts open only beside the values that they had
+    when the texts were sealed. A `required` text is sealed even if it is empty: a row without it
+    was not written by Kore.
+    """
 
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
     # The table's name when its first texts were sealed: they open under no other.
     first_name: str = ""
+    bound: tuple[str, ...] = ()
+    required: bool = False
 
     def place(self, column: str) -> str:
         """What a text of this column is sealed for, besides its row."""
@@ -37,8 +45,9 @@ class Sealed:
 
     @property
     def select(self) -> str:
-        """Every row's key, and its sealed columns behind that."""
-        return f"SELECT {', '.join((*self.key, *self.columns))} FROM {self.table}"
+        """Every row's key, its bound columns, and its sealed ones behind these."""
+        columns = (*self.key, *self.bound, *self.columns)
+        return f"SELECT {', '.join(columns)} FROM {self.table}"
 
     @property
     def update(self) -> str:
@@ -48,28 +57,61 @@ class Sealed:
         return f"UPDATE {self.table} SET {columns} WHERE {key}"
 
 
+# Where a row of the outbox or a question goes.
+_ROUTE = ("lane", "channel", "account", "chat", "thread")
+
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
     Sealed("session", ("id",), ("name", "memory", "file_views")),
+    Sealed("session", ("id",), ("taint",), bound=("principal", "permission_mode"), required=True),
     Sealed("transcript_line", ("session", "n", "i"), ("line",), "kept_line"),
-    Sealed("inbox", ("channel", "account", "event_id"), ("payload",)),
+    Sealed("inbox", ("channel", "account", "event_id"), ("payload",), bound=("lane", "principal")),
     Sealed("group_context", ("channel", "account", "event_id"), ("text",), "overheard"),
-    Sealed("outbox", ("delivery_id", "part"), ("body", "entities", "files")),
-    Sealed("approval", ("nonce",), ("question",)),
+    Sealed("outbox", ("delivery_id", "part"), ("body",), bound=(*_ROUTE, "kind", "buttons")),
+    Sealed("outbox", ("delivery_id", "part"), ("entities", "files"), bound=_ROUTE),
     Sealed(
-        "permission_grant", ("principal", "session", "grant_hash"), ("title", "folder"), "standing"
+        "approval",
+        ("nonce",),
+        ("question",),
+        bound=(
+            *("turn_id", "step", "args_hash", "grant_hash", "session", "asker", "principal"),
+            *(*_ROUTE, "state", "answered_by"),
+        ),
     ),
-    Sealed("summary", ("session", "upto"), ("content",)),
-    Sealed("task", ("turn_id", "step"), ("definition", "title", "result")),
-    Sealed("job", ("made_by",), ("template",)),
-    Sealed("step", ("turn_id", "n"), ("args", "result")),
+    Sealed(
+        "permission_grant",
+        ("principal", "session", "grant_hash"),
+        ("title", "folder"),
+        "standing",
+        bound=("granted_by",),
+    ),
+    Sealed(
+        "member",
+        ("channel", "account", "sender"),
+        ("name",),
+        bound=("is_owner", "approved_by"),
+        required=True,
+    ),
+    Sealed(
+        "pairing",
+        ("channel", "account", "sender"),
+        ("name",),
+        bound=("chat", "code_hash"),
+        required=True,
+    ),
+    Sealed("summary", ("session", "upto"), ("content",), bound=("taint",)),
+    Sealed("task", ("turn_id", "step"), ("definition", "title")),
+    Sealed("task", ("turn_id", "step"), ("result",), bound=("taint",)),
+    Sealed("job", ("made_by",), ("template",), bound=("principal", "kind")),
+    Sealed("step", ("turn_id", "n"), ("args",)),
+    Sealed("step", ("turn_id", "n"), ("result",), bound=("taint",)),
     Sealed("file_change", ("step", "n"), ("entry",), "change"),
     Sealed("undo_operation", ("name",), ("plan", "report"), "undoing"),
     Sealed("audit_outbox", ("id",), ("entry",)),
     Sealed("api_answer", ("token", "id"), ("request", "answer", "conversation")),
 )
 # As table.name: what is sealed under another name would be lost at the next change of keys.
-SEALED_PLACES = {f"{one.table}.{name}": one.place(name) for one in SEALED for name in one.columns}
+SEALED_COLUMNS = {f"{one.table}.{name}": one for one in SEALED for name in one.columns}
 
 
 class Cipher:
@@ -99,7 +141,7 @@ class Cipher:
         """The text. Raises `ValueError` for another key, another place or a changed text."""
         if sealed is None:
             return None
-        if sealed in _EMPTIED:
+        if sealed in EMPTIED:
             return str(sealed)
         from cryptography.exceptions import InvalidTag
 
@@ -165,7 +207,18 @@ def cipher_of(
 
 def _bound(place: tuple[Value, ...]) -> bytes:
     """The words of a place, so that no two places come to the same bytes."""
-    return "".join(f"{len(str(word))}:{word}" for word in place).encode("utf-8", "surrogatepass")
+    return "".join(map(_word, place)).encode("utf-8", "surrogatepass")
+
+
+def _word(value: Value) -> str:
+    """A value as both engines return it: flags are numbers there."""
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        text = value.hex()
+    else:
+        text = str(int(value) if isinstance(value, bool) else value)
+    return f"{len(text)}:{text}"
 
 
 def _decoded(text: str) -> bytes | None:

@@ -70,12 +70,16 @@ class EncryptionKeyError(ConfigError):
         super().__init__(message, hint=hint, fields=fields)
 
 
-def seal_broken() -> StoreError:
-    """For a stored text that does not open."""
-    return StoreError(
-        "an encrypted text cannot be decrypted: it was changed or moved to another row",
-        hint="Restore a backup (`kore restore`).",
-    )
+class SealBroken(StoreError):
+    """A stored text does not open: it, or a column that it is bound to, was changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            catalogue_text(
+                "an encrypted text cannot be decrypted: it was changed or moved to another row"
+            ),
+            hint=catalogue_text("Restore a backup (`kore restore`)."),
+        )
 
 
 class SearchRefused(Exception):

@@ -63,13 +63,15 @@ class Transaction(Protocol):
         """The statement once for each of `rows`."""
         ...
 
-    def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
-        """What is stored for a text in `column` ("table.name") of the row with this key: sealed
-        for this place alone when the store has a key, else the text itself."""
+    def seal(self, text: str | None, column: str, *place: str | int | bytes | None) -> str | None:
+        """What is stored for a text in `column` ("table.name") of the row at this place, which is
+        the row's key and the columns that the text is bound to (`gateway.store.cipher.SEALED`):
+        sealed for this place alone when the store has a key, else the text itself."""
         ...
 
-    def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
-        """The text again. Raises `StoreError` when it was changed, or stored in another place."""
+    def unseal(self, stored: Any, column: str, *place: str | int | bytes | None) -> Any:
+        """The text again. Raises `SealBroken`, and has it audited, when it was stored in another
+        place, or it or a column that it is bound to was changed."""
         ...
 
     def after_commit(self, action: Callable[[], None]) -> None:

@@ -4,24 +4,43 @@ Both engines store the same: text in Base64, and in the table `meta` a sentence 
 key opens.
 """
 
+import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from gateway.store.cipher import SEALED, SEALED_PLACES, Cipher
-from gateway.store.errors import StoreError, seal_broken
+from agent.records import frozen
+from gateway.store.cipher import EMPTIED, SEALED, SEALED_COLUMNS, Cipher, Sealed, Value
+from gateway.store.errors import SealBroken, StoreError
 from gateway.store.port import Args, Row, Transaction
+from gateway.store.repositories import audit_outbox
+from gateway.store.repositories.audit_outbox import AuditNote
+
+log = logging.getLogger(__name__)
 
 _CHECK = "this is the key"
 _PLACE = ("meta.value", "cipher")
 
 
+@frozen
+class BrokenSeal:
+    """A row that was not written by Kore as it is: its table and its key."""
+
+    table: str
+    key: str
+
+
 class SealingTransaction(ABC):
-    """What the transactions of all engines have in common; `first` is the engine's own."""
+    """What the transactions of all engines have in common; `first` is the engine's own.
+
+    `broken` collects the rows that did not open, for `report_broken`.
+    """
 
     def __init__(self, cipher: Cipher | None = None) -> None:
         self._cipher = cipher
         self.actions: list[Callable[[], None]] = []
+        self.broken: list[BrokenSeal] = []
 
     @abstractmethod
     def first(self, sql: str, args: Args = ()) -> Row | None: ...
@@ -32,21 +51,64 @@ class SealingTransaction(ABC):
             raise LookupError(f"no row: {sql}")
         return row
 
-    def seal(self, text: str | None, column: str, *key: str | int) -> str | None:
-        if column not in SEALED_PLACES:
-            raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
-        return self._cipher.seal(text, SEALED_PLACES[column], *key) if self._cipher else text
+    def seal(self, text: str | None, column: str, *place: Value) -> str | None:
+        sealed = _sealed(column, place)
+        if self._cipher is None:
+            return text
+        return self._cipher.seal(text, sealed.place(column.partition(".")[2]), *place)
 
-    def unseal(self, stored: Any, column: str, *key: str | int) -> Any:
+    def unseal(self, stored: Any, column: str, *place: Value) -> Any:
         if self._cipher is None:
             return stored
+        sealed = _sealed(column, place)
         try:
-            return self._cipher.unseal(stored, SEALED_PLACES[column], *key)
+            if sealed.required and stored in EMPTIED:
+                raise ValueError("this was never sealed")
+            return self._cipher.unseal(stored, sealed.place(column.partition(".")[2]), *place)
         except ValueError:
-            raise seal_broken() from None
+            key = ", ".join(map(str, place[: len(sealed.key)]))
+            self.broken.append(BrokenSeal(sealed.table, key))
+            raise SealBroken from None
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self.actions.append(action)
+
+
+def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
+    """The sealed column. Raises `LookupError` for none, and for a place with too few values."""
+    sealed = SEALED_COLUMNS.get(column)
+    if sealed is None:
+        raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
+    if len(place) != len(sealed.key) + len(sealed.bound):
+        raise LookupError(f"{column} is bound to {(*sealed.key, *sealed.bound)}")
+    return sealed
+
+
+def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
+    """Note rows that were changed outside of Kore in the log and in the audit log."""
+    for one in broken:
+        row = f"the row {one.key} of {one.table}"
+        reason = f"{row} was not written by Kore as it is, and is not used"
+        log.error("%s", reason)
+        params = {"table": one.table, "key": one.key}
+        audit_outbox.put(tx, AuditNote(time.time(), "seal", reason, params, allowed=False))
+
+
+def resealed(
+    one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
+) -> Iterator[Row]:
+    """The values of `one.update` for each of the rows that `one.select` has found."""
+    length = len(one.key) + len(one.bound)
+    columns = [f"{one.table}.{name}" for name in one.columns]
+    for row in rows:
+        place, texts = row[:length], row[length:]
+        opened = [
+            source.unseal(text, column, *place) for column, text in zip(columns, texts, strict=True)
+        ]
+        sealed = [
+            target.seal(text, column, *place) for column, text in zip(columns, opened, strict=True)
+        ]
+        yield *sealed, *row[: len(one.key)]
 
 
 def check_key(

@@ -11,7 +11,7 @@ from agent.events import Evicted, SessionCreated
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
 from gateway.core.messages import CONSOLE, InboundMessage
-from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.execution.claims import TurnClaim
 
 _QUOTE_LIMIT = 500

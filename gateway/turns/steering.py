@@ -9,7 +9,7 @@ from agent.types import Message, Taint
 from gateway.core.messages import InboundMessage
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.joining import Joining, join_running_turn
 from gateway.turns.prompt import build_user_message, is_said, shown_taint

@@ -125,6 +125,8 @@ def test_pages_stay_short() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in pages()}
     assert lengths.pop(README) <= LONGEST_README_LINES
     lengths.pop(ROOT / "CHANGELOG.md", None)
+    # The map has a line for every page and every decision.
+    lengths.pop(DOCS / "index.md", None)
     assert [str(path) for path, lines in lengths.items() if lines > LONGEST_PAGE_LINES] == []
 
 

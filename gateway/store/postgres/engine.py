@@ -11,7 +11,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from gateway.core.addresses.postgres import public_address
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
+    SealBroken,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
@@ -42,7 +43,7 @@ from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import active_channels
-from gateway.store.sealing import check_key, mark_sealed
+from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,6 +114,8 @@ class PostgresStore:
             fence, connection, partial(connect, address), options.lease_s, self._note_replaced
         )
         self._limiter = ConflictLimiter(options.connections)
+        # Rows that the audit log knows of.
+        self._reported: set[BrokenSeal] = set()
         self._closed = False
         self._closing = threading.Event()
         self._lost = threading.Event()  # told once, however many connections notice
@@ -307,14 +310,19 @@ class PostgresStore:
         job's."""
         for attempt in range(_RERUNS):
             job.error = None
+            broken: Sequence[BrokenSeal] = ()
             began = time.monotonic()
             try:
                 with self._limiter.admitted():
                     begin(connection, self._fence)
                     tx = PostgresTransaction(connection, self._cipher)
+                    broken = tx.broken
                     job.outcome = job.work(tx)
                     job.actions = tx.actions
+                    new = set(broken) - self._reported
+                    report_broken(tx, new)
                     _commit(connection, next(marks))
+                self._reported |= new
                 self._limiter.note_success()
                 return
             except psycopg.Error as exc:
@@ -324,6 +332,10 @@ class PostgresStore:
                 if code_of(exc) not in RERUN or attempt == _RERUNS - 1:
                     raise
                 self._limiter.note_conflict()
+            except SealBroken:
+                _roll_back(connection)
+                self._report(connection, broken, marks)
+                raise
             except StoreError:
                 _roll_back(connection)
                 raise
@@ -331,12 +343,34 @@ class PostgresStore:
                 raise
             except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
                 _roll_back(connection)
+                self._report(connection, broken, marks)
                 job.error = exc
                 return
             # Others take about as long as this one did: back sooner, it would meet them again.
             taken_s = max(_RERUN_S, time.monotonic() - began)
             pause_s = min(_LONGEST_RERUN_S, taken_s * 2 ** min(attempt, 6))
             self._closing.wait(random.uniform(0, pause_s))  # noqa: S311 - jitter
+
+    def _report(
+        self,
+        connection: "psycopg.Connection[Row]",
+        broken: Iterable[BrokenSeal],
+        marks: Iterator[CommitMark],
+    ) -> None:
+        """Have it audited that a transaction met rows that it could not use; it is rolled back."""
+        new = set(broken) - self._reported
+        if not new:
+            return
+        try:
+            begin(connection, self._fence)
+            report_broken(PostgresTransaction(connection, self._cipher), new)
+            _commit(connection, next(marks))
+        except (psycopg.Error, StoreError, _Unsure) as exc:
+            # The next one that meets them reports them.
+            _roll_back(connection)
+            log.error("could not have it audited that rows were changed: %s", str(exc).strip())
+            return
+        self._reported |= new
 
     def _vacuum(self) -> None:
         try:

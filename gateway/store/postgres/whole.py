@@ -16,7 +16,7 @@ from gateway.store.postgres.errors import mapped, run_alone
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories.conversations import search
-from gateway.store.sealing import check_key, key_mark, mark_sealed
+from gateway.store.sealing import check_key, key_mark, mark_sealed, resealed
 
 _COLUMNS = (
     "SELECT table_name, column_name FROM information_schema.columns"
@@ -127,11 +127,11 @@ class WholePostgres:
         `StoreError`."""
         with self.opened(old) as tx:
             sealing = tx.with_cipher(new)
-            count = sum(_reseal(one, tx, sealing) for one in SEALED)
+            counts = {one.table: _reseal(one, tx, sealing) for one in SEALED}
             search.forget_all(tx)
             tx.run("DELETE FROM meta WHERE name = 'cipher'")
             mark_sealed(tx, new)
-        return count
+        return sum(counts.values())
 
     def schema(self) -> int:
         """The number of its newest migration, 0 before the first start. Raises `StoreError`."""
@@ -148,16 +148,8 @@ class WholePostgres:
 
 
 def _reseal(one: Sealed, source: Transaction, target: Transaction) -> int:
-    columns = [f"{one.table}.{name}" for name in one.columns]
     rows = source.all(one.select)
-    for row in rows:
-        key, texts = row[: len(one.key)], row[len(one.key) :]
-        plain = [
-            source.unseal(text, column, *key) for column, text in zip(columns, texts, strict=True)
-        ]
-        sealed = [
-            target.seal(text, column, *key) for column, text in zip(columns, plain, strict=True)
-        ]
-        if target.run(one.update, (*sealed, *key)) != 1:
+    for values in resealed(one, rows, source, target):
+        if target.run(one.update, values) != 1:
             raise StoreError("a row of {table} has gone meanwhile", table=one.table)
     return len(rows)

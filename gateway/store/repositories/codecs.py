@@ -1,20 +1,37 @@
 """What people said, as rows keep it: JSON, which the store seals for its place if it has a key."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
-from gateway.core.messages import Button, Entity, InboundMessage, OutboundFile, OutboundPart
+from gateway.core.messages import (
+    Button,
+    Entity,
+    InboundMessage,
+    OutboundFile,
+    OutboundKind,
+    OutboundPart,
+)
+from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 
 # The columns that hold a message of a conversation, of the inbox, and a part of the outbox: what
 # the functions below need of a row.
 CONTENT = "session, n, content"
-PAYLOAD = "channel, account, event_id, payload"
+PAYLOAD = "channel, account, event_id, lane, principal, payload"
 PART = "body, entities, files, buttons"
+# Where a part goes, which its texts are bound to.
+PART_ROUTE = "lane, channel, account, chat, thread"
+QUESTION = "approval.question"
+# What the text of a question to a person is bound to, its key first.
+QUESTION_PLACE = (
+    "nonce, turn_id, step, args_hash, grant_hash, session, asker, principal, lane, channel,"
+    " account, chat, thread, state, answered_by"
+)
 # A payload of which nothing is left.
 NO_PAYLOAD = "{}"
 
@@ -28,43 +45,41 @@ def content_of(tx: Transaction, session: str, n: int, message: Message) -> str |
     return tx.seal(dumps(message_to_json(message)), "message.content", session, n)
 
 
-def inbound_from_row(
-    tx: Transaction, channel: str, account: str, event_id: str, payload: str
-) -> InboundMessage:
-    return InboundMessage.from_json(payload_from_row(tx, channel, account, event_id, payload))
+def inbound_from_row(tx: Transaction, *columns: str) -> InboundMessage:
+    """The message in the columns `PAYLOAD`."""
+    return InboundMessage.from_json(payload_from_row(tx, *columns))
 
 
-def payload_from_row(
-    tx: Transaction, channel: str, account: str, event_id: str, payload: str
-) -> str:
-    return str(tx.unseal(payload, "inbox.payload", channel, account, event_id))
+def payload_from_row(tx: Transaction, *columns: str) -> str:
+    """The JSON in the columns `PAYLOAD`."""
+    *place, payload = columns
+    return str(tx.unseal(payload, "inbox.payload", *place))
 
 
-def payload_of(
-    tx: Transaction, channel: str, account: str, event_id: str, payload: str
-) -> str | None:
-    """The column `payload` of this row of the inbox."""
-    return tx.seal(payload, "inbox.payload", channel, account, event_id)
+def payload_of(tx: Transaction, place: Sequence[str], payload: str) -> str | None:
+    """The column `payload` of a row of the inbox; `place` is the row's other columns of
+    `PAYLOAD`."""
+    return tx.seal(payload, "inbox.payload", *place)
 
 
 def put_payload(tx: Transaction, seq: int, payload: str) -> None:
     """In the place of what this row of the inbox holds."""
-    channel, account, event_id = tx.one(
-        "SELECT channel, account, event_id FROM inbox WHERE seq = ?", (seq,)
+    place = tx.one(
+        "SELECT channel, account, event_id, lane, principal FROM inbox WHERE seq = ?", (seq,)
     )
-    sealed = payload_of(tx, channel, account, event_id, payload)
+    sealed = payload_of(tx, place, payload)
     tx.run("UPDATE inbox SET payload = ? WHERE seq = ?", (sealed, seq))
 
 
 def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
-    """`row` has the columns `PART`, `delivery_id` and `part`."""
-    key = row["delivery_id"], row["part"]
-    entities = json.loads(tx.unseal(row["entities"], "outbox.entities", *key))
+    """`row` has the columns `PART`, `PART_ROUTE`, `delivery_id`, `part` and `kind`."""
+    place = row["delivery_id"], row["part"], *(row[name] for name in PART_ROUTE.split(", "))
+    entities = json.loads(tx.unseal(row["entities"], "outbox.entities", *place))
     return OutboundPart(
-        tx.unseal(row["body"], "outbox.body", *key),
+        tx.unseal(row["body"], "outbox.body", *place, row["kind"], row["buttons"]),
         tuple(Entity(**one) for one in entities),
         tuple(Button(**one) for one in json.loads(row["buttons"])),
-        tuple(OutboundFile(**one) for one in files_from_row(tx, *key, row["files"])),
+        tuple(OutboundFile(**one) for one in files_from_row(tx, row["files"], *place)),
     )
 
 
@@ -76,24 +91,40 @@ def _file_values(file: OutboundFile) -> dict[str, Any]:
     return values
 
 
-def files_from_row(
-    tx: Transaction, delivery_id: str, number: int, files: str
-) -> list[dict[str, Any]]:
-    data: list[dict[str, Any]] = json.loads(tx.unseal(files, "outbox.files", delivery_id, number))
+def files_from_row(tx: Transaction, files: str, *place: Any) -> list[dict[str, Any]]:
+    """`place` is the delivery, the part, and the columns `PART_ROUTE`."""
+    data: list[dict[str, Any]] = json.loads(tx.unseal(files, "outbox.files", *place))
     return data
 
 
 def columns_of_part(
-    tx: Transaction, delivery_id: str, number: int, part: OutboundPart
+    tx: Transaction, place: Sequence[Any], kind: OutboundKind, part: OutboundPart
 ) -> dict[str, str | None]:
-    """The columns `PART` of part `number` of a delivery."""
-
-    def seal(text: str, name: str) -> str | None:
-        return tx.seal(text, f"outbox.{name}", delivery_id, number)
-
+    """The columns `PART` of a part; `place` is as in `files_from_row`."""
+    buttons = dumps([asdict(button) for button in part.buttons])
+    entities = dumps([asdict(entity) for entity in part.entities])
+    files = dumps([_file_values(file) for file in part.files])
     return {
-        "body": seal(part.text, "body"),
-        "entities": seal(dumps([asdict(entity) for entity in part.entities]), "entities"),
-        "files": seal(dumps([_file_values(file) for file in part.files]), "files"),
-        "buttons": dumps([asdict(button) for button in part.buttons]),
+        "body": tx.seal(part.text, "outbox.body", *place, kind, buttons),
+        "entities": tx.seal(entities, "outbox.entities", *place),
+        "files": tx.seal(files, "outbox.files", *place),
+        "buttons": buttons,
     }
+
+
+def withdraw_questions(tx: Transaction, turn: int, now: float) -> None:
+    """The turn has ended: its open questions are void. One that was changed outside of Kore
+    stays unreadable."""
+    rows = tx.all(
+        f"SELECT question, {QUESTION_PLACE} FROM approval WHERE turn_id = ? AND state = 'open'",
+        (turn,),
+    )
+    for question, nonce, *place in rows:
+        with suppress(SealBroken):
+            text = tx.unseal(question, QUESTION, nonce, *place)
+            question = tx.seal(text, QUESTION, nonce, *place[:-2], "withdrawn", None)
+        tx.run(
+            "UPDATE approval SET state = 'withdrawn', answered_at = ?, answered_by = NULL,"
+            " question = ? WHERE nonce = ?",
+            (now, question, nonce),
+        )

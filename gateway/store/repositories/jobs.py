@@ -1,13 +1,15 @@
 """Jobs as they are stored, and what became of their slots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning, one_of
-from gateway.store.port import Transaction
+from gateway.store.errors import SealBroken
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.states import LIVE, WAITING
 
@@ -98,7 +100,7 @@ def put(tx: Transaction, job: Job) -> Job:
         (
             job.made_by,
             job.kind,
-            tx.seal(job.message.to_json(), "job.template", job.made_by),
+            tx.seal(job.message.to_json(), "job.template", job.made_by, job.principal, job.kind),
             job.principal,
             *(route.channel, route.account, route.chat_id),
             *(job.rule, job.zone, job.catch_up, job.is_urgent, job.has_own_session),
@@ -128,7 +130,7 @@ def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list
         " ORDER BY due_at LIMIT ?",
         (now, *channels, most),
     )
-    return [_job(tx, row) for row in rows]
+    return list(_readable(tx, rows))
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
@@ -141,7 +143,7 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
         where.append("channel = ? AND account = ? AND chat = ?")
         values += [chat.channel, chat.account, chat.chat_id]
     rows = tx.all(f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY state = 'done', id", values)
-    return [_job(tx, row) for row in rows]
+    return list(_readable(tx, rows))
 
 
 def count_of(tx: Transaction, principal: str) -> int:
@@ -264,12 +266,20 @@ def _chat(route: Route) -> str:
     return f"{route.channel}:{route.account}:{route.chat_id}"
 
 
+def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Job]:
+    """The jobs as they were made; one that was changed since does nothing."""
+    for row in rows:
+        with suppress(SealBroken):
+            yield _job(tx, row)
+
+
 def _job(tx: Transaction, row: Sequence[Any]) -> Job:
     id_, made_by, kind, template, *rest = row
     values = dict(zip(_PLAIN.split(", "), rest, strict=True))
     for name in ("is_urgent", "has_own_session", "is_postponed"):
         values[name] = bool(values[name])
-    message = InboundMessage.from_json(tx.unseal(template, "job.template", made_by))
+    text = tx.unseal(template, "job.template", made_by, values["principal"], kind)
+    message = InboundMessage.from_json(text)
     return Job(id_, made_by, kind, message, **values)
 
 

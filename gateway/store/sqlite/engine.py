@@ -22,7 +22,7 @@ from gateway.store.cipher import Cipher
 from gateway.store.errors import RESTORE, StoreBusy, StoreClosed, StoreCorrupt, StoreError
 from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
-from gateway.store.sealing import check_key, mark_sealed
+from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies, upgrade
 from gateway.store.sqlite.transaction import SqliteTransaction, table_names
@@ -46,7 +46,7 @@ _PRAGMAS = (
 
 
 @dataclass(slots=True)
-class _Work:
+class StoreWork:
     # Of a `SqliteTransaction`, or of the connection itself when it runs `alone`.
     work: Callable[[Any], Any]
     future: asyncio.Future[Any]
@@ -54,6 +54,7 @@ class _Work:
     outcome: Any = None
     error: BaseException | None = None
     actions: Sequence[Callable[[], None]] = ()
+    broken: Sequence[BrokenSeal] = ()
 
 
 class SqliteStore:
@@ -70,7 +71,9 @@ class SqliteStore:
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
         self._closed = False
-        self._jobs: queue.Queue[_Work] = queue.Queue(maxsize=_WAITING)
+        # Rows that the audit log knows of.
+        self._reported: set[BrokenSeal] = set()
+        self._jobs: queue.Queue[StoreWork] = queue.Queue(maxsize=_WAITING)
         self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
         self._thread.start()
 
@@ -142,7 +145,7 @@ class SqliteStore:
             raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()
         try:
-            self._jobs.put_nowait(_Work(work, future, alone))
+            self._jobs.put_nowait(StoreWork(work, future, alone))
         except queue.Full:
             raise StoreBusy("the database is overloaded") from None
         return future
@@ -152,7 +155,7 @@ class SqliteStore:
             self._serve_group(self._jobs.get())
         self._connection.close()
 
-    def _serve_group(self, first: _Work) -> None:
+    def _serve_group(self, first: StoreWork) -> None:
         """Serve a job, and those that have been handed in behind it by now."""
         jobs = [first]
         while len(jobs) < GROUP and not self._jobs.empty():
@@ -166,7 +169,7 @@ class SqliteStore:
                 self._transact(group)
             self._loop.call_soon_threadsafe(_resolve, group)
 
-    def _transact(self, jobs: list[_Work]) -> None:
+    def _transact(self, jobs: list[StoreWork]) -> None:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -176,7 +179,11 @@ class SqliteStore:
                 if job.error is not None:
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
+            broken = {one for job in jobs for one in job.broken} - self._reported
+            if broken:
+                report_broken(SqliteTransaction(connection, self._cipher), broken)
             connection.execute("COMMIT")
+            self._reported |= broken
         except sqlite3.Error as exc:
             # The transaction as a whole failed (disk full, I/O error): nothing of it is stored.
             if connection.in_transaction:
@@ -189,21 +196,22 @@ class SqliteStore:
                 job.error = None
                 self._transact([job])
 
-    def _attempt(self, job: _Work) -> None:
+    def _attempt(self, job: StoreWork) -> None:
         try:
             if job.alone:
                 job.outcome = job.work(self._connection)
             else:
-                job.outcome, job.actions = self._run(job.work)
+                self._run(job)
         except sqlite3.Error as exc:
             job.error = self._mapped(exc)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who awaits it
             job.error = exc
 
-    def _run(self, work: Callable[[Any], T]) -> tuple[T, Sequence[Callable[[], None]]]:
-        """Its result, and what it leaves to do after the commit."""
+    def _run(self, job: StoreWork) -> None:
+        """Its result, what it leaves to do after the commit, and rows that it could not use."""
         transaction = SqliteTransaction(self._connection, self._cipher)
-        return work(transaction), transaction.actions
+        job.actions, job.broken = transaction.actions, transaction.broken
+        job.outcome = job.work(transaction)
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
         store_error = mapped(error, self.file)
@@ -269,7 +277,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
         raise StoreError("could not empty the write-ahead log")
 
 
-def _resolve(jobs: list[_Work]) -> None:
+def _resolve(jobs: list[StoreWork]) -> None:
     for job in jobs:
         if job.error is None:
             for action in job.actions:

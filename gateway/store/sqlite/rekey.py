@@ -2,15 +2,14 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from gateway.store.cipher import SEALED, Cipher, Sealed
+from gateway.store.cipher import SEALED, Cipher
 from gateway.store.errors import StoreError
-from gateway.store.port import Row, Transaction
 from gateway.store.repositories.conversations import search
-from gateway.store.sealing import key_mark, mark_sealed
+from gateway.store.sealing import key_mark, mark_sealed, resealed
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies
@@ -87,33 +86,18 @@ def _reseal(
     copy.execute("PRAGMA journal_mode=OFF")
     copy.execute("PRAGMA synchronous=OFF")
     source, target = SqliteTransaction(connection, old), SqliteTransaction(copy, new)
-    count = 0
+    counts: dict[str, int] = {}
     copy.execute("BEGIN")
     for one in SEALED:
         rows = connection.execute(one.select)
-        count += copy.executemany(one.update, _resealed(one, rows, source, target)).rowcount
+        changed = copy.executemany(one.update, resealed(one, rows, source, target))
+        counts[one.table] = changed.rowcount
     # The index is not encrypted; without a key it is rebuilt at the next search.
     search.forget_all(target)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")
     mark_sealed(target, new)
     copy.execute("COMMIT")
-    return count
-
-
-def _resealed(
-    one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
-) -> Iterator[Row]:
-    """The values of `one.update` for each of the rows that `one.select` has found."""
-    for row in rows:
-        key, texts = row[: len(one.key)], row[len(one.key) :]
-        columns = [f"{one.table}.{name}" for name in one.columns]
-        opened = (
-            source.unseal(text, column, *key) for column, text in zip(columns, texts, strict=True)
-        )
-        sealed = (
-            target.seal(text, column, *key) for column, text in zip(columns, opened, strict=True)
-        )
-        yield *sealed, *key
+    return sum(counts.values())
 
 
 def _verify(fresh: Path) -> None:

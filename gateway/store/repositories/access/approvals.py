@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -20,20 +20,20 @@ from gateway.core.approval import (
     audit_text_for_server,
 )
 from gateway.core.messages import Route
-from gateway.store.port import Transaction
+from gateway.store.errors import SealBroken
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.access import grants
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.audit_outbox import AuditNote
+from gateway.store.repositories.codecs import QUESTION, QUESTION_PLACE
 from gateway.store.repositories.states import AWAITING
 
 _ROUTE = ("channel", "account", "chat", "thread")
-_OWN = ("nonce", "lane", "session", "asker", "principal", "asked_at", "expires_at")
+_PLACE_COLUMNS = tuple(QUESTION_PLACE.split(", "))
 # In the place of a hash of what is asked for: a server's question binds nothing.
 _ASKED = "asked by a server"
-_SELECT = (
-    f"SELECT id, {', '.join(_OWN)}, {', '.join(_ROUTE)}, question, state, answered_by FROM approval"
-)
+_SELECT = f"SELECT id, asked_at, expires_at, question, {QUESTION_PLACE} FROM approval"
 
 
 @frozen
@@ -72,8 +72,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
             wish.grant_hash,
         ),
     )
-    for row in rows:
-        approval = _stored_approval(tx, row)
+    for approval in _readable(tx, rows):
         if approval.state == "open":
             return approval
         answers: tuple[Answer, ...] = get_args(Answer)
@@ -115,7 +114,12 @@ def open_server_question(
 
 
 def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
-    route = question.route
+    route, step = question.route, _step(tx, wish)
+    place = (
+        *(question.nonce, wish.turn, step, wish.args_hash, wish.grant_hash, question.session),
+        *(question.asker, question.principal, question.lane),
+        *(route.channel, route.account, route.chat_id, route.thread_id, "open", None),
+    )
     (number,) = tx.one(
         "INSERT INTO approval (nonce, turn_id, step, args_hash, grant_hash, lane, session, asker,"
         " principal, channel, account, chat, thread, question, asked_at, expires_at, state)"
@@ -124,7 +128,7 @@ def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
         (
             question.nonce,
             wish.turn,
-            _step(tx, wish),
+            step,
             wish.args_hash,
             wish.grant_hash,
             question.lane,
@@ -135,7 +139,7 @@ def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
             route.account,
             route.chat_id,
             route.thread_id,
-            tx.seal(_format_content(question), "approval.question", question.nonce),
+            tx.seal(_format_content(question), QUESTION, *place),
             question.asked_at,
             question.expires_at,
         ),
@@ -153,19 +157,10 @@ def close_approval(
 ) -> ApprovalPrompt:
     """The question, closed; a turn without another open one goes on, which costs no attempt.
 
-    Its `words` are stored with the answer.
+    Its `words` are stored with the answer. Raises `SealBroken` for a question that was changed
+    since it was put.
     """
-    tx.run(
-        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, question = ?"
-        " WHERE nonce = ?",
-        (
-            state,
-            by,
-            now,
-            tx.seal(_format_content(question), "approval.question", question.nonce),
-            question.nonce,
-        ),
-    )
+    _close(tx, question, state, by, now)
     if state in ("session", "always"):
         session = question.session if state == "session" else ""
         grants.put_grant(tx, question, session, by or "", now)
@@ -200,15 +195,55 @@ def close_approval(
     return replace(question, state=state, by=by)
 
 
+def _close(
+    tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
+) -> None:
+    row = tx.one(f"{_SELECT} WHERE nonce = ?", (question.nonce,))
+    # Raises for a changed row: the seal made below would make it valid.
+    _stored_approval(tx, row)
+    place = (*row[-len(_PLACE_COLUMNS) : -2], state, by)
+    tx.run(
+        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, question = ?"
+        " WHERE nonce = ?",
+        (
+            *(state, by, now),
+            tx.seal(_format_content(question), QUESTION, *place),
+            question.nonce,
+        ),
+    )
+
+
 def find(tx: Transaction, nonce: str) -> ApprovalPrompt | None:
-    row = tx.first(f"{_SELECT} WHERE nonce = ?", (nonce,))
-    return _stored_approval(tx, row) if row else None
+    rows = tx.all(f"{_SELECT} WHERE nonce = ?", (nonce,))
+    return next(_readable(tx, rows), None)
+
+
+def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[ApprovalPrompt]:
+    """The questions as they were put. One that was changed since is void, and its call asks again
+    when it needs its decision."""
+    for row in rows:
+        try:
+            yield _stored_approval(tx, row)
+        except SealBroken:
+            _void(tx, number=row[0])
+
+
+def _void(tx: Transaction, number: int) -> None:
+    turns = tx.all("SELECT turn_id FROM approval WHERE id = ? AND state = 'open'", (number,))
+    for (turn,) in turns:
+        tx.run("UPDATE approval SET state = 'withdrawn' WHERE id = ?", (number,))
+        tx.run(
+            "UPDATE turn SET state = 'running', is_suspended = 1 WHERE state = 'waiting'"
+            " AND id = ? AND NOT EXISTS"
+            " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
+            (turn,),
+        )
 
 
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
-    questions = [_stored_approval(tx, row) for row in rows]
+    questions = list(_readable(tx, rows))
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
@@ -219,7 +254,7 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
         " ORDER BY id",
         (now,),
     )
-    return [_stored_approval(tx, row) for row in rows]
+    return list(_readable(tx, rows))
 
 
 def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
@@ -231,7 +266,7 @@ def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
         " ORDER BY id",
         (_ASKED,),
     )
-    return [_stored_approval(tx, row) for row in rows]
+    return list(_readable(tx, rows))
 
 
 def is_for_server(tx: Transaction, number: int, principal: str) -> bool:
@@ -280,17 +315,18 @@ def _step(tx: Transaction, wish: ApprovalKey) -> int:
 
 
 def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
-    number, *rest = row
-    own = dict(zip(_OWN, rest, strict=False))
-    channel, account, chat, thread, sealed, state, by = rest[len(_OWN) :]
-    content = tx.unseal(sealed, "approval.question", own["nonce"])
-    contents = _parse_content(content)
+    number, asked_at, expires_at, sealed, *place = row
+    values = dict(zip(_PLACE_COLUMNS, place, strict=True))
+    contents = _parse_content(tx.unseal(sealed, QUESTION, *place))
+    own = {name: values[name] for name in ("nonce", "lane", "session", "asker", "principal")}
     return ApprovalPrompt(
         number=number,
-        route=Route(channel, account, chat, thread),
+        route=Route(*(values[name] for name in _ROUTE)),
         **contents,
-        state=state,
-        by=by,
+        state=values["state"],
+        by=values["answered_by"],
+        asked_at=asked_at,
+        expires_at=expires_at,
         **own,
     )
 

@@ -1,9 +1,12 @@
 """Standing answers: what a person allowed for more than one call, bound to exact arguments."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from agent.records import frozen
 from gateway.core.approval import ApprovalPrompt, network_fingerprints, prefix_fingerprint
+from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
@@ -63,8 +66,8 @@ def _put(tx: Transaction, grant: Grant, grant_hash: str) -> None:
         " granted_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
-            tx.seal(grant.title, "permission_grant.title", *key),
-            tx.seal(grant.folder, "permission_grant.folder", *key),
+            tx.seal(grant.title, "permission_grant.title", *key, grant.granted_by),
+            tx.seal(grant.folder, "permission_grant.folder", *key, grant.granted_by),
             grant.granted_by,
             grant.granted_at,
         ),
@@ -75,25 +78,31 @@ def find_grant(
     tx: Transaction, principal: str, session: str, grant_hash: str
 ) -> tuple[str, str] | None:
     """Session and giver of the grant that allows this call; None without one."""
-    row: tuple[str, str] | None = tx.first(
-        "SELECT session, granted_by FROM permission_grant"
-        " WHERE principal = ? AND session IN ('', ?)"
-        " AND grant_hash = ? ORDER BY session LIMIT 1",
+    rows = tx.all(
+        f"{_SELECT} WHERE principal = ? AND session IN ('', ?) AND grant_hash = ? ORDER BY session",
         (principal, session, grant_hash),
     )
-    return row
+    grant = next(_readable(tx, rows), None)
+    return None if grant is None else (grant.session, grant.granted_by)
 
 
 def list_grants(tx: Transaction) -> list[Grant]:
     """All of them, oldest first."""
-    return [_grant(tx, row) for row in tx.all(f"{_SELECT} ORDER BY id")]
+    return list(_readable(tx, tx.all(f"{_SELECT} ORDER BY id")))
+
+
+def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Grant]:
+    """The grants as people gave them; one that was changed since allows nothing."""
+    for row in rows:
+        with suppress(SealBroken):
+            yield _grant(tx, row)
 
 
 def _grant(tx: Transaction, row: Row) -> Grant:
     id_, principal, session, grant_hash, title, folder, by, at = row
     key = (principal, session, grant_hash)
-    title = tx.unseal(title, "permission_grant.title", *key)
-    folder = tx.unseal(folder, "permission_grant.folder", *key)
+    title = tx.unseal(title, "permission_grant.title", *key, by)
+    folder = tx.unseal(folder, "permission_grant.folder", *key, by)
     return Grant(id_, principal, session, title, folder, by, at)
 
 

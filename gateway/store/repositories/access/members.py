@@ -1,10 +1,16 @@
 """Who was let in by pairing, who asks to be, and who guesses codes."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
 from agent.records import frozen
-from gateway.store.port import Transaction
+from gateway.store.errors import SealBroken
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories.states import DENIED, WAITING
 
 DENIED_KEPT = 1_000
+_MEMBER, _PAIRING = "member.name", "pairing.name"
 
 
 @frozen
@@ -48,25 +54,42 @@ def members(tx: Transaction) -> list[Member]:
         "SELECT channel, account, sender, name, is_owner, approved_by, approved_at FROM member"
         " ORDER BY approved_at"
     )
-    return [
-        Member(Person(channel, account, sender, name), bool(owner), by, at)
-        for channel, account, sender, name, owner, by, at in rows
-    ]
+    return list(_readable(tx, rows))
+
+
+def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Member]:
+    """The members whom somebody let in. A row that Kore did not write like this lets nobody in."""
+    for channel, account, sender, name, owner, by, at in rows:
+        key = (channel, account, sender)
+        with suppress(SealBroken):
+            opened = tx.unseal(name, _MEMBER, *key, owner, by)
+            yield Member(Person(*key, opened), bool(owner), by, at)
 
 
 def add_member(
     tx: Transaction, person: Person, *, owner: bool, approved_by: str, now: float
 ) -> None:
     """Approve a person; a new owner replaces the previous one."""
+    before = members(tx)
     if owner:
-        tx.run("UPDATE member SET is_owner = 0")
+        for one in before:
+            if one.owner:
+                _put_member(tx, replace(one, owner=False))
+    elif any(_key(one.person) == _key(person) and one.owner for one in before):
+        owner = True
+    _put_member(tx, Member(person, owner, approved_by, now))
+
+
+def _put_member(tx: Transaction, member: Member) -> None:
+    key = _key(member.person)
+    owner = int(member.owner)
+    name = tx.seal(member.person.name, _MEMBER, *key, owner, member.approved_by)
     tx.run(
         "INSERT INTO member (channel, account, sender, name, is_owner, approved_by, approved_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, account, sender) DO UPDATE SET"
-        " name = excluded.name,"
-        " is_owner = CASE WHEN excluded.is_owner = 1 THEN 1 ELSE member.is_owner END,"
+        " name = excluded.name, is_owner = excluded.is_owner,"
         " approved_by = excluded.approved_by, approved_at = excluded.approved_at",
-        (*_key(person), person.name, owner, approved_by, now),
+        (*key, name, owner, member.approved_by, member.approved_at),
     )
 
 
@@ -75,14 +98,11 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
 
     What they were allowed for longer is forgotten with them. False when there was no such member.
     """
-    tx.run(
-        "INSERT INTO pairing (channel, account, sender, name, chat, asked_at, expires_at)"
-        " SELECT channel, account, sender, name, '', approved_at, ? FROM member"
-        " WHERE channel = ? AND sender = ? ON CONFLICT (channel, account, sender) DO UPDATE SET"
-        " name = excluded.name, chat = excluded.chat, code_hash = NULL,"
-        " asked_at = excluded.asked_at, expires_at = excluded.expires_at",
-        (until, channel, sender),
-    )
+    for account, at in tx.all(
+        "SELECT account, approved_at FROM member WHERE channel = ? AND sender = ?",
+        (channel, sender),
+    ):
+        _put_request(tx, Person(channel, account, sender), "", None, (at, until))
     removed = tx.run("DELETE FROM member WHERE channel = ? AND sender = ?", (channel, sender))
     if not removed:
         return False
@@ -103,10 +123,26 @@ def open_request(
     tx: Transaction, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
 ) -> None:
     """`times`: asked at, expires at."""
+    _put_request(tx, person, chat, code_hash, times)
+
+
+def _put_request(
+    tx: Transaction,
+    person: Person,
+    chat: str,
+    code_hash: bytes | None,
+    times: tuple[float, float],
+) -> None:
+    """In the place of an earlier request of this person; without a hash it cannot be approved."""
+    key = _key(person)
+    name = tx.seal(person.name, _PAIRING, *key, chat, code_hash)
     tx.run(
         "INSERT INTO pairing (channel, account, sender, name, chat, code_hash, asked_at,"
-        " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*_key(person), person.name, chat, code_hash, *times),
+        " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, account, sender)"
+        " DO UPDATE SET name = excluded.name, chat = excluded.chat,"
+        " code_hash = excluded.code_hash, asked_at = excluded.asked_at,"
+        " expires_at = excluded.expires_at",
+        (*key, name, chat, code_hash, *times),
     )
 
 
@@ -131,23 +167,28 @@ def requests(tx: Transaction, now: float) -> list[tuple[PairingRequest, bytes]]:
         " WHERE code_hash IS NOT NULL AND sender <> ? AND expires_at > ? ORDER BY asked_at",
         (ANYBODY, now),
     )
-    return [
-        (
-            PairingRequest(Person(channel, account, sender, name), chat, asked_at, expires_at),
-            code_hash,
-        )
-        for channel, account, sender, name, chat, asked_at, expires_at, code_hash in rows
-    ]
+    return list(_readable_requests(tx, rows))
+
+
+def _readable_requests(
+    tx: Transaction, rows: Iterable[Row]
+) -> Iterator[tuple[PairingRequest, bytes]]:
+    for channel, account, sender, name, chat, asked_at, expires_at, code_hash in rows:
+        key, code = (channel, account, sender), bytes(code_hash)
+        with suppress(SealBroken):
+            person = Person(*key, tx.unseal(name, _PAIRING, *key, chat, code))
+            yield PairingRequest(person, chat, asked_at, expires_at), code
 
 
 def invitation(tx: Transaction, channel: str, account: str, now: float) -> bytes | None:
     """The hash of the code that makes its bearer the owner; None without an open invitation."""
-    row = tx.first(
-        "SELECT code_hash FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
-        " AND code_hash IS NOT NULL AND expires_at > ?",
+    rows = tx.all(
+        "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
+        " WHERE channel = ? AND account = ? AND sender = ? AND code_hash IS NOT NULL"
+        " AND expires_at > ?",
         (channel, account, ANYBODY, now),
     )
-    return bytes(row[0]) if row else None
+    return next((code_hash for _, code_hash in _readable_requests(tx, rows)), None)
 
 
 def close_request(tx: Transaction, person: Person) -> None:
@@ -156,12 +197,14 @@ def close_request(tx: Transaction, person: Person) -> None:
 
 def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
     """Their open requests are void, and no new one is taken until then; False without any."""
-    turned_down = tx.run(
-        "UPDATE pairing SET code_hash = NULL, expires_at = ?"
+    rows = tx.all(
+        "SELECT account, chat, asked_at FROM pairing"
         " WHERE channel = ? AND sender = ? AND code_hash IS NOT NULL",
-        (until, channel, sender),
+        (channel, sender),
     )
-    return turned_down > 0
+    for account, chat, asked_at in rows:
+        _put_request(tx, Person(channel, account, sender), chat, None, (asked_at, until))
+    return bool(rows)
 
 
 def guesses(tx: Transaction, principal: str) -> tuple[int, float]:

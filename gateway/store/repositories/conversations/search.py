@@ -15,7 +15,7 @@ from gateway.core.records import SearchHit
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import embeddings
+from gateway.store.repositories.conversations import embeddings, session_marks
 from gateway.store.repositories.preferences import get_state
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
@@ -158,14 +158,17 @@ def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
     the snippets."""
     where, values = scope.where()
     rows = tx.all(
-        "SELECT s.id, s.name, s.principal, s.parent, coalesce(s.parent_n, 0) FROM session s"
+        "SELECT s.id, s.name, s.principal, s.parent, coalesce(s.parent_n, 0), s.permission_mode,"
+        " s.taint FROM session s"
         f" WHERE {where} ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
         (*values, _NEWEST_SESSIONS),
     )
     hits: list[SearchHit] = []
-    for session, name, principal, parent, parent_n in rows:
+    for session, name, principal, parent, parent_n, mode, taint in rows:
         if len(hits) >= limit:
             break
+        if not _is_known(tx, scope, session, principal, mode, taint):
+            continue
         messages = tx.all(
             f"SELECT role, created_at, {CONTENT} FROM message WHERE session = ? AND n > ?"
             " AND role IN ('user', 'assistant') ORDER BY n DESC LIMIT ?",
@@ -178,13 +181,27 @@ def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
     return hits
 
 
+def _is_known(
+    tx: Transaction, scope: Scope, session: str, principal: str, mode: str | None, taint: str
+) -> bool:
+    """Return whether the owner in a row can be believed, where a scope asks for an owner."""
+    if scope.principal is None:
+        return True
+    return session_marks.opened(tx, session, principal, mode, taint) is not None
+
+
 def around(
     tx: Transaction, session: str, n: int, scope: Scope, count: int
 ) -> list[tuple[int, str, float, str]]:
     """Message `n` and up to `count` before and behind it that have words, in order: number, role,
     time and text. Empty when there is no such message in the scope."""
     where, values = scope.where()
-    if tx.first(f"SELECT 1 FROM session s WHERE s.id = ? AND {where}", (session, *values)) is None:
+    row = tx.first(
+        "SELECT s.id, s.principal, s.permission_mode, s.taint FROM session s"
+        f" WHERE s.id = ? AND {where}",
+        (session, *values),
+    )
+    if row is None or not _is_known(tx, scope, *row):
         return []
 
     def texts(rows: Iterable[Row], most: int) -> list[tuple[int, str, float, str]]:

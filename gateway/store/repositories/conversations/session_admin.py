@@ -9,7 +9,8 @@ from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_marks, sessions
+from gateway.store.repositories.conversations.session_marks import SessionMarks
 from gateway.store.repositories.states import LIVE
 
 Status = Literal["open", "paused", "closed"]
@@ -17,10 +18,7 @@ NAME_CHARS = 200
 # So that the number of a copy is seen in lists, which cut names.
 _STEM_CHARS = 44
 # What a copy has of the conversation that it was made of, as it is.
-_COPIED = (
-    "agent, style, model, permission_mode, queue_mode, thinking_wanted, thinking_shown,"
-    " trace, choice_bits, taint"
-)
+_COPIED = "agent, style, model, queue_mode, thinking_wanted, thinking_shown, trace, choice_bits"
 _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
@@ -62,6 +60,8 @@ def fork(
             *(last, last, last, last, last, owner.home, session, fork),
         ),
     )
+    marks = session_marks.read(tx, session)
+    session_marks.put(tx, fork, SessionMarks(owner.principal, marks.mode, marks.taint))
     return fork
 
 
@@ -79,8 +79,8 @@ def count_settled(tx: Transaction, session: str) -> int:
 def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
     """Messages, lines and summaries up to message `last`, each sealed for its new place."""
 
-    def resealed(text: str, column: str, *key: int) -> str | None:
-        return tx.seal(tx.unseal(text, column, session, *key), column, fork, *key)
+    def resealed(text: str, column: str, *place: int | str) -> str | None:
+        return tx.seal(tx.unseal(text, column, session, *place), column, fork, *place)
 
     messages = tx.all(
         "SELECT n, role, created_at, content FROM message WHERE session = ? AND n <= ?",
@@ -113,8 +113,8 @@ def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
         "INSERT INTO summary (session, upto, request, taint, is_announced, created_at, content)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (fork, upto, *facts, resealed(content, "summary.content", upto))
-            for upto, *facts, content in summaries
+            (fork, upto, request, taint, *facts, resealed(content, "summary.content", upto, taint))
+            for upto, request, taint, *facts, content in summaries
         ],
     )
 

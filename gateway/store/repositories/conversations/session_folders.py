@@ -8,12 +8,13 @@ from typing import Any
 from gateway.core.messages import CONSOLE
 from gateway.core.records import SessionInfo
 from gateway.store.port import Transaction
-from gateway.store.repositories.codecs import payload_from_row
+from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
 from gateway.store.repositories.conversations import sessions
 
 # How many of the newest sessions are looked at for those of one folder.
 _MOST_SESSIONS = 1_000
 _MOST_MESSAGES = 20
+_PAYLOAD = ", ".join(f"i.{column}" for column in PAYLOAD.split(", "))
 
 
 def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
@@ -33,7 +34,7 @@ def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[Sessi
 def folder_of(tx: Transaction, session: str) -> str:
     """Where the newest of its last messages from a terminal or an editor was said; '' without."""
     rows = tx.all(
-        "SELECT i.channel, i.account, i.event_id, i.payload FROM turn t JOIN inbox i"
+        f"SELECT {_PAYLOAD} FROM turn t JOIN inbox i"
         " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",
         (session, _MOST_MESSAGES),
     )

@@ -1,11 +1,13 @@
 """Conversations as they are stored: append-only messages, and which lane is in which session."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import get_args
 
 from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.records import frozen
+from agent.security.taint.taint import BOTH
 from agent.types import Message, Taint, Text
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
@@ -13,13 +15,15 @@ from gateway.store.conditions import beginning
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
-from gateway.store.repositories.conversations import search
+from gateway.store.repositories.conversations import search, session_marks
 from gateway.store.repositories.conversations.search import Scope
 
 _TITLE_CHARS = 50
 # A title is made of so many characters, and looked for in so many messages at once.
 _TITLE_FROM_CHARS = 200
 _TITLE_ROWS = 5
+# Sessions that are looked at for the last one whose owner is known.
+_LAST_ROWS = 5
 
 
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
@@ -31,10 +35,11 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
     while session in taken:
         n += 1
         session = f"{stem}_{n}"
+    taint = session_marks.sealed_taint(tx, session, principal, None, "")
     tx.run(
-        "INSERT INTO session (id, principal, home_lane, created_at, last_active_at)"
-        " VALUES (?, ?, ?, ?, ?)",
-        (session, principal, lane or "", now, now),
+        "INSERT INTO session (id, principal, home_lane, created_at, last_active_at, taint)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (session, principal, lane or "", now, now, taint),
     )
     if lane is not None:
         bind(tx, lane, session)
@@ -111,7 +116,7 @@ _NO_AGENT = "default"
 # What `session_row` reads.
 ROW_COLUMNS = (
     "session.id, session.status, session.queue_mode, session.model, session.agent,"
-    " session.style, session.permission_mode,"
+    " session.style, session.principal, session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
     " session.choice_bits, session.file_views, session.worker, coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
@@ -121,13 +126,14 @@ ROW_COLUMNS = (
 
 
 def load_row(tx: Transaction, session: str) -> SessionRow:
-    return session_row(tx.one(f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?", (session,)))
+    return session_row(tx, tx.one(f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?", (session,)))
 
 
-def session_row(row: Row) -> SessionRow:
-    session, status, queue, model, agent, style, mode, *others = row
+def session_row(tx: Transaction, row: Row) -> SessionRow:
+    session, status, queue, model, agent, style, principal, mode, *others = row
     thinking, thinking_shown, trace, taint, bits, file_views, worker, *counts = others
     copied, last, has_background = counts
+    mode, taint_marks = session_marks.of_row(tx, session, principal, mode, taint)
     return SessionRow(
         id=session,
         status=status,
@@ -138,7 +144,7 @@ def session_row(row: Row) -> SessionRow:
         mode=mode,
         thinking=ThinkingChoice(None if thinking is None else bool(thinking), bool(thinking_shown)),
         trace=next((one for one in get_args(Trace) if one == trace), None),
-        taint=taint_of_text(taint),
+        taint=taint_marks,
         bits=float(bits),
         last=last,
         copied=copied,
@@ -161,12 +167,14 @@ def is_in_use(tx: Transaction, session: str) -> bool:
 
 def last_of(tx: Transaction, principal: str) -> str | None:
     """The open session that was used last."""
-    row = tx.first(
-        "SELECT id FROM session WHERE principal = ? AND status <> 'closed'"
-        " ORDER BY last_active_at DESC, id DESC LIMIT 1",
+    rows = tx.all(
+        "SELECT id, principal, permission_mode, taint FROM session"
+        " WHERE principal = ? AND status <> 'closed'"
+        f" ORDER BY last_active_at DESC, id DESC LIMIT {_LAST_ROWS}",
         (principal,),
     )
-    return row[0] if row else None
+    own = (row[0] for row in rows if session_marks.opened(tx, *row) is not None)
+    return next(own, None)
 
 
 def chosen_model(tx: Transaction, session: str) -> str | None:
@@ -210,8 +218,7 @@ def set_file_views(tx: Transaction, session: str, text: str) -> None:
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
     """What the session has taken in so far."""
-    (text,) = tx.one("SELECT taint FROM session WHERE id = ?", (session,))
-    return taint_of_text(text)
+    return session_marks.read(tx, session).taint
 
 
 def status_of_lane(tx: Transaction, lane: str) -> str | None:
@@ -223,11 +230,9 @@ def status_of_lane(tx: Transaction, lane: str) -> str | None:
 
 
 def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:
-    old = taint_of(tx, session)
-    if not taint <= old:
-        tx.run(
-            "UPDATE session SET taint = ? WHERE id = ?", (",".join(sorted(old | taint)), session)
-        )
+    marks = session_marks.read(tx, session)
+    if not taint <= marks.taint:
+        session_marks.put(tx, session, replace(marks, taint=marks.taint | taint))
 
 
 def spend_bits(tx: Transaction, session: str, bits: float) -> float:
@@ -244,19 +249,13 @@ def renew_bits(tx: Transaction, session: str) -> None:
     tx.run("UPDATE session SET choice_bits = 0 WHERE id = ?", (session,))
 
 
-def taint_of_text(text: str) -> frozenset[Taint]:
-    """What a `taint` column holds."""
-    return frozenset(mark for mark in get_args(Taint) if mark in text.split(","))
-
-
 def chosen_mode(tx: Transaction, session: str) -> str | None:
     """The permission mode that was chosen for this session."""
-    (mode,) = tx.one("SELECT permission_mode FROM session WHERE id = ?", (session,))
-    return str(mode) if mode is not None else None
+    return session_marks.read(tx, session).mode
 
 
 def choose_mode(tx: Transaction, session: str, mode: str) -> None:
-    tx.run("UPDATE session SET permission_mode = ? WHERE id = ?", (mode, session))
+    session_marks.put(tx, session, replace(session_marks.read(tx, session), mode=mode))
 
 
 def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
@@ -369,11 +368,12 @@ def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) ->
     """The session with this id, or else those whose ids begin so; at most two."""
     where, values = (scope or Scope()).where()
     rows = tx.all(
-        f"SELECT s.id FROM session s WHERE {where} AND s.id >= ? AND s.id < ?"
-        " ORDER BY s.id LIMIT 2",
+        "SELECT s.id, s.principal, s.permission_mode, s.taint FROM session s"
+        f" WHERE {where} AND s.id >= ? AND s.id < ? ORDER BY s.id LIMIT 2",
         (*values, *beginning(prefix)),
     )
-    ids = [id_ for (id_,) in rows]
+    is_limited = scope is not None and scope.principal is not None
+    ids = [row[0] for row in rows if not is_limited or session_marks.opened(tx, *row) is not None]
     return ids[:1] if prefix in ids else ids if prefix else []
 
 
@@ -390,15 +390,30 @@ def recent(
         " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
-        " s.last_active_at, s.taint, s.parent, s.status"
+        " s.last_active_at, s.taint, s.parent, s.status, s.permission_mode"
         f" FROM session s WHERE {where} AND {which}"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
         (*values, *one, limit),
     )
-    return [
-        SessionInfo(id_, _title(_name(tx, id_, name)), _state(status, running=bool(running)), *rest)
-        for id_, name, running, *rest, status in rows
-    ]
+    infos = []
+    for row in rows:
+        id_, name, running, lane, principal, count, created_at, used_at, *decisive = row
+        taint, parent, status, mode = decisive
+        marks = session_marks.opened(tx, id_, principal, mode, taint)
+        if marks is None and scope is not None and scope.principal is not None:
+            # Its owner is unknown.
+            continue
+        marks = BOTH if marks is None else marks
+        state = _state(status, running=bool(running))
+        title = _title(_name(tx, id_, name))
+        infos.append(
+            SessionInfo(
+                *(id_, title, state, lane, principal, count, created_at, used_at),
+                taint=",".join(sorted(marks)),
+                parent=parent,
+            )
+        )
+    return infos
 
 
 def _name(tx: Transaction, session: str, name: str | None) -> str:

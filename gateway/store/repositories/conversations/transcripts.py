@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from agent.security.taint.taint import BOTH
+from agent.security.taint.taint import BOTH, NOTHING
 from agent.serialization import dumps
 from gateway.core import transcript
 from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations import session_admin, session_marks, sessions
 from gateway.store.repositories.conversations.session_admin import SessionOwner
+from gateway.store.repositories.conversations.session_marks import SessionMarks
 
 _ID = re.compile(r"\d{8}_\d{6}(_\d{1,6})?")
 _META = -1
@@ -120,6 +121,7 @@ def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float)
     if taken is not None:
         return session
     tx.run("UPDATE session SET id = ? WHERE id = ?", (requested_id, session))
+    session_marks.put(tx, requested_id, SessionMarks(owner.principal, None, NOTHING))
     return requested_id
 
 

@@ -234,7 +234,8 @@ def may_rest(tx: Transaction, lane: str) -> bool:
 def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -> None:
     source = f"{message.chat_id}:{message.message_id}" if message.message_id else None
     key = (message.channel, message.account, message.event_id)
-    payload = payload_of(tx, *key, message.to_json())
+    place = (*key, message.session_key, message.principal)
+    payload = payload_of(tx, place, message.to_json())
     entry = (*key, source, message.session_key, message.principal, payload)
     tx.run(
         "INSERT INTO inbox (channel, account, event_id, source_message_id, lane, principal,"
@@ -251,7 +252,7 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_message_id = ?"
         f" AND (dead_reason IS NULL OR dead_reason <> '{pending_media.EARLY}')"
-        " ORDER BY 6 DESC, seq DESC LIMIT 1",
+        " ORDER BY 8 DESC, seq DESC LIMIT 1",
         (edit.channel, edit.account, f"{edit.chat_id}:{edit.message_id}"),
     )
     if row is None:

@@ -14,7 +14,7 @@ from gateway.core.token_routes import API
 from gateway.store.port import Transaction
 from gateway.store.repositories import codecs
 from gateway.store.repositories.active_channels import run_here
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_marks
 
 
 @frozen
@@ -63,6 +63,8 @@ _COLUMNS = (
     " is_shown, next_at"
 )
 
+_COLUMN_NAMES = _COLUMNS.replace(",", "").split()
+
 # The index of what waits is used only where its own condition stands.
 UNSENT = "state IN ('pending', 'inflight')"
 
@@ -75,13 +77,17 @@ _EDITED = (
 def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
     """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
     for letter in letters:
-        text, is_longer = tx.one(
-            "SELECT (SELECT taint FROM session WHERE id ="
-            " (SELECT session FROM binding WHERE lane = ?)), EXISTS"
-            " (SELECT 1 FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming')",
-            (letter.route.lane, letter.delivery_id, len(letter.parts)),
+        is_longer, session, principal, mode, taint = tx.one(
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND part >= ?"
+            " AND state = 'streaming'), session.id, session.principal, session.permission_mode,"
+            " session.taint FROM (SELECT 1) AS single"
+            " LEFT JOIN binding ON binding.lane = ?"
+            " LEFT JOIN session ON session.id = binding.session",
+            (letter.delivery_id, len(letter.parts), letter.route.lane),
         )
-        here = sessions.taint_of_text(text or "")
+        here = NOTHING
+        if session is not None:
+            _, here = session_marks.of_row(tx, session, principal, mode, taint)
         for number, part in enumerate(_inert(letter, here)):
             last = number + 1 == len(letter.parts)
             _put_part(tx, turn, letter, (number, part, last), now)
@@ -109,21 +115,25 @@ def _put_part(
 ) -> None:
     number, part, last = numbered
     route = letter.route
+    address = (route.lane, route.channel, route.account, route.chat_id, route.thread_id)
+    place = (letter.delivery_id, number, *address)
     tx.run(
         "INSERT INTO outbox (delivery_id, part, is_last, turn_id, lane, channel, account, chat,"
         f" thread, reply_to, event_id, kind, {codecs.PART}, edits, is_shown, state, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, is_last ="
-        " excluded.is_last,"
+        " excluded.is_last, lane = excluded.lane, channel = excluded.channel,"
+        " account = excluded.account, chat = excluded.chat, thread = excluded.thread,"
+        " kind = excluded.kind, buttons = excluded.buttons,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
         " is_shown = excluded.is_shown,"
         " state = 'pending', next_at = 0 WHERE outbox.state = 'streaming'",
         (
             *(letter.delivery_id, number, last, turn),
-            *(route.lane, route.channel, route.account, route.chat_id, route.thread_id),
+            *address,
             letter.reply_to if number == 0 else None,
             *(letter.event_id, letter.kind),
-            *codecs.columns_of_part(tx, letter.delivery_id, number, part).values(),
+            *codecs.columns_of_part(tx, place, letter.kind, part).values(),
             *(letter.edits, letter.shown.get(number) == part, now),
         ),
     )
@@ -137,10 +147,12 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
         " AND provider_message_id IS NULL AND preview_lost = 0",
         over,
     )
-    for (part,) in tx.all(
-        "SELECT part FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'", over
+    for part, *rest in tx.all(
+        f"SELECT part, {codecs.PART_ROUTE}, kind, buttons FROM outbox"
+        " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
+        over,
     ):
-        body = tx.seal(letter.page_end, "outbox.body", letter.delivery_id, part)
+        body = tx.seal(letter.page_end, "outbox.body", letter.delivery_id, part, *rest)
         tx.run(
             "UPDATE outbox SET body = ?, is_last = 0, state = 'pending', next_at = 0"
             " WHERE delivery_id = ? AND part = ?",
@@ -255,24 +267,39 @@ def reschedule(
 
 def make_plain(tx: Transaction, seq: int) -> None:
     """The platform refused the formatting: the text goes out without, and holds no more links."""
-    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE seq = ?", (seq,))
-    message = _due(tx, [*row, None]).message
-    plain = codecs.columns_of_part(
-        tx, message.delivery_id, message.part, plain_part(message.content)
-    )
-    tx.run(
-        "UPDATE outbox SET body = ?, entities = ?, state = 'pending', next_at = 0 WHERE seq = ?",
-        (plain["body"], plain["entities"], seq),
-    )
+    place, message = _stored_part(tx, seq)
+    _replace_part(tx, seq, place, message.kind, plain_part(message.content))
+    tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 
 def leave_topic(tx: Transaction, seq: int) -> None:
     """The topic takes nothing any more: the part goes to the chat around it."""
+    place, message = _stored_part(tx, seq)
+    _replace_part(tx, seq, (*place[:-1], None), message.kind, message.content)
     tx.run(
         "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_message_id = NULL, edits"
         " = NULL,"
         " state = 'pending', next_at = 0 WHERE seq = ?",
         (seq,),
+    )
+
+
+def _stored_part(tx: Transaction, seq: int) -> tuple[tuple[Any, ...], OutboundMessage]:
+    """The part in this row, and its place as `codecs.columns_of_part` takes it."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE seq = ?", (seq,))
+    message = _due(tx, [*row, None]).message
+    data = dict(zip(_COLUMN_NAMES, row, strict=True))
+    names = ("delivery_id", "part", *codecs.PART_ROUTE.split(", "))
+    return tuple(data[name] for name in names), message
+
+
+def _replace_part(
+    tx: Transaction, seq: int, place: tuple[Any, ...], kind: OutboundKind, part: OutboundPart
+) -> None:
+    columns = codecs.columns_of_part(tx, place, kind, part)
+    tx.run(
+        "UPDATE outbox SET body = ?, entities = ?, files = ?, buttons = ? WHERE seq = ?",
+        (*columns.values(), seq),
     )
 
 
@@ -385,7 +412,7 @@ def recover(tx: Transaction, latest_at: float = inf) -> int:
 
 def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
     *own, edited = row
-    data = dict(zip(_COLUMNS.replace(",", "").split(), own, strict=True))
+    data = dict(zip(_COLUMN_NAMES, own, strict=True))
     route = Route(data["channel"], data["account"], data["chat"], data["thread"])
     message = OutboundMessage(
         delivery_id=data["delivery_id"],
@@ -455,7 +482,7 @@ def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
     """The files that letters still to be sent take along, as they are stored."""
     rows = tx.all(
-        "SELECT delivery_id, part, files FROM outbox"
+        f"SELECT files, delivery_id, part, {codecs.PART_ROUTE} FROM outbox"
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
     )
     return [file for row in rows for file in codecs.files_from_row(tx, *row)]

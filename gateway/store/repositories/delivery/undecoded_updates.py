@@ -40,13 +40,19 @@ def keep(
     new = []
     for one in undecoded:
         key = (arrival.channel, arrival.account, one.event_id)
-        raw = dumps({"raw": one.raw})
+        payload = payload_of(tx, (*key, "", one.principal), dumps({"raw": one.raw}))
         row = tx.first(
             "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
             " received_at, dead_reason, is_undecoded)"
             " VALUES (?, ?, ?, '', ?, ?, ?, ?, 1)"
             " ON CONFLICT DO NOTHING RETURNING seq",
-            (*key, one.principal, payload_of(tx, *key, raw), arrival.now, one.reason),
+            (
+                *key,
+                one.principal,
+                payload,
+                arrival.now,
+                one.reason,
+            ),
         )
         if row is not None:
             new.append((int(row[0]), one))
@@ -72,8 +78,9 @@ def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
     )
     if row is None:
         return None
-    number, reason, channel, account, event_id, payload = row
-    opened = payload_from_row(tx, channel, account, event_id, payload)
+    number, reason, *columns = row
+    channel, account, event_id, *_ = columns
+    opened = payload_from_row(tx, *columns)
     raw = str(json.loads(opened)["raw"])
     return UndecodedUpdate(number, channel, account, event_id, reason, raw)
 

@@ -404,7 +404,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
         queue_default=queue or "queue",
         has_context=bool(has_context),
         turn=None if turn[0] is None else _LiveTurn(*turn),
-        session=None if session[0] is None else sessions.session_row(tuple(session)),
+        session=None if session[0] is None else sessions.session_row(tx, tuple(session)),
     )
 
 

@@ -11,7 +11,7 @@ from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
 from gateway.store.conditions import beginning, none_of
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.states import LIVE, RUNNING
 
@@ -191,10 +191,11 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     call = tx.first("SELECT turn_id, step FROM task WHERE id = ? AND state = 'running'", (number,))
     if call is None:
         return False
-    result = tx.seal(outcome.text, "task.result", *call)
+    taint = ",".join(sorted(outcome.taint))
+    result = tx.seal(outcome.text, "task.result", *call, taint)
     tx.run(
         "UPDATE task SET state = ?, result = ?, taint = ?, ended_at = ? WHERE id = ?",
-        (outcome.state, result, ",".join(sorted(outcome.taint)), now, number),
+        (outcome.state, result, taint, now, number),
     )
     errand = get(tx, number)
     sessions.add_taint(tx, errand.caller, outcome.taint)
@@ -227,13 +228,15 @@ def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
 
 def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
     data = dict(zip((one.name for one in fields(SubagentTask)), row, strict=True))
-    for name in ("definition", "title", "result"):
-        data[name] = tx.unseal(data[name], f"task.{name}", data["turn_id"], data["step"])
+    key = data["turn_id"], data["step"]
+    for name in ("definition", "title"):
+        data[name] = tx.unseal(data[name], f"task.{name}", *key)
+    data["result"] = tx.unseal(data["result"], "task.result", *key, data["taint"])
     return SubagentTask(
         **data
         | {
             "definition": SubagentDefinition.of_data(json.loads(data["definition"])),
             "is_background": bool(data["is_background"]),
-            "taint": sessions.taint_of_text(data["taint"]),
+            "taint": session_marks.taint_of_text(data["taint"]),
         }
     )

@@ -14,7 +14,8 @@ from gateway.core.messages import ONCE
 from gateway.store.conditions import beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories import codecs
+from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import windows
@@ -68,7 +69,7 @@ def finish_call(tx: Transaction, turn: int, call: ToolCall, result: ToolResult) 
     if n is not None:
         tx.run(
             "UPDATE step SET state = 'done', result = ?, taint = ? WHERE turn_id = ? AND n = ?",
-            (tx.seal(dumps(data), "step.result", turn, n), taint, turn, n),
+            (tx.seal(dumps(data), "step.result", turn, n, taint), taint, turn, n),
         )
     if result.taint:
         (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
@@ -95,11 +96,11 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
     results = {}
     for call_id, state, n, result, taint in rows:
         if state == "done":
-            data = json.loads(tx.unseal(result, "step.result", turn, n))
+            data = json.loads(tx.unseal(result, "step.result", turn, n, taint))
             results[call_id] = ToolResult(
                 data["text"],
                 data["is_error"],
-                taint=sessions.taint_of_text(taint),
+                taint=session_marks.taint_of_text(taint),
                 ends_with=data.get("ends_with"),
                 images=images_from_json(data.get("images", ())),
             )
@@ -138,11 +139,7 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
         )
     tx.run("UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn))
     if is_asking:
-        tx.run(
-            "UPDATE approval SET state = 'withdrawn', answered_at = ? WHERE turn_id = ?"
-            " AND state = 'open'",
-            (now, turn),
-        )
+        codecs.withdraw_questions(tx, turn, now)
     outbox.put(tx, turn, outcome.letters, now)
     return bool(has_more)
 

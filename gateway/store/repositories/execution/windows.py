@@ -10,7 +10,7 @@ from agent.serialization import dumps
 from agent.types import Message
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations.sessions import taint_of_text
+from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
@@ -92,7 +92,9 @@ def load(tx: Transaction, session: str) -> SessionWindow:
     ]
     summary = None
     if summary_row:
-        content = tx.unseal(summary_row[2], "summary.content", session, summary_row[0])
+        content = tx.unseal(
+            summary_row[2], "summary.content", session, summary_row[0], summary_row[3]
+        )
         summary = _summary(content, summary_row[3])
     return SessionWindow(
         messages, head > (summary_row[0] if summary_row else 0), head, request, summary
@@ -161,6 +163,7 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
     from agent.context.compaction.summarizer import summary_to_json
 
     content = dumps(summary_to_json(summary))
+    taint = ",".join(sorted(summary.taint))
     tx.run(
         "INSERT INTO summary (session, upto, request, content, taint, is_announced, created_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -169,8 +172,8 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         " created_at = excluded.created_at",
         (
             *(stored.session, stored.upto, stored.request),
-            tx.seal(content, "summary.content", stored.session, stored.upto),
-            *(",".join(sorted(summary.taint)), letter is not None, now),
+            tx.seal(content, "summary.content", stored.session, stored.upto, taint),
+            *(taint, letter is not None, now),
         ),
     )
     # The beginning of the next request is a new one anyway: it takes the memory as it is by then.

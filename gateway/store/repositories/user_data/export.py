@@ -6,7 +6,14 @@ from typing import Any
 
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import api_answers
-from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
+from gateway.store.repositories.access import members
+from gateway.store.repositories.codecs import (
+    PART_ROUTE,
+    PAYLOAD,
+    QUESTION,
+    QUESTION_PLACE,
+    payload_from_row,
+)
 from gateway.store.repositories.conversations import transcripts
 from gateway.store.repositories.user_data import erasure
 
@@ -22,8 +29,8 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     }
     files["messages_received.jsonl"] = _rows(
         [
-            (at, channel, account, event, payload_from_row(tx, channel, account, event, payload))
-            for at, channel, account, event, payload in tx.all(
+            (at, *columns[:3], payload_from_row(tx, *columns))
+            for at, *columns in tx.all(
                 f"SELECT received_at, {PAYLOAD} FROM inbox WHERE principal = ? ORDER BY seq",
                 (principal,),
             )
@@ -33,9 +40,9 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     )
     files["messages_sent.jsonl"] = _rows(
         [
-            (*facts, tx.unseal(body, "outbox.body", delivery_id, part))
-            for *facts, delivery_id, part, body in tx.all(
-                "SELECT created_at, channel, chat, kind, state, delivery_id, part, body"
+            (at, place[3], place[5], place[7], state, tx.unseal(body, "outbox.body", *place))
+            for at, state, body, *place in tx.all(
+                f"SELECT created_at, state, body, delivery_id, part, {PART_ROUTE}, kind, buttons"
                 " FROM outbox WHERE lane IN (SELECT lane FROM gone_lane) OR turn_id IN"
                 " (SELECT id FROM gone_turn UNION SELECT id FROM shared_turn)"
                 " ORDER BY seq"
@@ -64,10 +71,11 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     )
     files["approvals.jsonl"] = _rows(
         [
-            (*facts, tx.unseal(question, "approval.question", nonce))
-            for *facts, nonce, question in tx.all(
+            (*row[:7], tx.unseal(row[7], QUESTION, *row[8:]))
+            for row in tx.all(
                 "SELECT asked_at, session, asker, principal, state, answered_by, answered_at,"
-                " nonce, question FROM approval WHERE asker = ? OR principal = ? ORDER BY id",
+                f" question, {QUESTION_PLACE} FROM approval"
+                " WHERE asker = ? OR principal = ? ORDER BY id",
                 (principal, principal),
             )
         ],
@@ -79,8 +87,8 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
             (
                 at,
                 by,
-                tx.unseal(title, "permission_grant.title", *key),
-                tx.unseal(folder, "permission_grant.folder", *key),
+                tx.unseal(title, "permission_grant.title", *key, by),
+                tx.unseal(folder, "permission_grant.folder", *key, by),
             )
             for at, by, title, folder, *key in tx.all(
                 "SELECT granted_at, granted_by, title, folder, principal, session, grant_hash"
@@ -92,7 +100,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     )
     files["jobs.jsonl"] = _rows(
         [
-            (*facts, tx.unseal(template, "job.template", made_by))
+            (*facts, tx.unseal(template, "job.template", made_by, principal, facts[1]))
             for *facts, made_by, template in tx.all(
                 "SELECT created_at, kind, rule, zone, state, made_by, template"
                 " FROM job WHERE principal = ? ORDER BY id",
@@ -116,11 +124,11 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     )
     channel, _, sender = principal.partition(":")
     files["access.jsonl"] = _rows(
-        tx.all(
-            "SELECT account, name, is_owner, approved_by, approved_at FROM member"
-            " WHERE channel = ? AND sender = ?",
-            (channel, sender),
-        ),
+        [
+            (one.person.account, one.person.name, one.owner, one.approved_by, one.approved_at)
+            for one in members.members(tx)
+            if (one.person.channel, one.person.sender) == (channel, sender)
+        ],
         "account, name, owner, approved_by, approved_at",
     )
     return {name: text for name, text in files.items() if text}

@@ -274,8 +274,8 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
         ),
         "standing (principal, session, grant_hash, title, folder, granted_by, granted_at)": (
             *grant,
-            cipher.seal("exec ls", "standing.title", *grant),
-            cipher.seal("/w", "standing.folder", *grant),
+            cipher.seal("exec ls", "standing.title", *grant, "telegram:1"),
+            cipher.seal("/w", "standing.folder", *grant, "telegram:1"),
             *("telegram:1", 5),
         ),
         "overheard (channel, account, event_id, lane, text)": (
@@ -298,7 +298,8 @@ def test_rows_of_renamed_tables_stay_and_sealed_ones_open(tmp_path: Path) -> Non
         "move (channel, first, now)": ("telegram", "-1", "-100"),
         "job (id, made_by, kind, template, principal, channel, account, chat, rule, zone, catch_up,"
         " held, created_at)": (
-            *(1, "call", "reminder", cipher.seal("{}", "job.template", "call"), "telegram:1"),
+            *(1, "call", "reminder"),
+            *(cipher.seal("{}", "job.template", "call", "telegram:1", "reminder"), "telegram:1"),
             *("telegram", "bot", "1", "at 5", "UTC", "once", 1, 0),
         ),
         "slot (job, at, fired_at, state)": (1, 5, 6.5, "begun"),

@@ -1,0 +1,298 @@
+"""Rows changed with the database's password, but without the key, are refused."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.security.policy.base import Answered, ApprovalRequest
+from agent.security.taint.taint import BOTH, PRIVATE
+from agent.types import ToolCall, ToolResult, assistant, user
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.messages import Button, OutboundPart
+from gateway.store.cipher import Cipher
+from gateway.store.errors import SealBroken
+from gateway.store.port import Transaction
+from gateway.store.repositories import jobs
+from gateway.store.repositories.access import approvals, grants, members
+from gateway.store.repositories.access.approvals import ApprovalKey
+from gateway.store.repositories.access.members import ANYBODY, Person
+from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations.search import Scope
+from gateway.store.repositories.conversations.session_admin import SessionOwner
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.jobs import Job
+from tests.gateway import stored
+from tests.gateway.parts import chat_message
+from tests.gateway.store.transactions import (
+    OpenServerTransaction,
+    OpenTransaction,
+    open_transaction,
+)
+
+CIPHER = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
+ASKED = chat_message("hi", event_id="1:1", message_id="1")
+CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
+OWNER, EVE = Person("telegram", "main", "1", "Ann"), Person("telegram", "main", "2", "Eve")
+
+
+@pytest.fixture(params=[CIPHER, None], ids=["sealed", "plain"])
+def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
+    """A store with a key, and one without."""
+    with open_transaction(tmp_path / "kore.db", cipher=request.param) as tx:
+        yield tx
+
+
+@pytest.fixture
+def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
+    with open_transaction(tmp_path / "kore.db", cipher=CIPHER) as tx:
+        yield tx
+
+
+def begin(tx: Transaction) -> TurnClaim:
+    """A turn with a call that waits for its answer."""
+    inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
+    claim = claims.claim(
+        tx, ASKED.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
+    )
+    assert isinstance(claim, TurnClaim)
+    turns.add_reply(
+        tx, claim.turn, claim.session, [assistant("I call", (CALL,))], {"c1": "unsafe"}, 1.0
+    )
+    return claim
+
+
+def ask(tx: Transaction, claim: TurnClaim) -> tuple[ApprovalKey, ApprovalPrompt]:
+    key = ApprovalKey(claim.turn, "c1", claim.session, ASKED.principal, "shown", "bound")
+    question = ApprovalPrompt(
+        nonce="n1",
+        number=0,
+        title="exec ls",
+        request=ApprovalRequest("exec", {"command": "ls"}, "why"),
+        lane=ASKED.session_key,
+        session=claim.session,
+        asker=ASKED.principal,
+        principal=ASKED.principal,
+        route=ASKED.route,
+        asked_at=1.0,
+        expires_at=9.0,
+    )
+    return key, approvals.open_approval(tx, key, question)
+
+
+def test_an_answer_holds_as_it_was_given(each: Transaction) -> None:
+    key, question = ask(each, begin(each))
+    approvals.close_approval(each, question, "always", "telegram:1", 2.0)
+    answer = approvals.find_decision(each, key)
+    assert isinstance(answer, Answered)
+    assert answer.answer == "always"
+    assert grants.find_grant(each, ASKED.principal, "s", "bound") == ("", "telegram:1")
+    assert len(grants.list_grants(each)) == 1
+
+
+def test_a_forged_answer_is_none(tx: Transaction) -> None:
+    key, _ = ask(tx, begin(tx))
+    values = {"state": "always", "answered_by": "telegram:1", "answered_at": 2.0}
+    stored.change(tx, "approval", values, nonce="n1")
+    assert approvals.find_decision(tx, key) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("principal", "telegram:2"), ("args_hash", "other"), ("chat", "2"), ("asker", "telegram:2")],
+)
+def test_a_changed_question_cannot_be_answered_and_its_call_asks_again(
+    tx: Transaction, column: str, value: str
+) -> None:
+    claim = begin(tx)
+    _, question = ask(tx, claim)
+    stored.change(tx, "approval", {column: value}, nonce="n1")
+    with pytest.raises(SealBroken):
+        approvals.close_approval(tx, question, "once", "telegram:1", 2.0)
+    assert approvals.find(tx, "n1") is None
+    assert approvals.open_questions(tx) == []
+    assert stored.read(tx, "turn", "state", id=claim.turn) == [("running",)]
+
+
+def test_a_turn_that_ends_withdraws_its_questions(each: Transaction) -> None:
+    claim = begin(each)
+    key, _ = ask(each, claim)
+    turns.finish(each, claim.turn, claim.session, turns.FinishedTurn([], []), 3.0)
+    answer = approvals.find_decision(each, key)
+    assert isinstance(answer, Answered)
+    assert answer.answer == "deny"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("principal", "telegram:2"), ("grant_hash", "h"), ("granted_by", "cli:0")]
+)
+def test_a_changed_grant_allows_nothing(tx: Transaction, column: str, value: str) -> None:
+    _, question = ask(tx, begin(tx))
+    approvals.close_approval(tx, question, "always", "telegram:1", 2.0)
+    stored.change(tx, "permission_grant", {column: value}, granted_at=2.0)
+    (row,) = stored.read(tx, "permission_grant", "principal", "grant_hash")
+    assert grants.find_grant(tx, row[0], "s", row[1]) is None
+    assert grants.list_grants(tx) == []
+
+
+def test_members_are_read_as_they_were_approved(each: Transaction) -> None:
+    members.add_member(each, OWNER, owner=True, approved_by="cli:0", now=1.0)
+    members.add_member(each, EVE, owner=False, approved_by="telegram:1", now=2.0)
+    members.add_member(each, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0)
+    found = {one.person.name: one.owner for one in members.members(each)}
+    assert found == {"Eve": False, "Anne": True}
+    members.add_member(each, EVE, owner=True, approved_by="cli:0", now=4.0)
+    assert {one.person.name: one.owner for one in members.members(each)} == {
+        "Anne": False,
+        "Eve": True,
+    }
+    assert members.remove_member(each, "telegram", "2", until=99.0)
+    assert members.has_request(each, EVE, 5.0)
+    assert members.requests(each, 5.0) == []
+
+
+def test_nobody_becomes_a_member_or_the_owner_by_a_row(tx: Transaction) -> None:
+    members.add_member(tx, OWNER, owner=False, approved_by="cli:0", now=1.0)
+    stored.change(tx, "member", {"is_owner": 1}, sender="1")
+    values = {"account": "main", "is_owner": 0, "approved_by": "cli:0", "approved_at": 1.0}
+    for sender, name in (("2", ""), ("3", "Eve")):
+        stored.add(tx, "member", channel="telegram", sender=sender, name=name, **values)
+    assert members.members(tx) == []
+
+
+def test_requests_and_invitations_are_those_that_kore_made(each: Transaction) -> None:
+    nobody = Person("telegram", "main", ANYBODY)
+    members.open_request(each, EVE, "2", b"code", (1.0, 9.0))
+    members.open_request(each, nobody, "", b"invited", (1.0, 9.0))
+    ((request, code),) = members.requests(each, 2.0)
+    assert (request.person, request.chat, code) == (EVE, "2", b"code")
+    assert members.invitation(each, "telegram", "main", 2.0) == b"invited"
+    assert members.reject(each, "telegram", "2", until=20.0)
+    assert members.requests(each, 2.0) == []
+    assert members.has_request(each, EVE, 15.0)
+
+
+def test_nobody_invites_themselves_by_a_row(tx: Transaction) -> None:
+    members.open_request(tx, EVE, "2", b"code", (1.0, 9.0))
+    stored.change(tx, "pairing", {"code_hash": b"known"}, sender="2")
+    values = {"name": "", "chat": "", "code_hash": b"known", "asked_at": 1.0, "expires_at": 9.0}
+    stored.add(tx, "pairing", channel="telegram", account="main", sender=ANYBODY, **values)
+    assert members.requests(tx, 2.0) == []
+    assert members.invitation(tx, "telegram", "main", 2.0) is None
+
+
+def test_marks_of_a_session_are_kept(each: Transaction) -> None:
+    session = sessions.create_session(each, "telegram:1", 1.0)
+    assert sessions.taint_of(each, session) == frozenset()
+    sessions.add_taint(each, session, PRIVATE)
+    sessions.choose_mode(each, session, "plan")
+    fork = session_admin.fork(each, session, SessionOwner("telegram:2"), 2.0)
+    for one, principal in ((session, "telegram:1"), (fork, "telegram:2")):
+        assert sessions.taint_of(each, one) == PRIVATE
+        assert sessions.chosen_mode(each, one) == "plan"
+        (info,) = sessions.recent(each, 1, session=one)
+        assert (info.principal, info.taint) == (principal, "private")
+
+
+@pytest.mark.parametrize(
+    "values", [{"taint": ""}, {"permission_mode": "auto"}, {"principal": "telegram:2"}]
+)
+def test_a_changed_session_counts_as_the_strictest(tx: Transaction, values: dict[str, str]) -> None:
+    session = sessions.create_session(tx, "telegram:1", 1.0)
+    sessions.add_taint(tx, session, PRIVATE)
+    sessions.choose_mode(tx, session, "plan")
+    stored.change(tx, "session", values, id=session)
+    # Nothing makes it right again.
+    sessions.add_taint(tx, session, BOTH)
+    sessions.choose_mode(tx, session, "auto")
+    row = sessions.load_row(tx, session)
+    assert row.taint == BOTH
+    assert row.mode == "ask"
+    mine = Scope("telegram:2")
+    assert sessions.recent(tx, 9, mine) == []
+    assert sessions.ids_with_prefix(tx, session, mine) == []
+
+
+PART = OutboundPart("the answer", buttons=(Button("Allow", "a:n1:once"),))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("chat", "2"), ("account", "other"), ("thread", "5"), ("channel", "slack")),
+        *(("buttons", "[]"), ("kind", "approval")),
+    ],
+)
+def test_an_answer_goes_where_it_was_to_go_with_its_buttons_or_nowhere(
+    tx: Transaction, column: str, value: str
+) -> None:
+    letter = OutgoingReply("t1", ASKED.route, [PART])
+    outbox.put(tx, None, [letter], 1.0)
+    stored.change(tx, "outbox", {column: value}, delivery_id="t1")
+    with pytest.raises(SealBroken):
+        outbox.head(tx, ASKED.session_key, 2.0)
+    with pytest.raises(SealBroken):
+        outbox.leave_topic(tx, 1)
+    with pytest.raises(SealBroken):
+        outbox.make_plain(tx, 1)
+
+
+def test_a_part_that_leaves_its_topic_is_read_again(each: Transaction) -> None:
+    route = replace(ASKED.route, thread_id="7")
+    outbox.put(each, None, [OutgoingReply("t1", route, [PART])], 1.0)
+    outbox.leave_topic(each, 1)
+    due = outbox.head(each, route.lane, 2.0)
+    assert isinstance(due, outbox.PendingPart)
+    assert due.message.route.thread_id is None
+    assert due.message.content == PART
+    outbox.make_plain(each, 1)
+    due = outbox.head(each, route.lane, 2.0)
+    assert isinstance(due, outbox.PendingPart)
+    assert due.message.content.text == "the answer"
+
+
+@pytest.mark.parametrize("column", ["lane", "principal"])
+def test_a_message_is_answered_in_its_own_conversation(tx: Transaction, column: str) -> None:
+    inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
+    stored.change(tx, "inbox", {column: "telegram:main:2"}, event_id="1:1")
+    (lane,) = stored.read(tx, "inbox", "lane")[0]
+    with pytest.raises(SealBroken):
+        inbox.waiting_messages(tx, lane)
+
+
+def test_the_taint_of_a_result_is_what_its_tool_brought(each: Transaction) -> None:
+    claim = begin(each)
+    turns.finish_call(each, claim.turn, CALL, ToolResult("found", taint=BOTH))
+    assert turns.known_results(each, claim.turn)["c1"].taint == BOTH
+
+
+def test_a_result_without_its_taint_is_refused(tx: Transaction) -> None:
+    claim = begin(tx)
+    turns.finish_call(tx, claim.turn, CALL, ToolResult("found", taint=BOTH))
+    stored.change(tx, "step", {"taint": ""}, turn_id=claim.turn)
+    with pytest.raises(SealBroken):
+        turns.known_results(tx, claim.turn)
+
+
+def test_a_session_given_to_somebody_else_is_not_found_by_them(tx: Transaction) -> None:
+    session = sessions.create_session(tx, "telegram:1", 1.0)
+    sessions.append_messages(tx, session, None, [user("a secret")], 1.0)
+    stored.change(tx, "session", {"principal": "telegram:2"}, id=session)
+    assert sessions.last_of(tx, "telegram:2") is None
+    assert search.newest(tx, Scope("telegram:2"), 9) == []
+    assert search.around(tx, session, 1, Scope("telegram:2"), 9) == []
+
+
+def test_a_changed_job_does_nothing_and_stops_no_other(tx: Transaction) -> None:
+    for number in (1, 2):
+        job = Job(0, f"c{number}", "reminder", ASKED, "telegram:1", "at 5", "UTC", due_at=5.0)
+        jobs.put(tx, job)
+    stored.change(tx, "job", {"principal": "telegram:2"}, made_by="c1")
+    channel = f"{ASKED.channel}:{ASKED.account}"
+    assert [one.made_by for one in jobs.due(tx, [channel], 9.0, 9)] == ["c2"]
