@@ -48,6 +48,9 @@ class Workspace:
         self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
         self._files = PromptFiles()
+        # As texts: every turn asks, and `Path` takes several times as long.
+        self._prefix = os.path.join(folder, "")
+        self._real_prefix = os.path.join(self.origin.own[0], "")
 
     @property
     def owner_memory(self) -> Path:
@@ -104,12 +107,12 @@ class Workspace:
     def memory_snapshot(self, memory: Path) -> str | None:
         """A memory file as the prompt holds it; None for one that it leaves out for now."""
         level = self._read(memory).level
-        is_left_out = is_unconfirmed(memory, self.folder, level)
+        is_left_out = self._is_linked(memory) or is_unconfirmed(memory, self.folder, level)
         return None if is_left_out else "".join(self._texts([memory], []))
 
     def text_of(self, memory: Path) -> str:
         """A memory file, as far as the prompt holds it."""
-        return self._read(memory).text[:LIMIT_CHARS]
+        return self._read_text(memory)[:LIMIT_CHARS]
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
         """What the prompt brings into a conversation; files that it leaves out bring nothing."""
@@ -128,7 +131,7 @@ class Workspace:
         """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
         do not."""
         profiles = [self._profile] if memory == self.owner_memory else []
-        return any(_has_content(self._read(path).text) for path in (*profiles, memory))
+        return any(_has_content(self._read_text(path)) for path in (*profiles, memory))
 
     def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
         times: FolderTimes = {}
@@ -155,26 +158,31 @@ class Workspace:
     def _read(self, path: Path, times: FolderTimes | None = None) -> PromptText:
         """Return a file's text and mark level; nothing of a file of the workspace that is a
         link."""
+        place = self._place(path)
+        return PromptText() if place is None else self._files.read(place, times)
+
+    def _read_text(self, path: Path) -> str:
+        place = self._place(path)
+        return "" if place is None else self._files.read_text(place)
+
+    def _place(self, path: Path) -> str | None:
+        """The real path; None for a file of the workspace that is a link."""
         # A command that may write here and nowhere else must not choose what Kore itself reads.
         if self._is_linked(path):
-            return PromptText()
-        real = os.path.realpath(self.folder)
-        if path.is_relative_to(self.folder):
-            return self._files.read(Path(real, path.relative_to(self.folder)), times)
-        return self._files.read(Path(os.path.realpath(path)), times)
+            return None
+        way = os.fspath(path)
+        if way.startswith(self._prefix):
+            return self._real_prefix + way[len(self._prefix) :]
+        return os.path.realpath(way)
 
     def _is_linked(self, path: Path) -> bool:
         """Whether a component of the path below the workspace is a link, or leads out of it."""
-        way, folder = os.fspath(path), os.fspath(self.folder)
-        if not f"{way}/".startswith(os.path.join(folder, "")):
+        way = os.fspath(path)
+        if not way.startswith(self._prefix):
             return False
-        if ".." in path.parts:
-            return True
-        while len(way) > len(folder):
-            if os.path.islink(way):
-                return True
-            way = os.path.dirname(way)
-        return False
+        names = way[len(self._prefix) :].split("/")
+        ways = ("/".join(names[: n + 1]) for n in range(len(names)))
+        return ".." in names or any(os.path.islink(self._prefix + one) for one in ways)
 
 
 def _has_content(text: str) -> bool:

@@ -12,7 +12,7 @@ from stat import S_ISDIR, S_ISREG
 from agent.context.project.instructions import project_folders
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import OpenFileMark, mark_level
 from agent.security.taint.origin import is_in
 from agent.skills.definition import Skill, read_skill
 from agent.text import frontmatter
@@ -29,7 +29,7 @@ _SKIPPED = frozenset({".git", "node_modules"})
 # What one skill and all of them may take of a system prompt: about 75 and 2,000 tokens.
 _LINE_CHARS = 300
 _LISTING_CHARS = 8_000
-_Mark = tuple[int, int, int]
+_Key = tuple[int, int, int]
 
 
 @frozen
@@ -77,32 +77,41 @@ class SkillPaths:
         return [folder / program / "skills" for program in PROGRAMS]
 
 
+@frozen
+class _SkillFile:
+    """A file that was read, with the key by which it is read again, and its mark then."""
+
+    key: _Key
+    skill: Skill | None = None
+    mark: OpenFileMark | None = None
+
+
 class SkillCatalog:
     """Finds skills; a file is read again only when it has changed. Any thread may ask."""
 
     def __init__(self, paths: SkillPaths) -> None:
         self._paths = paths
-        self._cache: dict[Path, tuple[_Mark, Skill | None]] = {}
+        self._cache: dict[Path, _SkillFile] = {}
         self._folders: dict[Path | None, list[tuple[str, SkillFolder]]] = {}
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Skill]:
         """Skills by name; `root` is the folder of the conversation. Touches the disk."""
         by_name: dict[str, Skill] = {}
-        cache: dict[Path, tuple[_Mark, Skill | None]] = {}
+        cache: dict[Path, _SkillFile] = {}
         # Each turn asks, mostly for folders that are not there: one system call for each of those.
         for name, folder in self._folders_of(root):
             if not os.access(name, os.R_OK) or not folder.lies_within():
                 continue
-            for path, mark in _files(folder):
+            for path, key in _files(folder):
                 cached = self._cache.get(path)
-                if cached is None or cached[0] != mark:
-                    cached = mark, _read(path)
+                if cached is None or cached.key != key:
+                    cached = _read(path, key)
                 cache[path] = cached
-                skill = cached[1]
+                skill = cached.skill
                 if skill is not None and folder.path in self._paths.further:
                     skill = replace(skill, is_own=False)
-                if skill is not None and self._is_own(path):
+                if skill is not None and self._is_own(path, cached.mark):
                     by_name.pop(skill.name, None)
                     by_name[skill.name] = skill
         # Never changed in place: loads may overlap in threads.
@@ -134,9 +143,9 @@ class SkillCatalog:
             lines.append(line)
         return render_prompt("skills", skills="\n".join(lines))
 
-    def _is_own(self, path: Path) -> bool:
+    def _is_own(self, path: Path, mark: OpenFileMark | None) -> bool:
         """Return whether no untrusted text is in the file or chose a link that leads to it."""
-        if not is_marked(path):
+        if mark_level(path, opened=mark) == "none":
             self._strange.discard(path)
             return True
         if path not in self._strange:
@@ -168,7 +177,7 @@ def linked_skills(folder: Path) -> list[Path]:
     return [one.resolve() for one in links if (one / FILE).is_file()]
 
 
-def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Mark]]:
+def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
     """The SKILL.md files below a folder; the nearest first, so that one large folder does not keep
     others from being found."""
     top = Path(os.path.realpath(folder.path))
@@ -195,7 +204,7 @@ def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Mark]]:
             except OSError:
                 continue
             if entry.name == FILE and S_ISREG(info.st_mode):
-                yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
+                yield Path(entry.path), (info.st_ctime_ns, info.st_size, info.st_ino)
             elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in _SKIPPED:
                 waiting.append((Path(entry.path), depth - 1))
     log.warning(
@@ -207,14 +216,15 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _read(path: Path) -> Skill | None:
+def _read(path: Path, key: _Key) -> _SkillFile:
     try:
         # An opener's descriptor is closed also where it turns out to be a folder's.
         with open(path, "rb", opener=_open_at_once) as file:
+            mark = OpenFileMark.of(file.fileno())
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
-        return None
+        return _SkillFile(key)
     skill = read_skill(raw, path.parent)
     if skill is None:
         log.warning("%s is no skill: it has no description", path)
-    return skill
+    return _SkillFile(key, skill, mark)

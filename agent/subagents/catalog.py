@@ -11,7 +11,7 @@ from stat import S_ISDIR, S_ISREG
 from agent.context.project.instructions import project_folders
 from agent.records import frozen
 from agent.security.files.filenames import normalize_filename
-from agent.security.taint.file_marks import is_marked, is_unseen
+from agent.security.taint.file_marks import MarkLevel, OpenFileMark, mark_level
 from agent.security.taint.origin import is_in, unconfirmed_notice
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
 from agent.text import frontmatter
@@ -31,8 +31,19 @@ _ALIASES = {
 # The agent that answers where no other is chosen.
 _MAIN = "main"
 log = logging.getLogger(__name__)
-_Mark = tuple[int, int, int]
-_CachedFiles = dict[Path, tuple[_Mark, SubagentDefinition | None]]
+_Key = tuple[int, int, int]
+
+
+@frozen
+class _AgentFile:
+    """A file that was read, with the key by which it is read again, and its mark then."""
+
+    key: _Key
+    definition: SubagentDefinition | None = None
+    mark: OpenFileMark | None = None
+
+
+_CachedFiles = dict[Path, _AgentFile]
 
 
 @frozen
@@ -94,16 +105,19 @@ class SubagentCatalog:
         cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
             before, files = self._cache.get(source.folder, {}), _CachedFiles()
-            for path, mark in _files(source):
+            for path, key in _files(source):
                 cached = before.get(path)
-                if cached is None or cached[0] != mark:
-                    cached = mark, _read(path, source)
+                if cached is None or cached.key != key:
+                    cached = _read(path, source, key)
                 files[path] = cached
-                one = cached[1]
-                if one is None or self._is_strange(path):
+                one = cached.definition
+                if one is None:
                     continue
-                # Strangers' words may stand in it, although a file tool may have asked.
-                one = replace(one, trusted=False) if one.trusted and is_marked(path) else one
+                level = mark_level(path, opened=cached.mark)
+                if self._is_strange(path, level):
+                    continue
+                # Untrusted text may be in it, although a file tool may have asked.
+                one = replace(one, trusted=False) if one.trusted and level != "none" else one
                 if self._may_stand(one, by_name):
                     by_name[one.name] = one
             if files:
@@ -114,9 +128,10 @@ class SubagentCatalog:
         by_name.update((one.name, one) for one in self._definitions)
         return by_name
 
-    def _is_strange(self, path: Path) -> bool:
-        """Whether a command may have written it after strangers' words: it is not used at all."""
-        if not is_unseen(path):
+    def _is_strange(self, path: Path, level: MarkLevel) -> bool:
+        """Return whether a command may have written it after untrusted text: then it is not used
+        at all."""
+        if level != "unseen":
             self._strange.discard(path)
             return False
         if path not in self._strange:
@@ -166,7 +181,7 @@ def built_in() -> tuple[SubagentDefinition, ...]:
     )
 
 
-def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:
+def _files(source: Source) -> Iterator[tuple[Path, _Key]]:
     """The markdown files of a folder and of those below it, in order of their names."""
     folder = source.folder
     if not source.trusted:
@@ -179,7 +194,7 @@ def _files(source: Source) -> Iterator[tuple[Path, _Mark]]:
         yield entry
 
 
-def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mark]]:
+def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Key]]:
     try:
         with os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
@@ -193,23 +208,25 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Mar
         except OSError:
             continue
         if S_ISREG(info.st_mode) and entry.name.casefold().endswith(".md"):
-            yield Path(entry.path), (info.st_mtime_ns, info.st_size, info.st_ino)
+            yield Path(entry.path), (info.st_ctime_ns, info.st_size, info.st_ino)
         elif S_ISDIR(info.st_mode) and depth > 1:
             yield from _walk(Path(entry.path), depth - 1, links=links)
 
 
-def _read(path: Path, source: Source) -> SubagentDefinition | None:
-    """None for a file that cannot be read, and for the note about a folder of agents."""
+def _read(path: Path, source: Source, key: _Key) -> _AgentFile:
+    """Without a definition for a file that cannot be read, and for the note about a folder of
+    agents."""
     more = os.O_NONBLOCK | (0 if source.trusted else os.O_NOFOLLOW)
     try:
         # An opener's descriptor is closed also where it turns out to be a folder's.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
+            mark = OpenFileMark.of(file.fileno())
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:
-        return None
+        return _AgentFile(key)
     definition = read_definition(raw, path.stem, str(path), trusted=source.trusted)
     is_note = path.stem.casefold() == "readme" and "has no frontmatter" in definition.remarks
-    return None if is_note else definition
+    return _AgentFile(key, None if is_note else definition, mark)
 
 
 def _fold(name: str) -> str:

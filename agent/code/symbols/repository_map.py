@@ -18,7 +18,7 @@ from agent.code.symbols.ranking import Ranking, rank
 from agent.code.symbols.tag_cache import KnownTags, TagCache
 from agent.code.symbols.tags import NO_TAGS, FileTags
 from agent.errors import ToolError
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import ShownPaths
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext
@@ -214,15 +214,15 @@ def _draw(
         project.ranking = (key, rank(tags))
     ranking = project.ranking[1]
     lines: list[str] = []
-    room, marked = LIMIT_CHARS, False
+    room, shown_paths = LIMIT_CHARS, ShownPaths(sight.root)
     for path, _ in sorted(files, key=lambda one: -ranking.files[os.fspath(one[0])]):
         block = _block(path, project.tags[path][1], ranking, sight)
         room -= sum(len(line) + 1 for line in block)
         if room < 0 and lines:
             break
         lines += block
-        marked |= is_marked(path)
-    return "\n".join(lines), marked
+        shown_paths.add(path)
+    return "\n".join(lines), shown_paths.is_marked
 
 
 def _block(path: Path, tags: FileTags, ranking: Ranking, sight: VisibleFiles) -> list[str]:

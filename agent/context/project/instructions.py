@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.context.project.instruction_imports import with_imports
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.file_marks import MarkLevel
+from agent.security.taint.file_marks import FolderTimes, MarkLevel
 from agent.security.taint.origin import (
     TrustedOrigins,
     is_in,
@@ -52,12 +52,13 @@ class Instructions:
         notices: list[str] = []
         taint = NOTHING
         room = LIMIT_CHARS
+        times: FolderTimes = {}
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
             # Looked at once: from here on a folder that becomes a link is an error.
             real = _real_path(folder)
             if real is None or not lies_in(real, self._origin.own):
                 continue
-            path, text, level = self._of(folder, real, notices)
+            path, text, level = self._of(folder, real, notices, times)
             if not text:
                 continue
             if len(text) > room:
@@ -76,9 +77,11 @@ class Instructions:
                 )
         return InstructionFile("\n\n".join(reversed(texts)), taint, tuple(notices))
 
-    def _of(self, folder: Path, real: str, notices: list[str]) -> tuple[Path, str, MarkLevel]:
+    def _of(
+        self, folder: Path, real: str, notices: list[str], times: FolderTimes
+    ) -> tuple[Path, str, MarkLevel]:
         for name in NAMES:
-            prompt_text = self._files.read(Path(real, name))
+            prompt_text = self._files.read(os.path.join(real, name), times)
             if not prompt_text.text:
                 continue
             path = folder / name
@@ -96,7 +99,7 @@ class Instructions:
         real = _real_path(path.parent)
         if real is None or not lies_in(real, self._origin.own):
             return ""
-        prompt_text = self._files.read(Path(real, path.name))
+        prompt_text = self._files.read(os.path.join(real, path.name))
         return prompt_text.text if prompt_text.level == "none" else ""
 
     def _brings(self, path: Path, level: MarkLevel) -> frozenset[Taint]:

@@ -5,15 +5,22 @@ does not exist cannot be made read-only. So it gets a name that no program reads
 top of the workspace, where Kore looks for it.
 """
 
+import logging
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.errors import ToolError
 from agent.security.files.filenames import normalize_filename
 from agent.security.files.instruction_files import CONFIGURATIONS, PROMPT_FILES, PROMPT_FOLDERS
+from agent.security.files.safe_open import THROUGH
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".set-aside"
+_MOST_NAMES = 1_000
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS | CONFIGURATIONS
 
 
@@ -27,7 +34,11 @@ class CreatedFiles:
         self._existing: set[str] = set()
 
     def begin(self) -> None:
-        self._existing = set(self._list_matching())
+        """Raises `ToolError` for a workspace that cannot be listed."""
+        try:
+            self._existing = set(self._list_matching())
+        except OSError as exc:
+            raise ToolError(f"{self.root} cannot be listed: {exc.strerror}.") from exc
         with _lock:
             _open.append(self)
 
@@ -38,9 +49,16 @@ class CreatedFiles:
         """
         with _lock:
             _open.remove(self)
+        if not is_exposed:
+            return []
+        try:
+            names = self._list_matching()
+        except OSError as exc:
+            log.warning("%s cannot be listed: %s", self.root, exc.strerror)
+            return []
         moved = []
-        for name in self._list_matching() if is_exposed else ():
-            if name not in self._existing and (new := self._set_aside(name)) is not None:
+        for name in names:
+            if name not in self._existing and (new := set_aside(self.root / name)) is not None:
                 moved.append((name, new))
         return moved
 
@@ -49,25 +67,54 @@ class CreatedFiles:
         self._existing.add(name)
 
     def _list_matching(self) -> Sequence[str]:
+        """Raises `OSError` for a folder that cannot be listed."""
         try:
-            return sorted(
-                name for name in os.listdir(self.root) if normalize_filename(name) in self._names
-            )
-        except OSError:
+            names = os.listdir(self.root)
+        except FileNotFoundError:
             return ()
+        except PermissionError:
+            # A command took the right away, and could give it back.
+            _open_up(self.root)
+            names = os.listdir(self.root)
+        return sorted(name for name in names if normalize_filename(name) in self._names)
 
-    def _set_aside(self, name: str) -> str | None:
-        for number in range(1, 1_000):
-            new = f"{name}{SUFFIX}" + (f"-{number}" if number > 1 else "")
-            if os.path.lexists(self.root / new):
-                continue
+
+def set_aside(path: Path) -> str | None:
+    """Give what steers other programs a name that none of them reads. Return that name, or None
+    where it keeps its own. Of a link, the link itself is renamed."""
+    for number in range(1, _MOST_NAMES):
+        new = path.with_name(f"{path.name}{SUFFIX}" + (f"-{number}" if number > 1 else ""))
+        if os.path.lexists(new):
+            continue
+        try:
             try:
-                # Of a link, the link itself.
-                os.rename(self.root / name, self.root / new)
-            except OSError:
-                return None
-            return new
-        return None
+                os.rename(path, new)
+            except PermissionError:
+                _open_up(path.parent)
+                os.rename(path, new)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            log.warning(
+                "%s was written by a command that may have read untrusted text, and cannot be"
+                " renamed (%s): check it before other programs read it",
+                path,
+                exc.strerror,
+            )
+            return None
+        return new.name
+    return None
+
+
+def _open_up(folder: Path) -> None:
+    """Give ourselves all rights to a folder of ours. Raises `OSError`."""
+    descriptor = os.open(folder, THROUGH)
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        # There is no way to change what is open for passing through only, but by its name.
+        os.chmod(f"/proc/self/fd/{descriptor}", mode | stat.S_IRWXU)
+    finally:
+        os.close(descriptor)
 
 
 _open: list[CreatedFiles] = []

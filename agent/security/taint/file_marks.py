@@ -171,13 +171,16 @@ def mark_level(
     path until the next file. `opened` is what was read at `path`, whatever is there by now.
     """
     times = {} if times is None else times
+    is_link = False
     try:
         if opened is None:
             opened = OpenFileMark(os.lstat(path), read_attribute(path, _NAME))
+        else:
+            is_link = os.path.islink(path)
     except OSError:
         return "none"
     level, has_links = _entry_level(path, opened, times)
-    if not has_links or level == "unseen":
+    if not (has_links or is_link) or level == "unseen":
         return level
     levels: set[MarkLevel] = {level}
     try:
@@ -199,16 +202,39 @@ def is_unseen(path: Path) -> bool:
     return mark_level(path) == "unseen"
 
 
-def is_name_marked(path: Path) -> bool:
+def is_name_marked(path: Path, times: FolderTimes | None = None) -> bool:
     """Return whether untrusted text may have chosen the name, or the target of a link."""
     try:
         info = os.lstat(path)
     except OSError:
         # It was there when it was listed.
         return True
-    level, _ = _entry_level(path, OpenFileMark(info, read_attribute(path, _NAME)), {})
+    mark = OpenFileMark(info, read_attribute(path, _NAME))
+    level, _ = _entry_level(path, mark, {} if times is None else times)
     # A folder is also marked for what is in it.
     return level == "unseen" if stat.S_ISDIR(info.st_mode) else level != "none"
+
+
+class ShownPaths:
+    """Paths below a folder that a tool shows, and whether untrusted text is in one of them: in the
+    file, in its name, or in the name of a folder on the way."""
+
+    def __init__(self, root: Path) -> None:
+        self.is_marked = False
+        self._root = root
+        self._times: FolderTimes = {}
+        self._folders: set[Path] = set()
+
+    def add(self, path: Path) -> None:
+        if self.is_marked:
+            return
+        self.is_marked = mark_level(path, self._times) != "none"
+        for folder in path.parents:
+            if folder in self._folders or not folder.is_relative_to(self._root):
+                return
+            self._folders.add(folder)
+            if folder != self._root:
+                self.is_marked |= is_name_marked(folder, self._times)
 
 
 def unmark(folder: Path) -> int:
@@ -241,13 +267,15 @@ def _entry_level(path: Path, opened: OpenFileMark, times: FolderTimes) -> tuple[
     entry = os.path.abspath(path)
     if level == "none" and (entry, _NAME) in _unstored:
         level = "seen"
-    folder = entry if stat.S_ISDIR(info.st_mode) else os.path.dirname(entry)
+    above = os.path.dirname(entry)
+    folder = entry if stat.S_ISDIR(info.st_mode) else above
+    takes_marks = _takes_marks(info)
     while True:
         if (marks := times.get(folder)) is None:
             marks = times[folder] = _folder_marks(folder)
         has_links |= marks.is_link
         since = marks.since
-        if folder == os.path.dirname(entry) and not _takes_marks(info):
+        if not takes_marks and folder == above:
             since = (*since, *filter(None, [marks.unmarkable_since]))
         for moment in since:
             # Where the clock was set back behind the beginning, nothing tells what is new.
@@ -284,11 +312,15 @@ def _folder_marks(folder: str) -> _FolderMarks:
     names = list_attributes(folder)
     # A command may have added more than can be listed; each is still there when asked for.
     names = _ALL if names is None else names
+    is_link = os.path.islink(folder)
+    if not names and not _unstored:
+        # Nearly every folder: each turn asks for several.
+        return _FolderMarks(is_link, (), None)
     times = (counting_since(folder, name) for name in _TIMES if name in names)
     since = [moment for moment in times if moment is not None]
-    unmarkable = _time_of(folder, _UNMARKABLE)
     since += [_unstored[folder, name] for name in _TIMES if (folder, name) in _unstored]
-    return _FolderMarks(os.path.islink(folder), since, unmarkable)
+    unmarkable = _time_of(folder, _UNMARKABLE) if _UNMARKABLE in names else None
+    return _FolderMarks(is_link, since, unmarkable)
 
 
 def counting_since(folder: str | Path, name: str) -> float | None:

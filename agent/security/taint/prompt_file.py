@@ -33,26 +33,37 @@ class PromptFiles:
     command can choose."""
 
     def __init__(self) -> None:
-        self._cache: dict[Path, _CachedText] = {}
+        self._cache: dict[str, _CachedText] = {}
 
-    def read(self, path: Path, times: FolderTimes | None = None) -> PromptText:
+    def read(self, path: str, times: FolderTimes | None = None) -> PromptText:
         """Return as much of the file as may be used, and a little more when there is more.
 
         Empty where there is no regular file, or a link on the way. `times`: see `mark_level`.
         """
+        cached = self._find(path)
+        if cached is None:
+            return PromptText()
+        return PromptText(cached.text, mark_level(Path(path), times, opened=cached.mark))
+
+    def read_text(self, path: str) -> str:
+        """Return the text alone, for what does not depend on its mark."""
+        cached = self._find(path)
+        return "" if cached is None else cached.text
+
+    def _find(self, path: str) -> _CachedText | None:
         try:
             info = os.lstat(path)
             cached = self._cache.get(path)
             if cached is None or _key(cached.mark.info) != _key(info):
                 if not S_ISREG(info.st_mode):
-                    return PromptText()
+                    return None
                 if len(self._cache) >= _MOST_FILES:
                     del self._cache[next(iter(self._cache))]
-                cached = self._cache[path] = _read(path)
+                cached = self._cache[path] = _read(Path(path))
         except OSError:
             self._cache.pop(path, None)
-            return PromptText()
-        return PromptText(cached.text, mark_level(path, times, opened=cached.mark))
+            return None
+        return cached
 
 
 def read_prompt_file(path: Path) -> PromptText:

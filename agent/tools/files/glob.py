@@ -11,7 +11,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.globs import FilePattern
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import ShownPaths
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
@@ -89,7 +89,10 @@ class Glob:
         if not lines:
             return ToolResult(f"No file fits {pattern!r}.\n{cut_note}".rstrip())
         lines += [cut_note] if cut_note else []
-        taint = UNTRUSTED if any(map(is_marked, paths)) else NOTHING
+        shown_paths = ShownPaths(sight.root)
+        for path in paths[: len(lines)]:
+            shown_paths.add(path)
+        taint = UNTRUSTED if shown_paths.is_marked else NOTHING
         return ToolResult("\n".join(lines), for_user=summary, taint=taint)
 
 

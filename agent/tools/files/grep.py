@@ -14,7 +14,7 @@ from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.globs import FilePattern
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import ShownPaths
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES
@@ -163,6 +163,7 @@ class Grep:
     ) -> _Matches:
         """Candidates that the files themselves confirm, until enough are found."""
         matches, room, most = _Matches(), self._limit_bytes, options.query.most
+        shown_paths = ShownPaths(sight.root)
         for name, group in groupby(candidates, lambda candidate: candidate.path):
             is_named = bool(options.query.name)
             path = sight.find_named(name) if is_named else sight.find(name, options.glob)
@@ -179,7 +180,8 @@ class Grep:
                 return matches
             matches.files += 1
             matches.matches += len(hits)
-            matches.is_marked |= is_marked(path)
+            shown_paths.add(path)
+            matches.is_marked = shown_paths.is_marked
             block = [
                 f"{escape_line(sight.display_path(path))}",
                 *_excerpt(text, hits, options.context),

@@ -10,7 +10,7 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
-from agent.security.taint.file_marks import is_name_marked
+from agent.security.taint.file_marks import FolderTimes, is_name_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
@@ -73,6 +73,7 @@ class _ListWalk:
 
     def __init__(self, is_hidden: Hidden) -> None:
         self.is_marked = False
+        self._times: FolderTimes = {}
         self._is_hidden = is_hidden
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
@@ -85,7 +86,7 @@ class _ListWalk:
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
         for entry in entries[:ENTRIES_PER_FOLDER]:
             name = escape_line(entry.name)
-            self.is_marked |= is_name_marked(folder / entry.name)
+            self.is_marked |= is_name_marked(folder / entry.name, self._times)
             if not _is_folder(entry):
                 yield f"{indent}{name}{_size(entry, fd)}"
                 continue

@@ -13,7 +13,12 @@ from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.folder_tree import TreeWalk, remove_tree
 from agent.security.files.safe_open import LISTED, open_folder_beneath
-from agent.security.taint.file_marks import mark_level, mark_tainted
+from agent.security.taint.file_marks import (
+    mark_entry,
+    mark_folders_around,
+    mark_level,
+    mark_tainted,
+)
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, decode, diff
@@ -124,10 +129,18 @@ class MoveFile:
         pairs = list(zip(move.paths(move.source), move.paths(move.target), strict=True))
         levels = [mark_level(source) for source, _ in pairs]
         views = [self._views.knowledge(call.session, source) for source, _ in pairs]
+        is_tainted = [level != "none" or "untrusted" in call.taint for level in levels]
+        # First, so that nothing has its new name without its mark: the attribute moves along.
+        for (source, target), level, is_marked in zip(pairs, levels, is_tainted, strict=True):
+            if is_marked:
+                mark_folders_around(target, call.workspace)
+                mark_entry(source, unseen=level == "unseen")
         _rename(move.source, move.target)
-        for (_, target), level, view in zip(pairs, levels, views, strict=True):
-            if level != "none" or "untrusted" in call.taint:
-                # The attribute has moved along; the folders around it do not know of it yet.
+        for (_, target), level, is_marked, view in zip(
+            pairs, levels, is_tainted, views, strict=True
+        ):
+            if is_marked:
+                # A link is marked on its folder, which is another now.
                 mark_tainted(target, call.workspace, unseen=level == "unseen")
             if view == "current":
                 self._views.record_write(call.session, target)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agent.security.files.quarantine import SUFFIX
+from agent.security.files.quarantine import set_aside
 from agent.security.files.regular_file import read_regular
 from agent.security.shell.git_safety import LIMIT_BYTES, is_plain_configuration
 from agent.tools.shell.mount_restrictions import find_git_stores
@@ -17,7 +17,6 @@ from agent.tools.shell.mount_restrictions import find_git_stores
 # Of these, hooks are run and the others say what is.
 _CONTROL_FILES = ("config", "config.worktree", "commondir", "hooks")
 _SAMPLE = ".sample"
-_MOST_NAMES = 1_000
 
 
 class GitStoreGuard:
@@ -35,7 +34,7 @@ class GitStoreGuard:
         """Set aside what git would obey and was not there before; old and new names. May block."""
         moved = []
         for path in self._planted():
-            if (new := _set_aside(path)) is not None:
+            if (new := set_aside(path)) is not None:
                 moved.append((str(path.relative_to(self._root)), new))
         return moved
 
@@ -85,16 +84,3 @@ def _unsafe_parts(store: Path) -> Iterator[Path]:
 
 def _is_run(name: str) -> bool:
     return not name.endswith(_SAMPLE)
-
-
-def _set_aside(path: Path) -> str | None:
-    for number in range(1, _MOST_NAMES):
-        new = path.with_name(f"{path.name}{SUFFIX}" + (f"-{number}" if number > 1 else ""))
-        if os.path.lexists(new):
-            continue
-        try:
-            os.rename(path, new)
-        except OSError:
-            return None
-        return new.name
-    return None

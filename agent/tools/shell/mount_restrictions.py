@@ -126,11 +126,11 @@ class _CoverWalk:
         """Look at one folder; yields those in it that are to be looked at in turn."""
         try:
             entries = list(os.scandir(folder))
-        except PermissionError:
-            # A command could open it again.
-            self.masked_paths.append(Path(folder))
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError:
+            # A command could open it again, or look into it when Kore cannot.
+            self.masked_paths.append(Path(folder))
             return
         self._remaining -= len(entries)
         if _STORE.issubset(entry.name for entry in entries):

@@ -158,14 +158,14 @@ class SandboxedCommands:
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
+        created_files = CreatedFiles(line.call.workspace, TASK_FILES)
+        created_files.begin()
         places = line.marked_places()
         tainting = TaintingCommand(*places) if places else None
         if tainting is not None:
             tainting.start()
             if line.is_exposed():
                 tainting.begin()
-        created_files = CreatedFiles(line.call.workspace, TASK_FILES)
-        created_files.begin()
         git_stores = GitStoreGuard(line.call.workspace)
         try:
             async with self._proxy(line, tainting) as proxy:

@@ -141,6 +141,15 @@ def test_a_file_that_is_a_link_out_of_the_workspace_is_not_told(
     assert "SOUL.md is a link" in notice
 
 
+def test_memory_that_is_a_link_is_left_out_with_a_notice(workspace: Workspace) -> None:
+    memory = workspace.owner_memory
+    memory.rename(workspace.folder / "mine.md")
+    memory.symlink_to(workspace.folder / "mine.md")
+    snapshot = workspace.memory_snapshot(memory)
+    made = workspace.system_prompt(memory, workspace.folder, owner=True, memory_text=snapshot)
+    assert "MEMORY.md is a link" in made.notices[0]
+
+
 def test_link_inside_the_workspace_is_not_used(workspace: Workspace) -> None:
     """A command that cannot write the target may still choose it."""
     soul = workspace.folder / "SOUL.md"

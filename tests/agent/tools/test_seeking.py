@@ -329,6 +329,25 @@ async def test_a_marked_file_brings_strangers_words(
     assert (await grep(call, program, pattern="kept")).taint == NOTHING
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_name_of_a_folder_on_the_way_brings_untrusted_text(
+    call: CallContext, tree: Path, name: str
+) -> None:
+    """A folder that is renamed changes nothing about the files in it."""
+    (tree / "old").mkdir()
+    (tree / "old" / "mine.txt").write_text("of mine")
+    chosen = (tree / "old").rename(tree / "obey me")
+    mark_tainted(chosen, tree, unseen=True)
+    if not is_marked(tree):
+        pytest.skip("this file system keeps no marks")
+    assert not is_marked(chosen / "mine.txt")
+    assert (await grep(call, PROGRAMS[name], pattern="of mine")).taint == UNTRUSTED
+    listed = await Glob(ToolSettings(), PROGRAMS[name]).run({"pattern": "**/mine.txt"}, call)
+    assert listed.taint == UNTRUSTED
+    listed = await Glob(ToolSettings(), PROGRAMS[name]).run({"pattern": "a.txt"}, call)
+    assert listed.taint == NOTHING
+
+
 async def test_a_line_that_the_file_does_not_hold_is_not_shown(
     call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,25 +126,26 @@ def _walk(
 
 
 def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
-    from agent.security.taint.file_marks import is_marked, is_unseen
+    from agent.security.taint.file_marks import OpenFileMark, mark_level
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
-    # A command may have written it under taint, without an approval.
-    if is_unseen(path):
-        return None
     # The folder above may be a link, too.
     if not source.is_trusted and path.resolve() != path.absolute():
         return None
     try:
         with path.open("rb") as file:
+            mark = OpenFileMark.of(file.fileno())
             text, _ = decode(file.read(SIZE_LIMIT_BYTES))
     except OSError:
+        return None
+    # A command may have written it under taint, without an approval.
+    if (level := mark_level(path, opened=mark)) == "unseen":
         return None
     document = read(text)
     description = document.fields.get("description") or next(iter(document.body.splitlines()), "")
     hint = document.fields.get("argument-hint") or ""
     summary = _summary(str(description), hint if isinstance(hint, str) else "")
-    trusted = source.is_trusted and not is_marked(path)
+    trusted = source.is_trusted and level == "none"
     names = document.fields.get("arguments") or ""
     words = names if isinstance(names, list) else str(names).replace(",", " ").split()
     return CustomCommand(

@@ -2,7 +2,8 @@
 
     python hostile_command.py '{"name": "landlock", "folder": "/srv/test", "command": "..."}'
 
-`page.md` is marked and says OBEY ME, `mine.md` is not. Printed is JSON: the `prompt`, its
+`page.md` is marked and says OBEY ME, `mine.md` is not. With "sets_aside", what steers gets another
+name at the end, as after every command. Printed is JSON: the `prompt`, its
 `notices`, and for each path below the workspace its `level`, whether its `name` counts as chosen
 by untrusted text, and its `mode`. It needs nothing but the package `agent` and driver.py.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.context.system_prompt import Workspace
+from agent.security.files.quarantine import CreatedFiles
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.taint.command_marks import TaintingCommand
 from agent.security.taint.file_marks import is_name_marked, mark_level, mark_tainted
@@ -30,6 +32,8 @@ async def main(order: dict[str, Any]) -> dict[str, Any]:
     (workspace / "mine.md").write_text("My own words.")
     (workspace / "page.md").write_text("OBEY ME")
     mark_tainted(workspace / "page.md", workspace)
+    created_files = CreatedFiles(workspace, frozenset())
+    created_files.begin()
     tainting = TaintingCommand(workspace)
     tainting.start()
     tainting.begin()
@@ -39,6 +43,7 @@ async def main(order: dict[str, Any]) -> dict[str, Any]:
         ended = await run(spawn, 20, output.extend)
     assert ended.code == 0, output.decode()
     tainting.end()
+    created_files.end(is_exposed=order.get("sets_aside", False))
     reader = Workspace(workspace)
     made = reader.system_prompt(reader.owner_memory, workspace, owner=True, persona="persona.md")
     paths = {

@@ -21,7 +21,7 @@ SANDBOXES = [
     for name in ("bwrap", "landlock", "none")
     if (user, name) != ("root", "landlock")
 ]
-Run = Callable[[str], dict[str, Any]]
+Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
     if name == "landlock" and kernel_abi() < 1:
         pytest.skip("this kernel has no Landlock")
 
-    def play(command: str) -> dict[str, Any]:
-        order = {"name": name, "folder": str(place / user), "command": command}
+    def play(command: str, **more: bool) -> dict[str, Any]:
+        order = {"name": name, "folder": str(place / user), "command": command, **more}
         ran = subprocess.run(
             [python(user), str(place / "hostile_command.py"), json.dumps(order)],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
@@ -105,3 +105,12 @@ def test_name_of_what_takes_no_mark_counts(hostile: Run, make: str, folder: str)
 def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
     found = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
     assert found["paths"][".git/HEAD"]["level"] == "unseen"
+
+
+@pytest.mark.parametrize("mode", ["0555", "0311", "0"])
+def test_what_steers_is_set_aside_in_a_closed_workspace(hostile: Run, mode: str) -> None:
+    # The folder that holds what it is called is open again, because a command could open it.
+    found = hostile(f"cp page.md CLAUDE.md; chmod {mode} .", sets_aside=True)
+    assert "CLAUDE.md.set-aside" in found["paths"]
+    assert "CLAUDE.md" not in found["paths"]
+    assert found["paths"]["CLAUDE.md.set-aside"]["level"] == "unseen"
