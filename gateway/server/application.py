@@ -8,6 +8,7 @@ from agent.serialization import dumps
 from agent.version import VERSION
 from gateway.control.protocol import PROTOCOL, REQUEST_LIMIT_BYTES
 from gateway.control.service import Service
+from gateway.server.budgets import TokenBudgets
 from gateway.server.call_routes import add_call_routes, set_language
 from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.guard import Guard, is_openai_path, refusal
@@ -34,18 +35,19 @@ def build_application(
 ) -> web.Application:
     """`hosts` are the names that the server is reached by. `ranks` is told whose connections there
     are."""
-    guard = Guard(tokens, hosts, ranks)
+    budgets = TokenBudgets()
+    guard = Guard(tokens, hosts, ranks, budgets)
     handshake = KeyHandshake(guard, hosts)
     app = web.Application(
         client_max_size=REQUEST_LIMIT_BYTES,
         middlewares=[guard.middleware(_refusal_at), _name_paths],
     )
     app.router.add_get("/v1/hello", _hello)
-    add_call_routes(app, service)
+    add_call_routes(app, service, budgets)
     revocations = RevocationWatch(tokens)
     revocations.add_to(app)
     add_openai_routes(app, service, revocations)
-    Connections(service, tokens, guard, handshake, revocations).add_to(app)
+    Connections(service, tokens, guard, handshake, revocations, budgets).add_to(app)
     Login(tokens, handshake).add_to(app)
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)

@@ -14,6 +14,7 @@ from gateway.control.calls import Call, find_call
 from gateway.control.service import Service
 from gateway.core.caller import set_caller
 from gateway.core.errors import ConnectionLost, QueueFull
+from gateway.server.budgets import BudgetExceeded, TokenBudgets
 from gateway.server.call_scopes import as_owner, check_call
 from gateway.server.guard import access_of, refusal
 from gateway.server.tokens import AccessToken
@@ -28,7 +29,7 @@ class UnknownCall(KoreError):
     code = "unknown-call"
 
 
-def add_call_routes(app: web.Application, service: Service) -> None:
+def add_call_routes(app: web.Application, service: Service, budgets: TokenBudgets) -> None:
     async def answer(request: web.Request) -> web.Response:
         set_language(request)
         try:
@@ -37,7 +38,8 @@ def add_call_routes(app: web.Application, service: Service) -> None:
             call, values = prepared(access_of(request), request.match_info["name"], arguments)
             if call.shape == "stream":
                 raise KoreError(t("{name} is a stream: use /v1/connect", name=call.name))
-            value = encoded(call, await getattr(service, call.name)(**values))
+            async with budgets.working(access_of(request)):
+                value = encoded(call, await getattr(service, call.name)(**values))
         except TimeoutError:
             return refusal(408, KoreError(t("the request took too long to arrive")))
         except KoreError as exc:
@@ -87,7 +89,7 @@ def status_of(error: KoreError) -> int:
             return 404
         case ConnectionLost():
             return 503
-        case QueueFull():
+        case QueueFull() | BudgetExceeded():
             return 429
         case ConfigError():
             return 500

@@ -6,8 +6,6 @@ no cookies: a browser sends those to every port of a host, and by itself.
 """
 
 import socket
-import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from aiohttp import hdrs, web
@@ -15,8 +13,14 @@ from aiohttp.typedefs import Handler, Middleware
 
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
-from agent.records import frozen
 from gateway.control.protocol import error_to_json, is_own_user
+from gateway.server.budgets import (
+    BodyTooLarge,
+    BudgetExceeded,
+    CallLimiter,
+    RateLimit,
+    TokenBudgets,
+)
 from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.host_names import HostNames
 from gateway.server.tokens import AccessToken, TokenFile
@@ -35,18 +39,8 @@ _ROLE_PATHS = frozenset({"/v1/models", "/v1/chat/completions", "/v1/responses"})
 _METHODS_THAT_READ = frozenset({"GET", "HEAD"})
 
 
-@frozen
-class RateLimit:
-    """So many at once, and so many a second from then on."""
-
-    burst: float
-    per_s: float
-
-
-CALLS = RateLimit(300, 50)
 # Wrong tokens and codes, for each address.
 FAILURES = RateLimit(10, 0.1)
-_MOST_NAMES = 1_000
 
 
 class TooManyTries(KoreError):
@@ -55,41 +49,17 @@ class TooManyTries(KoreError):
     code = "too-many-tries"
 
 
-class CallLimiter:
-    """A bucket of tokens for each name; the names used longest ago leave."""
-
-    def __init__(self, limit: RateLimit, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, name: str) -> bool:
-        """Whether there is one left."""
-        left = self._left(name)
-        is_left = left >= 1
-        self._buckets[name] = (left - is_left, self._clock())
-        self._buckets.move_to_end(name)
-        if len(self._buckets) > _MOST_NAMES:
-            self._buckets.popitem(last=False)
-        return is_left
-
-    def is_empty(self, name: str) -> bool:
-        return self._left(name) < 1
-
-    def _left(self, name: str) -> float:
-        left, at = self._buckets.get(name, (self._limit.burst, self._clock()))
-        return min(self._limit.burst, left + (self._clock() - at) * self._limit.per_s)
-
-
 class Guard:
     """`hosts` are the names that this server is reached by. On a Unix socket the own user needs no
     token, and no browser comes."""
 
-    def __init__(self, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks) -> None:
+    def __init__(
+        self, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks, budgets: TokenBudgets
+    ) -> None:
         self._tokens = tokens
         self._ranks = ranks
         self._hosts = hosts
-        self._calls = CallLimiter(CALLS)
+        self._budgets = budgets
         self._failures = CallLimiter(FAILURES)
 
     def middleware(self, refuse: Callable[[str, int, KoreError], web.Response]) -> Middleware:
@@ -104,8 +74,10 @@ class Guard:
                     raise _Refused(403, error)
             except _Refused as refused:
                 return refuse(request.path, refused.status, refused.error)
-            except TooManyTries as exc:
+            except (TooManyTries, BudgetExceeded) as exc:
                 return refuse(request.path, 429, exc)
+            except BodyTooLarge as exc:
+                return refuse(request.path, 413, exc)
             except ConfigError as exc:
                 return refuse(request.path, 500, exc)
             return await handler(request)
@@ -172,8 +144,9 @@ class Guard:
                 else t("a token is needed, in the header Authorization: Bearer TOKEN")
             )
             raise _Refused(401, PolicyDenied(words, hint=t("make one: kore token add NAME")))
-        if not self._calls.take(token.name):
-            raise _Refused(429, KoreError(t("too many calls; wait a second")))
+        self._budgets.check_call(token)
+        if request.body_exists:
+            self._budgets.check_body(token, request.content_length)
         return token
 
 

@@ -144,7 +144,7 @@ async def serve(
     the address cannot be had."""
     options.check()
     address = options.address
-    ranks = ConnectionRanks()
+    ranks = ConnectionRanks(options.max_connections)
     app = build_application(service, tokens, HostNames(address.host, options.hosts), ranks)
     runner = web.AppRunner(
         app,

@@ -14,12 +14,11 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.key_proof import key_id, key_of
 from agent.serialization import dumps
+from gateway.server.budgets import CallLimiter, RateLimit
 from gateway.server.call_routes import set_language
 from gateway.server.guard import (
     LOGIN_PATH,
     LOGOUT_PATH,
-    CallLimiter,
-    RateLimit,
     access_of,
     is_local,
     refusal,

@@ -22,11 +22,12 @@ from agent.i18n import t
 from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from gateway.control.calls import Call
-from gateway.control.protocol import REQUEST_LIMIT_BYTES, error_to_json
+from gateway.control.protocol import error_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.server.budgets import BudgetExceeded, TokenBudgets, request_limit
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
-from gateway.server.guard import ACCESS, CALLS, CONNECT_PATH, CallLimiter, Guard
+from gateway.server.guard import ACCESS, CONNECT_PATH, Guard
 from gateway.server.handshake import KeyHandshake, new_socket, refuse
 from gateway.server.revocation import RevocationWatch
 from gateway.server.tokens import AccessToken, TokenFile
@@ -47,12 +48,14 @@ class Connections:
         guard: Guard,
         handshake: KeyHandshake,
         revocations: RevocationWatch,
+        budgets: TokenBudgets,
     ) -> None:
         self._service = service
         self._tokens = tokens
         self._guard = guard
         self._handshake = handshake
         self._revocations = revocations
+        self._budgets = budgets
         self._open: set[web.WebSocketResponse] = set()
 
     def add_to(self, app: web.Application) -> None:
@@ -64,7 +67,7 @@ class Connections:
         access = request.get(ACCESS)
         if access is None:
             socket, proven = await self._handshake.open(
-                request, self._tokens.find_key, lambda _: REQUEST_LIMIT_BYTES
+                request, self._tokens.find_key, request_limit
             )
             if proven is None:
                 return socket
@@ -73,13 +76,13 @@ class Connections:
                 await refuse(socket, error)
                 return socket
         else:
-            socket = new_socket(REQUEST_LIMIT_BYTES)
+            socket = new_socket(request_limit(access))
             await socket.prepare(request)
         self._open.add(socket)
         close = partial(socket.close, code=WSCloseCode.POLICY_VIOLATION, message=b"token revoked")
         try:
             with self._revocations.watched(access, close):
-                await _Connection(socket, self._service, access).run()
+                await _Connection(socket, self._service, access, self._budgets).run()
         finally:
             self._open.discard(socket)
         return socket
@@ -113,12 +116,16 @@ class _Connection:
     """One client."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, service: Service, access: AccessToken
+        self,
+        socket: web.WebSocketResponse,
+        service: Service,
+        access: AccessToken,
+        budgets: TokenBudgets,
     ) -> None:
         self._socket = socket
         self._service = service
         self._access = access
-        self._limit = CallLimiter(CALLS)
+        self._budgets = budgets
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._streams: dict[int, _Stream] = {}
 
@@ -129,6 +136,7 @@ class _Connection:
                 if message.type is not WSMsgType.TEXT:
                     await self._socket.close(code=WSCloseCode.UNSUPPORTED_DATA)
                     return
+                await self._budgets.admit_frame(self._access, len(message.data))
                 await self._take(message.data)
         finally:
             for task in self._tasks.values():
@@ -163,8 +171,10 @@ class _Connection:
             return KoreError(t("the id {number} is in use", number=number))
         if len(self._tasks) >= MOST_CALLS:
             return KoreError(t("at most {count} calls at a time", count=MOST_CALLS))
-        if not self._limit.take(self._access.name):
-            return KoreError(t("too many calls; wait a second"))
+        try:
+            self._budgets.check_call(self._access)
+        except BudgetExceeded as exc:
+            return exc
         return None
 
     async def _serve(self, number: int, frame: Mapping[str, Any]) -> None:
@@ -176,7 +186,8 @@ class _Connection:
             if call.shape == "stream":
                 await self._stream(number, call, values)
             else:
-                value = encoded(call, await getattr(self._service, call.name)(**values))
+                async with self._budgets.working(self._access):
+                    value = encoded(call, await getattr(self._service, call.name)(**values))
                 await self._send({"id": number, "value": value})
         except asyncio.CancelledError:
             await self._send({"id": number, "end": True})

@@ -4,7 +4,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations import search, session_admin, sessions
 
 
 def find(tx: Transaction, session: str) -> str:
@@ -43,6 +43,14 @@ def rename(tx: Transaction, session: str, name: str) -> str:
 def search_error(words: str, refused: SearchRefused) -> KoreError:
     if refused.reason == "no-words":
         return KoreError(t("found no word to search for in {words!r}", words=words))
+    if refused.reason == "too-many-words":
+        return KoreError(
+            t(
+                "a search has at most {words} words and {characters} characters",
+                words=search.MAX_WORDS,
+                characters=search.MAX_QUERY_CHARS,
+            )
+        )
     return KoreError(
         t("messages cannot be searched: this database is encrypted (store.encryption_key_env)"),
         hint=t("`kore sessions list` lists the conversations, `kore sessions show ID` shows one."),

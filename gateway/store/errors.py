@@ -83,9 +83,10 @@ class SealBroken(StoreError):
 
 
 class SearchRefused(Exception):
-    """Nothing can be searched: the database is sealed, or there is no word to search for."""
+    """Nothing can be searched: the database is sealed, there is no word to search for, or too
+    many."""
 
-    def __init__(self, reason: Literal["sealed", "no-words"]) -> None:
+    def __init__(self, reason: Literal["sealed", "no-words", "too-many-words"]) -> None:
         super().__init__(reason)
         self.reason = reason
 

@@ -21,6 +21,11 @@ from gateway.store.repositories.preferences import get_state
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"\w")
 AROUND_CHARS = 60
+# What is searched for: each word costs the database, which everybody waits for.
+MAX_WORDS = 32
+MAX_QUERY_CHARS = 1_000
+# Messages that one search finds.
+_MAX_HITS = 200
 # How much of older texts is entered in one transaction: others are not kept waiting for long.
 CHUNK = 500
 # Beside a message so many are looked at: some only call tools.
@@ -119,6 +124,7 @@ def look_up(tx: Transaction, query: str, scope: Scope, limit: int) -> list[Searc
 
     Raises `SearchRefused` when there is no word in it.
     """
+    limit = min(limit, _MAX_HITS)
     name_hits = list(islice(_find_by_name(tx, _terms(query), scope), limit))
     return name_hits + find(tx, query, scope, limit - len(name_hits))
 
@@ -251,6 +257,9 @@ def _is_sealed(tx: Transaction) -> bool:
 
 
 def _terms(query: str) -> list[str]:
+    """Raises `SearchRefused` for a query that is too long."""
+    if len(query) > MAX_QUERY_CHARS or len(query.split()) > MAX_WORDS:
+        raise SearchRefused("too-many-words")
     # For an index a text ends at its first zero character.
     pieces = _TERM.findall(query.replace("\0", " "))
     terms = (quoted or plain.rstrip("*") for quoted, plain in pieces)
