@@ -123,6 +123,8 @@ def test_the_map_names_every_page() -> None:
 
 def test_pages_stay_short() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in pages()}
+    # The map also lists the decisions, of which there are more and more.
+    lengths[DOCS / "index.md"] -= page("index").count("](adr/")
     assert lengths.pop(README) <= LONGEST_README_LINES
     lengths.pop(ROOT / "CHANGELOG.md", None)
     # The map has a line for every page and every decision.
