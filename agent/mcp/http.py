@@ -4,7 +4,6 @@ the memory."""
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -17,8 +16,6 @@ from agent.tools.shell.output_budget import OutputBudget
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @asynccontextmanager
@@ -43,16 +40,6 @@ async def open_http(
         ) as streams,
     ):
         yield streams
-
-
-def leads_safely(server_url: str, address: str) -> bool:
-    """Whether Kore may go where a server sends it with a login: one that is elsewhere must not lead
-    it to this machine, and none in the clear."""
-    own, url = urlsplit(server_url), urlsplit(address)
-    is_near = own.hostname == url.hostname or own.hostname in _LOOPBACK
-    if url.scheme == "https" and (is_near or url.hostname not in _LOOPBACK):
-        return True
-    return url.scheme == "http" and own.scheme == "http" and is_near
 
 
 def bounded_client(

@@ -19,9 +19,10 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
-from agent.mcp.http import leads_safely
+from agent.mcp.login_addresses import UnsafeAddress, connect_to, judge_address
 from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.settings import McpServerSettings
+from agent.security.network.urls import Address
 
 # The SDK writes a traceback for every login that is needed; what fails is reported by its caller.
 logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL)
@@ -109,7 +110,7 @@ class ServerLogin(OAuthClientProvider):
                 with suppress(StopAsyncIteration):
                     step = await anext(flow)
                     while True:
-                        self._check(str(step.url))
+                        connect_to(step, await self._judge(str(step.url)))
                         response = yield step
                         is_refused = step is request and response.status_code == 401
                         if is_refused and not is_last and self._can_renew():
@@ -119,11 +120,13 @@ class ServerLogin(OAuthClientProvider):
             self.failure = ""
             return
 
-    def _check(self, address: str) -> None:
-        if not leads_safely(self._server.url or "", address):
+    async def _judge(self, address: str) -> Address | None:
+        try:
+            return await judge_address(self._server.url or "", address)
+        except UnsafeAddress:
             url = urlsplit(address)
             self.failure = f"Its login leads to {url.scheme}://{url.hostname}."
-            raise OAuthFlowError(self.failure)
+            raise OAuthFlowError(self.failure) from None
 
     def _can_renew(self) -> bool:
         """Whether there is another way than a new login; the token then counts as expired."""
@@ -136,7 +139,7 @@ class ServerLogin(OAuthClientProvider):
         if self._dialog is None:
             self._refuse()
             return
-        self._check(url)
+        await self._judge(url)
         await self._dialog.show(url)
 
     async def _answer(self) -> AuthorizationCodeResult:

@@ -8,7 +8,8 @@ import httpx2
 
 from agent.errors import ToolError
 from agent.i18n import t
-from agent.mcp.http import bounded_client, leads_safely
+from agent.mcp.http import bounded_client
+from agent.mcp.login_addresses import UnsafeAddress, connect_to, judge_address
 from agent.mcp.login_file import LoginFile
 from agent.records import frozen
 
@@ -52,17 +53,21 @@ async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
     kinds = [kind for kind in ("refresh_token", "access_token") if tokens.get(kind)]
     if not address or not kinds:
         return False
-    if not leads_safely(server_url, address):
-        raise ToolError("its address for that is not safe to send tokens to")
+    try:
+        place = await judge_address(server_url, address)
+    except UnsafeAddress:
+        raise ToolError("its address for that is not safe to send tokens to") from None
     form, auth = _client_of(login.get("client") or {})
     try:
         async with asyncio.timeout(_TIMEOUT_S), bounded_client(auth=auth) as client:
             for kind in kinds:
-                response = await client.post(
+                request = client.build_request(
+                    "POST",
                     address,
                     data={"token": tokens[kind], "token_type_hint": kind, **form},
-                    follow_redirects=False,
                 )
+                connect_to(request, place)
+                response = await client.send(request, follow_redirects=False)
                 if response.status_code != 200:
                     raise ToolError(f"it answered with status {response.status_code}")
     except TimeoutError as exc:

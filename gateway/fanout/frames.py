@@ -2,10 +2,13 @@
 
 A frame names its sender and has a number, which counts for each sender and topic. So a receiver
 knows what it has already and where something is missing. Frames of a sender arrive in their order.
+It also has the time at which it was made: a frame that somebody has recorded, and sends to a
+process that began later or has forgotten the sender, is not believed.
 """
 
 import os
 import struct
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,9 +17,13 @@ from typing import Protocol
 from gateway.fanout.base import Receive, Topic
 
 SENDER_BYTES = 12
-# Kind, sender, number.
-_HEAD = struct.Struct(f">B{SENDER_BYTES}sQ")
-_PLAIN, _SEALED = 1, 2
+# Kind, sender, number, time in milliseconds.
+_HEAD = struct.Struct(f">B{SENDER_BYTES}sQQ")
+_PLAIN, _SEALED = 3, 4
+# What is older was recorded, or its sender's clock is wrong: everything is in the database as well.
+MAX_AGE_S = 60.0
+# Clocks of two machines differ by so much at most, or hints are lost for a while after a start.
+CLOCK_SKEW_S = 2.0
 # Whether it begins and ends a message, and its length.
 _PIECE = struct.Struct(">BI")
 _FIRST, _LAST = 1, 2
@@ -47,9 +54,16 @@ def new_sender() -> bytes:
 class FrameWriter:
     """Of one sender and one topic."""
 
-    def __init__(self, topic: Topic, sender: bytes, keys: KeySource | None) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        sender: bytes,
+        keys: KeySource | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sender = sender
         self._number = 0
+        self._clock = clock
         self._seal = None if keys is None else _Seal(topic, sender, keys)
 
     def frames(self, messages: Iterable[bytes], limit_bytes: int) -> Iterator[bytes]:
@@ -72,7 +86,7 @@ class FrameWriter:
     def _frame(self, content: bytes | bytearray) -> bytes:
         self._number += 1
         kind = _PLAIN if self._seal is None else _SEALED
-        head = _HEAD.pack(kind, self._sender, self._number)
+        head = _HEAD.pack(kind, self._sender, self._number, int(self._clock() * 1000))
         if self._seal is not None:
             content = self._seal.shut(self._number, bytes(content), head)
         return head + content
@@ -90,12 +104,19 @@ class FrameReader:
     """Of one topic. `missed` is called where a frame of a sender is missing."""
 
     def __init__(
-        self, topic: Topic, keys: KeySource | None, receive: Receive, missed: Callable[[], None]
+        self,
+        topic: Topic,
+        keys: KeySource | None,
+        receive: Receive,
+        missed: Callable[[], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._topic: Topic = topic
         self._keys = keys
         self._receive = receive
         self._missed = missed
+        self._clock = clock
+        self._began_at = clock()
         self._senders: OrderedDict[bytes, _SenderState] = OrderedDict()
 
     def read(self, frame: bytes) -> None:
@@ -103,13 +124,18 @@ class FrameReader:
         if len(frame) < _HEAD.size:
             raise FrameError("a frame is too short")
         head = frame[: _HEAD.size]
-        kind, sender, number = _HEAD.unpack(head)
+        kind, sender, number, made_at_ms = _HEAD.unpack(head)
         if kind != (_PLAIN if self._keys is None else _SEALED):
             raise FrameError("a frame is not sealed as those of this Kore are")
         state = self._senders.get(sender)
         if state is not None and number <= state.number:
             # Sent once more, by a sender that did not know whether it had arrived.
             return
+        made_at, now = made_at_ms / 1000, self._clock()
+        if state is None and made_at < self._began_at - CLOCK_SKEW_S:
+            raise FrameError("a frame is from before this process began")
+        if made_at < now - MAX_AGE_S or made_at > now + MAX_AGE_S:
+            raise FrameError("a frame is not of this time")
         seal = state.seal if state is not None else self._new_seal(sender)
         content = memoryview(frame)[_HEAD.size :]
         if seal is not None:

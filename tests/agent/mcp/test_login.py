@@ -190,7 +190,14 @@ async def test_a_login_is_sealed_and_only_its_owners(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1/revoke", "https://127.0.0.1/revoke", "http://example.org/revoke"]
+    "address",
+    [
+        *("http://127.0.0.1/revoke", "https://127.0.0.1/revoke", "http://example.org/revoke"),
+        *("https://127.0.0.2/", "https://127.1/", "https://2130706433/", "https://0x7f.1/"),
+        *("https://0.0.0.0/", "https://localhost./", "https://[::1]/", "https://[::]/"),
+        *("https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:2]/", "https://10.0.0.5/"),
+        *("https://169.254.169.254/", "https://[fe80::1]/", "https://", "https://["),
+    ],
 )
 async def test_tokens_are_not_given_back_to_another_place(address: str) -> None:
     login = {"metadata": {"revocation_endpoint": address}, "tokens": {"access_token": "t"}}

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySource, new_sender
+from gateway.fanout.frames import (
+    MAX_AGE_S,
+    SENDER_BYTES,
+    FrameError,
+    FrameReader,
+    FrameWriter,
+    KeySource,
+    new_sender,
+)
 from gateway.store.cipher import Cipher
 
 CIPHER = Cipher(b"k" * 32, "KEY")
@@ -130,3 +138,43 @@ def test_senders_do_not_disturb_each_other() -> None:
         for frame in pair:
             reading.reader.read(frame)
     assert reading.messages == [b"a" * 500, b"b" * 500]
+
+
+@pytest.mark.parametrize("key", [None, CIPHER])
+def test_a_recorded_frame_is_not_believed_by_a_process_that_began_later(
+    key: KeySource | None,
+) -> None:
+    now = 1_000.0
+    (frame,) = FrameWriter("front", new_sender(), key, lambda: now).frames([b"stop"], 1_000)
+    messages: list[bytes] = []
+
+    def new_reader() -> FrameReader:
+        return FrameReader("front", key, messages.append, lambda: None, lambda: now)
+
+    earlier = new_reader()
+    now += 10
+    with pytest.raises(FrameError, match="before this process began"):
+        new_reader().read(frame)
+    earlier.read(frame)
+    assert messages == [b"stop"]
+
+
+def test_a_frame_of_a_forgotten_sender_is_not_believed_later() -> None:
+    now = 1_000.0
+    messages: list[bytes] = []
+    reader = FrameReader("front", CIPHER, messages.append, lambda: None, lambda: now)
+    (frame,) = FrameWriter("front", new_sender(), CIPHER, lambda: now).frames([b"stop"], 1_000)
+    for later in (MAX_AGE_S + 1, -MAX_AGE_S - 1):
+        now = 1_000.0 + later
+        with pytest.raises(FrameError, match="not of this time"):
+            reader.read(frame)
+    assert messages == []
+
+
+def test_the_time_of_a_sealed_frame_cannot_be_changed() -> None:
+    (frame,) = FrameWriter("front", new_sender(), CIPHER, lambda: 1_000.0).frames([b"stop"], 1_000)
+    head = 1 + SENDER_BYTES + 8
+    newer = frame[:head] + (1_010_000).to_bytes(8, "big") + frame[head + 8 :]
+    reader = FrameReader("front", CIPHER, lambda _: None, lambda: None, lambda: 1_010.0)
+    with pytest.raises(FrameError, match="another key"):
+        reader.read(newer)
