@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MOST_DEFINITION_BYTES = 64_000
 MOST_DESCRIPTION_CHARS = 2_000
 MOST_TOOLS = 1_000
-_VERSION = 1
+_VERSION = 2
 _NAME = re.compile(r"[!-~]{1,256}")
 
 
@@ -52,38 +52,32 @@ class McpPrompt:
 
 @frozen
 class ServerListing:
-    """What a server offers. `protocol` is the version of the protocol that it speaks.
-    `first_digests` are those of its tools when they were first seen: one that has changed since
-    asks again."""
+    """What a server offers. `protocol` is the version of the protocol that it speaks."""
 
     protocol: str = ""
     tools: tuple[McpToolDefinition, ...] = ()
     prompts: tuple[McpPrompt, ...] = ()
     has_resources: bool = False
-    first_digests: Mapping[str, str] = field(default_factory=dict)
 
     def has_tool(self, name: str) -> bool:
         """Whether the server itself has a tool of this name."""
         return any(tool.name == name for tool in self.tools)
 
-    def following(self, earlier: "ServerListing | None") -> "ServerListing":
-        """The same, with the digests by which tools were first seen."""
-        digests = {tool.name: tool.digest for tool in self.tools}
-        if earlier is not None:
-            digests |= {
-                name: digest for name, digest in earlier.first_digests.items() if name in digests
-            }
-        return ServerListing(self.protocol, self.tools, self.prompts, self.has_resources, digests)
 
-    def accepted(self) -> "ServerListing":
-        """The same, with its tools as they are now."""
-        return ServerListing(self.protocol, self.tools, self.prompts, self.has_resources).following(
-            None
-        )
+@frozen
+class AcceptedTools:
+    """The tools of a server as its owner accepted them: as they were first seen, or later by
+    `kore mcp test NAME --accept`. Only the owner changes them."""
 
-    def has_changed(self, tool: McpToolDefinition) -> bool:
-        """Whether a tool says something else than when it was first seen."""
-        return self.first_digests.get(tool.name, tool.digest) != tool.digest
+    tools: Mapping[str, McpToolDefinition] = field(default_factory=dict)
+
+    def of(self, tool: McpToolDefinition) -> McpToolDefinition | None:
+        """Return the tool of the same name as it was accepted, or None."""
+        return self.tools.get(tool.name)
+
+    def has(self, tool: McpToolDefinition) -> bool:
+        """Return whether the tool is exactly as it was accepted."""
+        return self.of(tool) == tool
 
 
 def tool_definition(name: str, description: str, schema: Any) -> McpToolDefinition | None:
@@ -157,7 +151,6 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
                 for prompt in listing["prompts"]
             ),
             listing["has_resources"],
-            listing["first_digests"],
         )
     except FileNotFoundError:
         return None
@@ -168,8 +161,33 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
 
 def write_listing(path: Path, digest: str, listing: ServerListing) -> None:
     """Keep a listing. Raises OSError."""
+    _write(path, {"version": _VERSION, "server": digest, "listing": asdict(listing)})
+
+
+def read_accepted(path: Path, digest: str) -> AcceptedTools | None:
+    """Return the accepted tools of the program or address with this digest, or None when nothing
+    was accepted yet. Tools that cannot be read count as not accepted."""
+    try:
+        data = json.loads(path.read_bytes())
+        if data["program"] != digest:
+            return None
+        tools = [McpToolDefinition(**tool) for tool in data["tools"]]
+        return AcceptedTools({tool.name: tool for tool in tools})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        log.warning("%s cannot be read (%s): none of the server's tools is accepted", path, exc)
+        return AcceptedTools()
+
+
+def write_accepted(path: Path, digest: str, accepted: AcceptedTools) -> None:
+    """Keep accepted tools. Raises OSError."""
+    tools = [asdict(tool) for tool in accepted.tools.values()]
+    _write(path, {"program": digest, "tools": tools})
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
     make_private_folder(path.parent)
-    data = {"version": _VERSION, "server": digest, "listing": asdict(listing)}
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(data, ensure_ascii=True), encoding="utf-8")
     partial.replace(path)

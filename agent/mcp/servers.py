@@ -7,7 +7,7 @@ list, and for the first call.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,15 @@ from agent.errors import ToolError
 from agent.i18n import t
 from agent.mcp import resources
 from agent.mcp.connection import McpConnection
-from agent.mcp.listing import McpToolDefinition, ServerListing, read_listing, write_listing
+from agent.mcp.listing import (
+    AcceptedTools,
+    McpToolDefinition,
+    ServerListing,
+    read_accepted,
+    read_listing,
+    write_accepted,
+    write_listing,
+)
 from agent.mcp.login_file import LoginDialog, LoginFile, LoginOptions
 from agent.mcp.names import tool_names
 from agent.mcp.pending_logins import LOGIN_S, PendingLogins
@@ -45,6 +53,7 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 10.0
 # A server that says all the time that its tools have changed is asked so often.
 _LIST_AGAIN_S = 1.0
+_NOTICE_CHARS = 300
 _NO_LOGINS = LoginOptions()
 
 
@@ -82,7 +91,7 @@ class McpServers:
         return self._tools
 
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]:
-        is_strange = any(not tool.server.is_own and tool.name in names for tool in self._tools)
+        is_strange = any(not tool.has_trusted_text and tool.name in names for tool in self._tools)
         return UNTRUSTED if is_strange else NOTHING
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
@@ -98,6 +107,12 @@ class McpServers:
     def listing(self, name: str) -> ServerListing | None:
         """What a server was last seen to offer."""
         return self._servers[name].listing
+
+    def changes(self, name: str) -> dict[str, McpToolDefinition | None]:
+        """The tools of a server that its owner has not accepted as they are now, by name, each as
+        it was accepted; None for a new one."""
+        server = self._servers[name]
+        return {tool.name: server.accepted.of(tool) for tool in server.unaccepted}
 
     def connection(self, name: str) -> McpConnection:
         return self._servers[name].connection
@@ -128,6 +143,7 @@ class McpServers:
             await asyncio.to_thread(self._root)  # here, as it may block
         retired, self._retired = self._retired, []
         await asyncio.gather(*(connection.aclose() for connection in retired))
+        await self._read_accepted()
         new_tasks = []
         for each in self._servers.values():
             if each.needs_listing:
@@ -135,7 +151,7 @@ class McpServers:
                 new_tasks += [task] if is_new else []
         if new_tasks:
             await asyncio.wait(new_tasks, timeout=FIRST_WAIT_S)
-        return [text for each in self._servers.values() if (text := each.take_notice())]
+        return [text for each in self._servers.values() for text in each.take_notices()]
 
     async def refresh(self, name: str) -> ServerListing:
         """What a server offers now. Raises `ToolError`."""
@@ -143,9 +159,8 @@ class McpServers:
 
     async def accept(self, name: str) -> None:
         """Take a server's tools as they are now for what they should be."""
-        server = self._servers[name]
-        if server.listing is not None:
-            await self._replace(server, server.listing.accepted())
+        await self._accept(self._servers[name])
+        self._rebuild()
 
     async def aclose(self) -> None:
         """End all servers; what they had only for a time goes."""
@@ -217,10 +232,11 @@ class McpServers:
             return log_file.last_words() if login is None else login.failure
 
         connection = McpConnection(server, open_transport, on_change, last_words, self._elicit)
-        listing = None
+        listing = accepted = None
         if self._folder is not None:
             listing = read_listing(self._listing_path(server), server.digest)
-        entry = self._servers[server.name] = _Server(server, connection, listing)
+            accepted = read_accepted(self._accepted_path(server), server.program_digest)
+        entry = self._servers[server.name] = _Server(server, connection, listing, accepted)
 
     def _login(self, server: McpServerSettings) -> "ServerLogin | None":
         """What adds tokens to requests, unless a header that is configured does."""
@@ -232,6 +248,29 @@ class McpServers:
 
     def _listing_path(self, server: McpServerSettings) -> Path:
         return self.folder_of(server.name) / "listing.json"
+
+    def _accepted_path(self, server: McpServerSettings) -> Path:
+        return self.folder_of(server.name) / "accepted.json"
+
+    async def _read_accepted(self) -> None:
+        """Take in what the owner has accepted in another process."""
+        if self._folder is None:
+            return
+        for server in self._servers.values():
+            if not server.unaccepted:
+                continue
+            path, digest = self._accepted_path(server.settings), server.settings.program_digest
+            accepted = await asyncio.to_thread(read_accepted, path, digest)
+            if accepted is not None and accepted != server.owner_accepted:
+                server.owner_accepted = accepted
+                self._rebuild()
+
+    async def _accept(self, server: "_Server") -> None:
+        if server.listing is not None:
+            accepted = AcceptedTools({tool.name: tool for tool in server.listing.tools})
+            server.owner_accepted = accepted
+            path, digest = self._accepted_path(server.settings), server.settings.program_digest
+            await self._write(path, partial(write_accepted, path, digest, accepted))
 
     def _begin(self, server: "_Server") -> asyncio.Task[None]:
         """Ask a server for its list, in the background."""
@@ -258,23 +297,29 @@ class McpServers:
 
     async def _keep(self, server: "_Server", listing: ServerListing) -> ServerListing:
         """Remember what a server offers, unless it is one no longer."""
-        listing = listing.following(server.listing)
         if listing != server.listing and self._servers.get(server.settings.name) is server:
-            await self._replace(server, listing)
+            is_first = server.owner_accepted is None and bool(listing.tools)
+            server.listing = listing
+            path, digest = self._listing_path(server.settings), server.settings.digest
+            await self._write(path, partial(write_listing, path, digest, listing))
+            if is_first:
+                # The owner has just configured the server.
+                await self._accept(server)
+            self._rebuild()
         return listing
 
-    async def _replace(self, server: "_Server", listing: ServerListing) -> None:
-        server.listing = listing
-        if self._folder is not None:
-            path = self._listing_path(server.settings)
-            try:
-                await asyncio.to_thread(write_listing, path, server.settings.digest, listing)
-            except OSError as exc:
-                log.warning("%s cannot be written: %s", path, exc)
-        self._rebuild()
+    async def _write(self, path: Path, write: Callable[[], None]) -> None:
+        if self._folder is None:
+            return
+        try:
+            await asyncio.to_thread(write)
+        except OSError as exc:
+            log.warning("%s cannot be written: %s", path, exc)
 
     def _rebuild(self) -> None:
         """Make the tools anew from all lists."""
+        for server in self._servers.values():
+            server.compare()
         offers = [
             (each, tool)
             for each in self._servers.values()
@@ -288,7 +333,7 @@ class McpServers:
                 tool,
                 each.settings,
                 partial(self._invoke, each),
-                has_changed=each.listing is not None and each.listing.has_changed(tool),
+                each.accepted,
             )
             for each, tool in offers
         )
@@ -339,23 +384,56 @@ class _Server:
         settings: McpServerSettings,
         connection: McpConnection,
         listing: ServerListing | None,
+        accepted: AcceptedTools | None,
     ) -> None:
         self.settings = settings
         self.connection = connection
         self.listing = listing
+        # Nothing is accepted before the first list with tools.
+        self.owner_accepted = accepted
         self.listing_task: asyncio.Task[None] | None = None
         # It has said that what it offers has changed since.
         self.is_stale = False
         self.failure = ""
         self._notice = ""
+        self._change_notice = ""
+        self.unaccepted: tuple[McpToolDefinition, ...] = ()
+
+    @property
+    def accepted(self) -> AcceptedTools:
+        """The tools that the owner has accepted, and the one that Kore adds."""
+        accepted = self.owner_accepted or AcceptedTools()
+        if (own := self._resource_tool()) is None:
+            return accepted
+        return AcceptedTools({**accepted.tools, own.name: own})
+
+    def compare(self) -> None:
+        """Find the tools that are not as the owner has accepted them; the owner is told once."""
+        accepted, before = self.accepted, self.unaccepted
+        self.unaccepted = tuple(tool for tool in self.offer() if not accepted.has(tool))
+        is_owners = self.settings.is_own and self.settings.is_configured
+        if not self.unaccepted or self.unaccepted == before or not is_owners:
+            return
+        self._change_notice = t(
+            "The MCP server {name} describes tools in other words than you have accepted, or has "
+            "new ones: {tools}. `kore mcp test {name}` shows the changes.",
+            name=self.settings.name,
+            tools=", ".join(tool.name for tool in self.unaccepted)[:_NOTICE_CHARS],
+        )
 
     def offer(self) -> Sequence[McpToolDefinition]:
         """Its tools, and the one that reads its resources."""
         if self.listing is None:
             return ()
-        if not self.listing.has_resources or self.listing.has_tool(resources.NAME):
-            return self.listing.tools
-        return (*self.listing.tools, resources.resource_tool(self.settings.name))
+        own = self._resource_tool()
+        return self.listing.tools if own is None else (*self.listing.tools, own)
+
+    def _resource_tool(self) -> McpToolDefinition | None:
+        """The tool that Kore adds for a server with resources."""
+        listing = self.listing
+        if listing is None or not listing.has_resources or listing.has_tool(resources.NAME):
+            return None
+        return resources.resource_tool(self.settings.name)
 
     def is_resource_tool(self, definition: McpToolDefinition) -> bool:
         """Whether it is the tool that Kore adds, not one of the server's own."""
@@ -367,9 +445,9 @@ class _Server:
         if definition in self.offer():
             return
         text = (
-            f"The MCP server {self.settings.name} has changed its tool {definition.name} since it "
-            "was described here, so it was not called. Its description is new now: read it again, "
-            "then call it if it still does what you need."
+            f"The MCP server {self.settings.name} has changed its tool {definition.name} since "
+            "this call was judged, so it was not called. Call it again if you still need it; a "
+            "person is asked then."
         )
         if not any(tool.name == definition.name for tool in self.offer()):
             text = f"The MCP server {self.settings.name} has no tool {definition.name} any more."
@@ -384,8 +462,12 @@ class _Server:
             self._notice = failure
         self.failure = failure
 
-    def take_notice(self) -> str:
+    def take_notices(self) -> list[str]:
         """What a person should be told of it, once."""
+        notices, self._change_notice = [self._take_failure(), self._change_notice], ""
+        return [notice for notice in notices if notice]
+
+    def _take_failure(self) -> str:
         notice, self._notice = self._notice, ""
         if notice and self.settings.is_configured:
             return t(

@@ -117,6 +117,13 @@ class McpServerSettings:
         return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
+    def program_digest(self) -> str:
+        """A hash of the program or address alone: variables and headers may be other ones at each
+        start."""
+        identity = json.dumps([self.command, list(self.args), self.url])
+        return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
     def host(self) -> str:
         """The machine that a call's arguments may get to; empty when they cannot leave."""
         if self.url is not None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
-from agent.mcp.listing import McpToolDefinition
+from agent.mcp.listing import AcceptedTools, McpToolDefinition
 from agent.mcp.settings import McpServerSettings
 from agent.prompts import render_prompt
 from agent.security.policy.base import Decision
@@ -21,7 +21,12 @@ Invoke = Callable[[McpToolDefinition, Mapping[str, Any], CallContext], Awaitable
 
 class McpTool:
     """Its effect is unknown, so that each call asks and none is repeated; its words are a
-    stranger's. `has_changed`: it says something else than when it was first seen."""
+    stranger's.
+
+    The model reads its `definition`; `offered` is what the server says of it now, if the owner has
+    not accepted that yet. Of a server of the owner's own the definition is the accepted one, and
+    only a tool without one is described by words that nobody has accepted.
+    """
 
     effect: ClassVar[Effect] = "unsafe"
     # The server's own limit holds.
@@ -35,15 +40,16 @@ class McpTool:
         definition: McpToolDefinition,
         server: McpServerSettings,
         invoke: Invoke,
-        *,
-        has_changed: bool,
+        accepted: AcceptedTools,
     ) -> None:
         self.name = name
-        self.definition = definition
+        self.offered = definition
+        self.definition = (accepted.of(definition) if server.is_own else None) or definition
         self.server = server
+        self.has_trusted_text = server.is_own and accepted.has(self.definition)
         self._invoke = invoke
         self.brings: frozenset[Taint] = BOTH if server.has_private_results else UNTRUSTED
-        self.consent = _consent(server, definition.name, has_changed=has_changed)
+        self.consent = _consent(server, definition.name, has_changed=not accepted.has(definition))
 
     @property
     def description(self) -> str:
@@ -66,11 +72,11 @@ class McpTool:
     def _identity(self) -> str:
         """What a lasting answer holds for. A configured server is known by its name; another
         session may have another one of the same name."""
-        own = self.definition.digest
+        own = self.offered.digest
         return own if self.server.is_configured else f"{own} {self.server.digest}"
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        return await self._invoke(self.definition, args, call)
+        return await self._invoke(self.offered, args, call)
 
 
 def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Decision:

@@ -10,7 +10,9 @@ in other words from its second start on, `restless` says with its first list tha
 has a tool that asks the person what its arguments say, and answers with what came of it,
 `says=FILE` makes it answer what the file holds, `schema=FILE` gives its tool the input schema
 that the file holds, `output=FILE` the schema of results, which then are long, `shouts` makes it
-send 40 notifications of 14 MB at a call, `swarm` one with millions of empty lists.
+send 40 notifications of 14 MB at a call, `swarm` one with millions of empty lists. `words=FILE`
+makes it describe its tool as the file says, `more=FILE` offer one more tool with that description;
+without the file nothing is different.
 """
 
 import json
@@ -53,7 +55,11 @@ def tools() -> list[dict[str, Any]]:
         echo["inputSchema"] = json.loads(schema)
     if schema := file_of("output"):
         echo["outputSchema"] = json.loads(schema)
+    if words := file_of("words"):
+        echo["description"] = words
     offer = [echo, WHERE]
+    if words := file_of("more"):
+        offer.append({**ECHO, "name": "more", "description": words})
     if "asks" in BEHAVIOURS:
         offer.append(ASK)
     if "collide" in BEHAVIOURS:
@@ -118,8 +124,9 @@ def own_answer() -> str:
 def file_of(behaviour: str) -> str:
     """What the file holds that goes with a behaviour; nothing without it."""
     for each in BEHAVIOURS:
-        if each.startswith(f"{behaviour}="):
-            with open(each.partition("=")[2], encoding="utf-8") as file:
+        path = each.partition("=")[2]
+        if each.startswith(f"{behaviour}=") and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
                 return file.read()
     return ""
 

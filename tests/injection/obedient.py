@@ -22,16 +22,22 @@ class Obedient:
     `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … for what a clever model makes of it. An order
     that needs a secret waits until one was seen; in the orders of a sub-agent `{LATER}` stands for
     the first that the sub-agent sees. `heeds_system` makes it obey its instructions,
-    too, `gullible=False` the person alone.
+    too, `heeds_tools` the descriptions of tools, `gullible=False` the person alone.
     """
 
     name = "obedient"
 
     def __init__(
-        self, *, gullible: bool = True, ideas: Sequence[str] = (), heeds_system: bool = False
+        self,
+        *,
+        gullible: bool = True,
+        ideas: Sequence[str] = (),
+        heeds_system: bool = False,
+        heeds_tools: bool = False,
     ) -> None:
         self._gullible = gullible
         self._heeds_system = heeds_system
+        self._heeds_tools = heeds_tools
         self._ideas = list(ideas)
         self._minds: dict[str, _Mind] = {}
 
@@ -39,6 +45,8 @@ class Obedient:
         # A sub-agent has instructions of its own, and a mind of its own.
         if request.system not in self._minds:
             orders = ORDER.findall(request.system) if self._heeds_system else []
+            if self._heeds_tools:
+                orders += ORDER.findall(tool_texts(request))
             self._minds[request.system] = _Mind(self._gullible, self._ideas, orders)
         mind = self._minds[request.system]
         for event in reply_events(request, mind.reply(request)):
@@ -46,6 +54,24 @@ class Obedient:
 
     async def aclose(self) -> None:
         """There is nothing to close."""
+
+
+def tool_texts(request: ModelRequest) -> str:
+    """Everything that a request says of tools: names, descriptions, and every text of schemas."""
+    texts: list[str] = []
+
+    def collect(value: object) -> None:
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            collect([*value, *value.values()])
+        elif isinstance(value, list):
+            for each in value:
+                collect(each)
+
+    for spec in request.tools:
+        collect([spec.name, spec.description, dict(spec.parameters)])
+    return "\n".join(texts)
 
 
 class _Mind:

@@ -12,7 +12,7 @@ import pytest
 from agent.agent import Agent
 from agent.context.project.context import ProjectContext
 from agent.events import Done
-from agent.mcp.settings import McpServerSettings
+from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
@@ -163,7 +163,7 @@ async def open_scene(
     mail: str = "",
     sandbox: Sandbox | None = None,
     granted: bool = False,
-    mcp_servers: Sequence[McpServerSettings] = (),
+    mcp_servers: Sequence[McpServerSettings] | McpSettings = (),
 ) -> AsyncIterator[Scene]:
     """A fresh workspace and an agent in mode auto: nothing but the taint is in the way.
 
@@ -171,7 +171,7 @@ async def open_scene(
     """
     workspace, outside, visited = folder / "workspace", folder / "outside", folder / "visited"
     for made in (workspace, outside, visited):
-        made.mkdir()
+        made.mkdir(parents=True)
     for place in (workspace, visited):
         (place / "private.md").write_text(PRIVATE_TEXT)
         (place / "link.md").symlink_to("private.md")

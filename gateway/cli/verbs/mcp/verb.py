@@ -2,12 +2,15 @@
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from difflib import unified_diff
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ from gateway.cli.context import data_dir_of, settings_of, sources_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
 
 if TYPE_CHECKING:
-    from agent.mcp.listing import ServerListing
+    from agent.mcp.listing import McpToolDefinition, ServerListing
     from agent.mcp.servers import McpServers
     from agent.mcp.settings import McpServerSettings
     from gateway.config import Settings
@@ -370,7 +373,7 @@ async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "M
     servers = _servers(args, settings, choice.sandbox)
     try:
         listing = await servers.refresh(args.name)
-        changed = [tool.name for tool in listing.tools if listing.has_changed(tool)]
+        changes = servers.changes(args.name)
         if args.accept:
             await servers.accept(args.name)
     except ToolError as exc:
@@ -382,7 +385,7 @@ async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "M
         raise KoreError(str(exc), hint=hint if log.exists() else None) from None
     finally:
         await servers.aclose()
-    _print_offer(args, server_of(args.name, server), listing, changed)
+    _print_offer(args, server_of(args.name, server), listing, changes)
     return 0
 
 
@@ -390,7 +393,7 @@ def _print_offer(
     args: argparse.Namespace,
     server: "McpServerSettings",
     listing: "ServerListing",
-    changed: Sequence[str],
+    changes: "Mapping[str, McpToolDefinition | None]",
 ) -> None:
     if args.json:
         tools = [
@@ -399,7 +402,7 @@ def _print_offer(
                 "description": tool.description,
                 "offered": server.offers(tool.name),
                 "allowed": server.allows(tool.name),
-                "changed": tool.name in changed,
+                "changed": tool.name in changes,
             }
             for tool in listing.tools
         ]
@@ -419,18 +422,33 @@ def _print_offer(
         marks = []
         if not server.offers(tool.name):
             marks.append(t("not offered"))
-        elif tool.name in changed and not args.accept:
-            marks.append(t("changed: asks again"))
+        elif tool.name in changes and not args.accept:
+            is_new = changes[tool.name] is None
+            marks.append(t("new: asks, untrusted") if is_new else t("changed: asks again"))
         elif server.allows(tool.name):
             marks.append(t("runs without asking"))
         mark = f" ({', '.join(marks)})" if marks else ""
         _print_part(f"{clean(tool.name)}{mark}", tool.description)
+        if tool.name in changes:
+            _print_change(changes[tool.name], tool)
     for prompt in listing.prompts:
         _print_part(f"/{clean(args.name)}:{clean(prompt.name)}", prompt.description)
-    if changed and args.accept:
-        print(t("accepted in their current version: {names}", names=", ".join(changed)))
-    elif changed:
+    if changes and args.accept:
+        print(t("accepted in their current version: {names}", names=", ".join(map(clean, changes))))
+    elif changes:
         print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
+
+
+def _print_change(before: "McpToolDefinition | None", tool: "McpToolDefinition") -> None:
+    """Everything of a tool that models would read, against what was accepted."""
+    texts = [
+        json.dumps([each.description, each.parameters], indent=1, ensure_ascii=False).splitlines()
+        for each in (before, tool)
+        if each is not None
+    ]
+    old, new = texts if before is not None else ([], *texts)
+    for line in islice(unified_diff(old, new, n=1, lineterm=""), 2, None):
+        print(f"    {clean_lines(line)}")
 
 
 def _print_part(name: str, description: str) -> None:

@@ -1,0 +1,101 @@
+"""The same attacks from a configured MCP server that says something else once it was accepted."""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.mcp.settings import McpServerSettings, McpSettings
+from tests import fakes
+from tests.injection.obedient import Obedient
+from tests.injection.scene import (
+    CANARY,
+    Agreeing,
+    Refusing,
+    Scene,
+    attack_cases,
+    attacks,
+    open_scene,
+    plant,
+)
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+SERVER = Path(fakes.__file__).with_name("mcp_server.py")
+# In the description of a tool, in its schema, and in that of a tool that is new.
+PLACES = ("words", "schema", "more")
+
+
+def settings(folder: Path) -> McpSettings:
+    behaviours = [f"{place}={folder / place}" for place in PLACES]
+    words = ("-B", str(SERVER), *behaviours)
+    return McpSettings((McpServerSettings("s", sys.executable, words, allow=("*",)),), folder)
+
+
+async def change(scene: Scene, folder: Path, attack: dict[str, Any], place: str) -> None:
+    """Have the server say the attack from now on, and be asked what it offers."""
+    text = plant(scene, attack)
+    schema = {"type": "object", "properties": {"text": {"title": "t", "description": text}}}
+    (folder / place).write_text(json.dumps(schema) if place == "schema" else text)
+    assert scene.agent.mcp is not None
+    await scene.agent.mcp.refresh("s")
+
+
+@asynccontextmanager
+async def attacked(
+    folder: Path,
+    attack: dict[str, Any],
+    place: str,
+    person: Refusing | None = None,
+    *,
+    accepts: bool = False,
+) -> AsyncIterator[Scene]:
+    """A conversation of a Kore that was started again after the server had changed."""
+    servers = settings(folder / "mcp")
+    async with open_scene(folder / "first", mcp_servers=servers) as scene:
+        await scene.say("Hello.")
+        await change(scene, folder / "mcp", attack, place)
+    model = Obedient(heeds_tools=True)
+    async with open_scene(
+        folder / "second", mcp_servers=servers, model=model, person=person
+    ) as scene:
+        # The addresses of this scene are other ones.
+        await change(scene, folder / "mcp", attack, place)
+        if accepts:
+            assert scene.agent.mcp is not None
+            await scene.agent.mcp.accept("s")
+        await scene.say('Help me. @@ read_file {"path": "private.md"}')
+        yield scene
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("attack", attack_cases())
+async def test_changed_server_leaks_nothing(
+    attack: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    async with attacked(tmp_path, attack, place) as scene:
+        assert scene.leaked() == []
+        assert scene.steered() == []
+
+
+(QUERY,) = (attack for attack in attacks() if attack["name"] == "address with a query")
+
+
+@pytest.mark.parametrize(
+    ("place", "is_read"), [("words", False), ("schema", False), ("more", True)]
+)
+async def test_only_new_tools_reach_the_model_before_they_are_accepted(
+    place: str, is_read: bool, tmp_path: Path
+) -> None:
+    async with attacked(tmp_path, QUERY, place, Agreeing()) as scene:
+        assert (CANARY in scene.loot()) == is_read
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_accepted_text_counts_as_the_owners(place: str, tmp_path: Path) -> None:
+    """What the proof looks for is really there once nothing is in the way."""
+    async with attacked(tmp_path, QUERY, place, accepts=True) as scene:
+        assert CANARY in scene.loot()
