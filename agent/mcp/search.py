@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.mcp.tool import McpTool
 from agent.prompts import load_prompt, render_prompt
+from agent.providers.tool_calls import parse_tool_call
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.text import ranking
 from agent.tools.base import CallContext
@@ -82,11 +83,8 @@ class McpCall:
         wish = call.arguments or {}
         name, arguments = wish.get("tool"), wish.get("arguments", {})
         if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments or "{}")
-            except ValueError:
-                return call
-        if name not in self._names or not isinstance(arguments, dict):
+            arguments = parse_tool_call(call.id, "", arguments).arguments
+        if not isinstance(name, str) or name not in self._names or not isinstance(arguments, dict):
             return call
         return ToolCall(call.id, name, arguments, json.dumps(arguments))
 

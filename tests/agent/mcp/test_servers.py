@@ -511,6 +511,27 @@ async def test_no_other_tool_can_be_called_through_it(tmp_path: Path, tool: str)
     assert not (tmp_path / "w" / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (["mcp__s__echo"], {}),
+        ({"a": 1}, {}),
+        (None, None),
+        ("mcp__s__echo", "[" * 100_000),
+        ("mcp__s__echo", '{"text":' * 900 + "1" + "}" * 900),
+        ("mcp__s__echo", '{"text": NaN}'),
+        ("mcp__s__echo", 5),
+    ],
+)
+async def test_nonsense_through_it_is_a_result(tmp_path: Path, tool: Any, arguments: Any) -> None:
+    model = ScriptedProvider([calls(call("mcp_call", tool=tool, arguments=arguments)), "done"])
+    agent = agent_with(tmp_path, model, stand_in("many"), approve=Asked(), mode="auto")
+    async with agent:
+        result = await agent.run("go")
+    assert "mcp_call" in tool_message(result) or "of an MCP server" in tool_message(result)
+    assert result.text == "done"
+
+
 async def test_an_agent_is_given_tools_of_servers_by_patterns(tmp_path: Path) -> None:
     critic = SubagentDefinition(
         "critic", "Checks.", "Check.", tools=("mcp__s", "read_file"), without=("mcp__s__wh*",)
