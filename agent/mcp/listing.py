@@ -94,7 +94,7 @@ def tool_definition(name: str, description: str, schema: Any) -> McpToolDefiniti
 
 
 def plain_schema(schema: Any) -> JsonSchema:
-    """A schema of an object that refers to nothing but itself, and that JSON can say."""
+    """Return the schema of an object without references to elsewhere and infinite numbers."""
     plain = _plain(schema, 0)
     if not isinstance(plain, dict) or plain.get("type", "object") != "object":
         return {"type": "object", "properties": {}}
@@ -128,7 +128,7 @@ def _refers_elsewhere(key: str, value: Any) -> bool:
 
 
 def _is_endless(value: Any) -> bool:
-    """Whether a vendor could not read it: 1e999 is no number of JSON once it was read."""
+    """Return whether JSON has no way to write the number: 1e999 is read as infinity."""
     return isinstance(value, float) and not math.isfinite(value)
 
 

@@ -408,7 +408,7 @@ class _Server:
         return AcceptedTools({**accepted.tools, own.name: own})
 
     def compare(self) -> None:
-        """Find the tools that are not as the owner has accepted them; the owner is told once."""
+        """Find the tools that differ from the accepted ones, and prepare a notice about them."""
         accepted, before = self.accepted, self.unaccepted
         self.unaccepted = tuple(tool for tool in self.offer() if not accepted.has(tool))
         is_owners = self.settings.is_own and self.settings.is_configured

@@ -119,8 +119,8 @@ class ServerProcess:
 
 
 class _MessageReader:
-    """Passes on to the client what a server writes, within its budget. Lines that hold no message
-    go to the log."""
+    """Decodes a server's output and sends it to the client, within a budget. Lines without a
+    message go to the log."""
 
     def __init__(
         self, to_client: "MemoryObjectSendStream[SessionMessage | Exception]", log: ServerLog
@@ -173,7 +173,7 @@ class _MessageReader:
 
 
 def _decode(line: bytes) -> "JSONRPCMessage | None":
-    """Return the message that a line holds, or None."""
+    """Return the message of a line, or None."""
     from mcp import types
 
     try:

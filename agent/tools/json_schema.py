@@ -28,7 +28,7 @@ MAX_NUMBER_BITS = 14_000
 MAX_PATTERN_CHARS = 1_000
 MAX_MATCHED_CHARS = 10_000
 MAX_PATTERN_MEMORY_BYTES = 1 << 20
-# RE2 takes about as long for so many bytes times instructions as one step takes.
+# Bytes times instructions that RE2 matches in about the time of one step.
 _MATCHING_PER_STEP = 2_000
 _TEXT_PER_STEP = 1_000
 _KEYWORDS_PER_STEP = 20

@@ -25,7 +25,7 @@ from tests.injection.scene import (
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 SERVER = Path(fakes.__file__).with_name("mcp_server.py")
-# In the description of a tool, in its schema, and in that of a tool that is new.
+# The description of a tool, its schema, and the description of a new tool.
 PLACES = ("words", "schema", "more")
 
 
@@ -96,6 +96,6 @@ async def test_only_new_tools_reach_the_model_before_they_are_accepted(
 
 @pytest.mark.parametrize("place", PLACES)
 async def test_accepted_text_counts_as_the_owners(place: str, tmp_path: Path) -> None:
-    """What the proof looks for is really there once nothing is in the way."""
+    """The same attacks succeed once the owner has accepted the text."""
     async with attacked(tmp_path, QUERY, place, accepts=True) as scene:
         assert CANARY in scene.loot()

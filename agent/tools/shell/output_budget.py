@@ -14,7 +14,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class OutputBudget:
-    """What one server may still send; it fills again with time."""
+    """Bytes that a server may still send; the budget refills with time."""
 
     def __init__(self) -> None:
         self._spent_bytes = 0.0
@@ -30,7 +30,7 @@ class OutputBudget:
         self._spent_bytes += size_bytes
 
     def take_values(self, json: bytes) -> None:
-        """Spend what JSON counts for beyond its bytes, before it is decoded. Raises
+        """Spend the weight of JSON values beyond their bytes, before decoding. Raises
         `TooMuchOutput`."""
         if (excess := _value_bytes(json) - len(json)) <= 0:
             return

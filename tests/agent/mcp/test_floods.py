@@ -1,4 +1,4 @@
-"""A server that sends too much ends alone: everybody else goes on."""
+"""Floods of messages: only the server that sends them ends."""
 
 import asyncio
 import resource
