@@ -11,6 +11,7 @@ from agent.context.compaction.marker import CompactionMarker, mark_from_json, ma
 from agent.context.memory_snapshot import MemorySnapshot, snapshot_from_json, snapshot_to_json
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.security.files.private_folder import make_private_folder
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
 from agent.undo.recorder import OpenChangeLog
@@ -96,9 +97,10 @@ class JsonlHistory:
 
     async def append(self, session: str, messages: Sequence[Message]) -> None:
         path = self._path(session)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         records = [] if path.exists() else [{"_type": "meta", "id": session}]
         records += [message_to_json(message) for message in messages]
+        path.touch(mode=0o600)
         with path.open("ab") as file:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
 
@@ -152,8 +154,8 @@ class JsonlHistory:
         from agent.security.files.file_io import write_atomic
 
         path = self._views_path(session)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.encode())
+        make_private_folder(path.parent)
+        write_atomic(path, text.encode(), 0o600)
 
     def _views_path(self, session: str) -> Path:
         return self.folder / ".views" / self._path(session).with_suffix(".json").name

@@ -52,5 +52,4 @@ async def answer_compact(call: CommandCall) -> str:
         return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:
         # What it comes to is stored in one transaction: whatever failed, the old state stands.
-        problem = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
-        return t("⚠️ Nothing was changed: {exc}", exc=escape_markdown(problem))
+        return t("⚠️ Nothing was changed: {exc}", exc=call.reason(exc))

@@ -1,12 +1,14 @@
 """What a command gets with its call, and how its function is found."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from agent.agent import Agent
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError, ProviderError
+from agent.i18n import t
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.tools.runner import Permissions
@@ -17,6 +19,7 @@ from gateway.commands import argument_of, chat_command, command_of
 from gateway.commands.skill_calls import CommandReader
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
+from gateway.core.error_text import WITHHELD
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage
 from gateway.core.records import TypedCommand
@@ -26,6 +29,8 @@ from gateway.runtime.paths import DataDir
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import CommandClaim
+
+log = logging.getLogger(__name__)
 
 
 class MessagePermissions(Protocol):
@@ -86,6 +91,15 @@ class CommandCall:
     def message(self) -> InboundMessage:
         return self.claim.message
 
+    def reason(self, exc: KoreError) -> str:
+        """Return as markdown why a command failed."""
+        is_internal = isinstance(exc, ProviderError | ConfigError)
+        if is_internal and not self.services.access.is_private_owner(self.message):
+            log.warning("a command failed: %s (%s)", exc, exc.code)
+            return t(WITHHELD)
+        # It may quote names and paths.
+        return escape_markdown(f"{exc}\n{exc.hint}" if exc.hint else str(exc))
+
     @property
     def is_owner(self) -> bool:
         return self.services.access.is_owner(self.claim.message)
@@ -135,11 +149,11 @@ class CommandDispatcher:
 
     async def work(self, claim: CommandClaim, now: float) -> str:
         """Do what takes time; returns the answer as markdown."""
+        call = self._call(claim, now)
         try:
-            answer: str = await _function(self._command(claim).answer)(self._call(claim, now))
+            answer: str = await _function(self._command(claim).answer)(call)
         except KoreError as exc:
-            # It may quote names and paths.
-            return escape_markdown(f"⚠️ {exc}" + (f"\n{exc.hint}" if exc.hint else ""))
+            return f"⚠️ {call.reason(exc)}"
         return answer
 
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:

@@ -1,22 +1,28 @@
 """How a turn ended, worded for its history, for the chat, and for a sub-agent's caller."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
+from gateway.core.error_text import WITHHELD
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class TurnOutcome:
     """What the events of a turn came to. `dropped_messages` have left the window,
     `denied_summary` says what a person would have had to allow, `trace` what was done.
-    `preview_parts` are what the messages of its preview show."""
+    `preview_parts` are what the messages of its preview show. Unless the owner alone reads the
+    answer (`is_owner`), it does not say why there is none: errors name addresses, files and
+    accounts."""
 
     result: Result | None = None
     error: events.Error | None = None
@@ -24,6 +30,7 @@ class TurnOutcome:
     denied_summary: str = ""
     trace: str = ""
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
+    is_owner: bool = True
 
     def observe(self, event: events.Event) -> None:
         match event:
@@ -31,8 +38,19 @@ class TurnOutcome:
                 self.result = result
             case events.Error():
                 self.error = event
+                if not self.is_owner:
+                    log.warning("a turn failed: %s (%s)", event.message, event.code)
             case events.Compacted(dropped=dropped):
                 self.dropped_messages = dropped
+
+    def public_form(self, event: events.Event) -> events.Event:
+        """Return what of an event may be shown to those who read the answer."""
+        match event:
+            case events.Error(code=code) if not self.is_owner:
+                return events.Error(code, t(WITHHELD), None)
+            case events.Retry() if not self.is_owner:
+                return replace(event, reason=t("the model is asked again"))
+        return event
 
 
 def closing_messages(ending: TurnOutcome) -> list[Message]:
@@ -58,6 +76,8 @@ def answer(ending: TurnOutcome, clean: Callable[[str], str] = lambda text: text)
 def _answer(ending: TurnOutcome, clean: Callable[[str], str]) -> str:
     assert ending.result is not None, "a turn ends with Done"
     result, error = ending.result, ending.error
+    if error is not None and not ending.is_owner:
+        return f"{_assistant_text(result)}⚠️ {t(WITHHELD)}"
     if error is not None:
         sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
         if error.hint:

@@ -380,14 +380,14 @@ class TurnRunner:
 
     async def _run_subagent(self, task: TurnRequest, errand: SubagentTask) -> TurnOutcome:
         """Run a sub-agent, and show what it does in the chat that it works for."""
-        ending = TurnOutcome()
+        ending = TurnOutcome(is_owner=task.environment.owner)
         async with aclosing(self._agent.turn(task)) as stream:
             async for event in stream:
                 ending.observe(event)
                 if isinstance(event, events.Done):
                     event = events.Done(replace(event.result, messages=()))
                 if isinstance(event, events.SubagentStep):
-                    self._publish_for_subagent(errand, event)
+                    self._publish_for_subagent(errand, ending.public_form(event))
         return ending
 
     def _publish_for_subagent(self, errand: SubagentTask, event: events.Event) -> None:
@@ -400,7 +400,7 @@ class TurnRunner:
         self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
     ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
-        ending = TurnOutcome()
+        ending = TurnOutcome(is_owner=task.environment.owner)
         with self._events.turn(lane, claim.session):
             for opening in opening_events(claim):
                 self._events.publish(lane, opening)
@@ -410,7 +410,7 @@ class TurnRunner:
                     if preview is not None:
                         preview.feed(event)
                     if not claim.thinking.hides(event):
-                        self._events.publish(lane, event)
+                        self._events.publish(lane, ending.public_form(event))
         return ending
 
     async def _commit(

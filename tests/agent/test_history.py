@@ -43,6 +43,16 @@ async def test_what_was_loaded_is_the_callers_own(history: History) -> None:
     assert await history.load("s") == [user("a")]
 
 
+async def test_only_the_owner_can_read_conversations(tmp_path: Path) -> None:
+    history = JsonlHistory(tmp_path / "home" / "chats")
+    await history.append("s", [user("hi")])
+    await history.set_file_views("s", "{}")
+    entries = sorted((tmp_path / "home").rglob("*"))
+    assert [entry.name for entry in entries] == ["chats", ".views", "s.json", "s.jsonl"]
+    modes = [entry.stat().st_mode & 0o777 for entry in (tmp_path / "home", *entries)]
+    assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
+
+
 @pytest.mark.parametrize("tail", [b'{"role":"user","con', "\u00fc".encode()[:1], b"\x00"])
 async def test_a_line_that_was_cut_by_a_crash_is_dropped(tmp_path: Path, tail: bytes) -> None:
     history = JsonlHistory(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.faults import reset, status
 from tests.fakes.model_script import Break, Call, Dialect, ReplyScript, refusal
-from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -162,12 +162,16 @@ async def test_wrong_arguments_are_something_the_model_can_mend(
 async def test_a_refusal_is_one_sentence_with_a_code(
     gateway: GatewayProcess, chat: int, reply: ReplyScript, code: str
 ) -> None:
-    gateway.model.script(reply)
-    (answer,) = await gateway.answers_to(chat, "hi")
+    gateway.model.script(reply, reply)
+    answer = (await gateway.answers_to(OWNER, "hi"))[-1]
     assert answer.startswith("⚠️ I could not answer: ")
     assert f"({code})" in answer
     assert "sk-other" not in answer
     assert "Traceback" not in answer
+    # Nobody else learns why.
+    (answer,) = await gateway.answers_to(chat, "hi")
+    assert answer.startswith("⚠️ The model did not answer. ")
+    assert code not in answer
     assert (await gateway.answers_to(chat, "next"))[-1] == "echo: next"
 
 
@@ -179,7 +183,7 @@ async def test_a_model_with_trouble_is_asked_again(gateway: GatewayProcess, chat
 
 async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.mind = lambda body: refusal(500, "boom")
-    (answer,) = await gateway.answers_to(chat, "hi")
+    answer = (await gateway.answers_to(OWNER, "hi"))[-1]
     assert "(unavailable)" in answer
     assert len(gateway.model.requests) == 3
 

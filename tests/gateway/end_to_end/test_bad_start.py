@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.bot_api import BotApi
 from tests.fakes.faults import status
-from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.postgres_server import only_sqlite
 
 
@@ -60,10 +60,10 @@ async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -
     config["model_list"] = [{**nobody, "api_base": "http://127.0.0.1:9/v1"}]
     alone.config.write_text(json.dumps(config))
     async with alone:
-        (answer,) = await alone.answers_to(7, "hi")
+        (answer,) = await alone.answers_to(OWNER, "hi")
         assert answer.startswith("⚠️ I could not answer: ")
         assert "(unavailable)" in answer
-        assert "/help - " in (await alone.answers_to(7, "/help"))[-1]
+        assert "/help - " in (await alone.answers_to(OWNER, "/help"))[-1]
 
 
 @only_sqlite

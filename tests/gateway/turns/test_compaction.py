@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from agent import events
 from agent.context.compaction.compactor import CompactionResult, SplitPoint
 from agent.context.compaction.summarizer import Summary
@@ -295,14 +297,23 @@ async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> 
         await parts.platform.until(lambda: "newest" in " ".join(parts.platform.texts("1")))
 
 
-async def test_compact_that_fails_says_that_nothing_was_changed(tmp_path: Path) -> None:
-    async with running(tmp_path, small(Speaks(["", ""]), 100_000)) as parts:
+@pytest.mark.parametrize(
+    ("owner", "reason"),
+    [
+        (chat_message("").principal, "the model returned no summary"),
+        (None, "The model did not answer. Try again later"),
+    ],
+)
+async def test_compact_that_fails_says_that_nothing_was_changed(
+    tmp_path: Path, owner: str | None, reason: str
+) -> None:
+    async with running(tmp_path, small(Speaks(["", ""]), 100_000), owner=owner) as parts:
         await fill(parts, 4)
         before = (await window_of(parts, await session_of(parts))).messages
         await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
         told = parts.platform.texts("1")[-1]
-        assert "Nothing was changed: the model returned no summary" in told
+        assert f"Nothing was changed: {reason}" in told
         assert (await window_of(parts, await session_of(parts))).messages == before
 
 

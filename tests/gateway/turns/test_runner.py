@@ -2,6 +2,9 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agent import events
 from agent.errors import Rejected
@@ -16,6 +19,7 @@ from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, StreamingPlatform
 from tests.gateway.parts import (
     accept_messages,
+    answer_to,
     at_work,
     chat_message,
     console_message,
@@ -46,12 +50,33 @@ async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) ->
 
 
 async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> None:
-    async with running(tmp_path, [Rejected("the key is wrong"), "better"]) as parts:
+    owner = chat_message("").principal
+    script = [Rejected("the key is wrong"), "better"]
+    async with running(tmp_path, script, owner=owner) as parts:
         await accept_messages(parts, chat_message("go"), chat_message("again"))
         sorry, answer = await parts.platform.answers("1", 2)
         assert sorry == "⚠️ I could not answer: the key is wrong (rejected)"
         assert answer == "better"
         assert is_valid(await load_history(parts))
+
+
+@pytest.mark.parametrize("is_group", [True, False])
+async def test_an_error_tells_others_than_the_owner_no_details(
+    tmp_path: Path, is_group: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    question = chat_message("go", private=not is_group)
+    owner = question.principal if is_group else None
+    script = [Rejected("no credit at 10.0.0.7", hint="Look into config.json.")]
+    told: list[Any] = []
+    async with running(tmp_path, script, owner=owner) as parts:
+        with parts.events.watch_sessions(lambda session, event: told.append(event) is not None):
+            sorry = await answer_to(parts, question)
+    general = "The model did not answer. Try again later; the log of this Kore tells its owner why."
+    assert sorry == f"⚠️ {general}"
+    assert [event for event in told if isinstance(event, events.Error)] == [
+        events.Error("rejected", general, None)
+    ]
+    assert "no credit at 10.0.0.7" in caplog.text
 
 
 async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
