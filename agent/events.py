@@ -188,13 +188,51 @@ class ServerQuestion:
 
 
 @frozen
-class ApprovalAsked:
-    """`number` tells it apart, `folder` is where a command would run, `sends` what would leave.
+class QuestionLine:
+    """A line of a question, without any character that a screen would not show.
 
-    Without `expires_s` it waits until it is answered. `answers` are those that it takes; `prefix`
-    is what may be allowed of the command with any arguments; a lasting answer about a `network` is
-    about these hosts. With `server_question` nothing is to be allowed: a server wants to know
-    something, and the words of the answer are for it.
+    `kind` says what it is: code that would run or text that would leave, a detail of the call, a
+    line of a diff, the reason to ask, a note of Kore's own, or words of an MCP server.
+    """
+
+    kind: Literal["code", "detail", "diff", "reason", "note", "quote"]
+    text: str
+
+
+@frozen
+class QuestionOption:
+    """An answer that a question takes: its `label` says what it grants, `key` is a letter for it.
+
+    `words` are what an MCP server is answered with it.
+    """
+
+    key: str
+    label: str
+    answer: Literal["once", "session", "always", "deny"]
+    scope: Literal["call", "prefix", "network"] = "call"
+    words: str = ""
+
+
+@frozen
+class QuestionView:
+    """A question as every screen shows it, whole: the title, each of the lines, the answers."""
+
+    title: str = ""
+    lines: tuple[QuestionLine, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
+
+
+@frozen
+class ApprovalAsked:
+    """`view` is what a person is shown, all other fields are the facts behind it.
+
+    `number` tells it apart, `command` is the shell line and `folder` where it would run, `sends`
+    what would leave. Without `expires_s` it waits until it is answered. `answers` are those that it
+    takes; `prefix` is what may be allowed of the command with any arguments; a lasting answer about
+    a `network` is about these hosts. `unbound` names a program for whose sake no answer about
+    exactly this command lasts, `confinement` what confines it. `asker` is whose turn it is, unless
+    it is that of the person who is asked. With `server_question` nothing is to be allowed: a server
+    wants to know something, and the words of the answer are for it.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -216,6 +254,11 @@ class ApprovalAsked:
     prefix: str | None = None
     network: tuple[str, ...] = ()
     server_question: ServerQuestion | None = None
+    command: str | None = None
+    unbound: str | None = None
+    confinement: str | None = None
+    asker: str | None = None
+    view: QuestionView = QuestionView()
 
 
 @frozen

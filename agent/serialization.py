@@ -115,10 +115,18 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             if isinstance(query := values.get("server_question"), Mapping):
                 query = {name: _tuple(one) for name, one in query.items()}
                 values["server_question"] = _of(events.ServerQuestion, query)
+            if isinstance(view := values.get("view"), Mapping):
+                values["view"] = _question_view(view)
             return _of(cls, values)
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc
+
+
+def _question_view(data: Mapping[str, Any]) -> events.QuestionView:
+    lines = tuple(_of(events.QuestionLine, line) for line in data["lines"])
+    options = tuple(_of(events.QuestionOption, option) for option in data["options"])
+    return events.QuestionView(data["title"], lines, options)
 
 
 def result_to_json(result: Result) -> dict[str, Any]:

@@ -11,16 +11,15 @@ from agent.errors import KoreError
 from agent.events import ApprovalAnswered, ApprovalAsked, ServerQuestion
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest, options_for
+from agent.security.policy.base import Answer, Answered, ApprovalRequest
 from agent.types import ToolCall
 from gateway.access.approvals import (
     ApprovalContext,
     ApprovalService,
     ButtonOutcome,
-    new_nonce,
 )
 from gateway.channels.base import SendError, SupportsButtonRemoval
-from gateway.core.approval import ApprovalPrompt, ApprovalReply
+from gateway.core.approval import ApprovalPrompt, ApprovalReply, new_nonce
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.delivery.renderer import ReplyRenderer
@@ -183,22 +182,7 @@ class ApprovalCoordinator:
 
     def request_event(self, question: ApprovalPrompt) -> ApprovalAsked:
         """The question as screens see it; the time that is left counts from now."""
-        request = question.request
-        return ApprovalAsked(
-            nonce=question.nonce,
-            tool=request.tool,
-            arguments=request.arguments,
-            reason=request.reason,
-            diff=request.diff,
-            expires_s=self._left_s(question),
-            number=question.number,
-            folder=str(request.folder) if request.folder else None,
-            sends=request.sends,
-            answers=tuple(each.answer for each in options_for(request) if each.scope != "prefix"),
-            prefix=str(request.prefix) if request.prefix else None,
-            network=request.network,
-            server_question=question.server_question,
-        )
+        return self._service.event(question, self._left_s(question))
 
     def _left_s(self, question: ApprovalPrompt) -> float | None:
         if math.isinf(question.expires_at):

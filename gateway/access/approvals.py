@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import KoreError
-from agent.events import ServerQuestion
+from agent.events import ApprovalAsked, ServerQuestion
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
 from agent.security.policy.base import (
@@ -26,6 +26,7 @@ from gateway.core.approval import (
     State,
     fingerprint,
     network_fingerprints,
+    new_nonce,
     prefix_fingerprint,
     read_press,
     title_of,
@@ -33,6 +34,7 @@ from gateway.core.approval import (
 )
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
+from gateway.core.question_view import approval_event
 from gateway.core.server_question import read_choice, words_of
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
@@ -265,6 +267,11 @@ class ApprovalService:
             )
         return replies
 
+    def event(self, question: ApprovalPrompt, expires_s: float | None) -> ApprovalAsked:
+        """The question for screens, in the language of the person who is asked."""
+        with use_locale(self._languages.of_person(question.principal)):
+            return approval_event(question, expires_s)
+
     def answer(
         self, tx: Transaction, nonce: str, reply: ApprovalReply, by: str, now: float
     ) -> list[ApprovalPrompt]:
@@ -445,11 +452,6 @@ class ApprovalService:
             reply = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
             _put(tx, question, None, [reply], now)
         return bool(open_here)
-
-
-def new_nonce() -> str:
-    """Names a question, so that nobody guesses it."""
-    return secrets.token_urlsafe(12)
 
 
 def _put(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.output import clean_lines, tell
+from gateway.cli.output import tell
 
 _KEY = ("security", "trusted_folders")
 
@@ -95,15 +95,17 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
 
 
 def _render(path: Path, raw: bytes | None) -> str:
-    """What it said when it was read, without its secrets."""
+    """All of its content when it was read, as a question shows it."""
     import json
 
     from gateway.config.json_files.document import read_text
     from gateway.config.json_files.jsonc import read
-    from gateway.config.secret_keys import masked
+    from gateway.config.secret_keys import shortened
+    from gateway.core.question_view import visible_lines
 
     try:
-        content = masked(read(read_text(path, raw) or "").value)
+        content = shortened(read(read_text(path, raw) or "").value)
     except ValueError as exc:
         raise KoreError(f"{path}: {exc}") from None
-    return clean_lines(json.dumps(content, indent=2, ensure_ascii=False))
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    return "\n".join(line.text for line in visible_lines(text))

@@ -75,6 +75,9 @@ _SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", r
 # Maps whose every value may be one.
 _SECRET_MAPS = ("headers", "env")
 
+# Letters of a key, of which no path, address or command line is made.
+_KEY = re.compile(r"[A-Za-z0-9_-]{8,}")
+
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 # What a name begins with that `config set` has made.
@@ -159,6 +162,23 @@ def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
             return [masked(item, (*path, str(n))) for n, item in enumerate(value)]
         case dict():
             return {key: masked(item, (*path, key)) for key, item in value.items()}
+        case _:
+            return value
+
+
+def shortened(value: Any, name: str = "") -> Any:
+    """A stranger's value as it may be shown: of a key its beginning and its length.
+
+    Only what can be nothing but a key is shortened, by its name and its letters: stars could hide
+    a program, a path or an address that somebody is asked to trust.
+    """
+    match value:
+        case str() if is_secret((name,)) and _KEY.fullmatch(value):
+            return f"{value[:4]}… ({len(value)})"
+        case list():
+            return [shortened(item, name) for item in value]
+        case dict():
+            return {key: shortened(item, str(key)) for key, item in value.items()}
         case _:
             return value
 

@@ -1,14 +1,16 @@
 """A question to a person: what would happen, what may be answered, and what was decided."""
 
 import hashlib
+import secrets
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from agent.events import ServerQuestion
+from agent.events import QuestionOption, ServerQuestion
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer, AnswerOption, ApprovalRequest, Scope, options_for
+from agent.security.policy.base import Answer, ApprovalRequest, Scope
 from agent.serialization import dumps
 from gateway.core.messages import Button, Route
 
@@ -18,17 +20,6 @@ _TITLE_CHARS = 60
 _TELLING = ("path", "file_path", "url", "query")
 _LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
 _PREFIX = "p"
-_LABELS: dict[Answer, str] = {
-    "once": mark_for_translation("Allow once"),
-    "session": mark_for_translation("Allow for this session"),
-    "always": mark_for_translation("Always"),
-    "deny": mark_for_translation("Deny"),
-}
-_NETWORK_LABELS: dict[Answer, str] = {
-    **_LABELS,
-    "session": mark_for_translation("Allow {hosts} for this session"),
-    "always": mark_for_translation("Always allow {hosts}"),
-}
 _DID: dict[Answer, str] = {
     "once": "allowed it once",
     "session": "allowed it for this session",
@@ -96,6 +87,11 @@ class ApprovalPrompt:
     value: str = field(default="", repr=False)
 
 
+def new_nonce() -> str:
+    """Return a name for a question that nobody guesses."""
+    return secrets.token_urlsafe(12)
+
+
 def title_of(request: ApprovalRequest) -> str:
     """A few words: the tool, and what tells the call apart."""
     subject = request.command or next(
@@ -150,25 +146,12 @@ def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]
     }
 
 
-def buttons_for(nonce: str, request: ApprovalRequest, *, lasts: bool = True) -> tuple[Button, ...]:
-    """The buttons of a question; without `lasts` no answer counts for longer than once: the person
-    does not see the whole."""
-    return tuple(
-        Button(answer_label(option, request), f"a:{_letter(option)}:{nonce}")
-        for option in options_for(request)
-        if lasts or option.answer in ("once", "deny")
-    )
+def buttons_for(nonce: str, options: Sequence[QuestionOption]) -> tuple[Button, ...]:
+    """The buttons of a question that takes these answers."""
+    return tuple(Button(each.label, f"a:{_letter(each)}:{nonce}") for each in options)
 
 
-def answer_label(option: AnswerOption, request: ApprovalRequest) -> str:
-    """Say what an answer grants."""
-    labels = _NETWORK_LABELS if option.scope == "network" else _LABELS
-    if option.scope == "prefix":
-        return t("Always: {prefix}", prefix=str(request.prefix))
-    return t(labels[option.answer]).format(hosts=", ".join(request.network))
-
-
-def _letter(option: AnswerOption) -> str:
+def _letter(option: QuestionOption) -> str:
     if option.scope == "prefix":
         return _PREFIX
     return next(letter for letter, answer in _LETTERS.items() if answer == option.answer)

@@ -25,6 +25,7 @@ from gateway.control.calls import Call
 from gateway.control.protocol import error_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.core.question_view import with_view
 from gateway.server.budgets import BudgetExceeded, TokenBudgets, request_limit
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
 from gateway.server.guard import ACCESS, CONNECT_PATH, Guard
@@ -228,7 +229,7 @@ class _Connection:
 
 
 def _localized_event(event: Any) -> Any:
-    """The reason of a question in the language that the client has named."""
+    """A question in the language that the client has named."""
     if not isinstance(event, ApprovalAsked):
         return event
-    return replace(event, reason=localized(event.reason))
+    return with_view(replace(event, reason=localized(event.reason)))

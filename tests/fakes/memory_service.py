@@ -35,6 +35,7 @@ from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
+from gateway.core.question_view import with_view
 from gateway.core.records import (
     ConsoleLease,
     Delivered,
@@ -443,7 +444,20 @@ class MemoryService:
             asked_at=now,
             expires_at=now + 60,
         )
-        self._tell(lane, ApprovalAsked(nonce, "exec", arguments, "exec asks", None, 60.0))
+        self._tell(
+            lane,
+            with_view(
+                ApprovalAsked(
+                    nonce,
+                    "exec",
+                    arguments,
+                    "exec asks",
+                    None,
+                    60.0,
+                    command=arguments.get("command"),
+                )
+            ),
+        )
         stopped = self._group.create_task(self._running[lane].wait())
         await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()

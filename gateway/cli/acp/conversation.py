@@ -320,7 +320,7 @@ class EditorConversation:
             # The editor has gone, and said nothing: the question stays open for the next one.
             return
         await service.answer_approval(
-            approval.nonce, reply.answer, console_principal(), reply.words
+            approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
 
     async def _tell(self, *updates: Update | Any) -> None:

@@ -1,6 +1,7 @@
 """What a person at an editor is asked: approvals, and what MCP servers want to know."""
 
 import logging
+from itertools import groupby
 from typing import Any, Literal
 
 import acp
@@ -15,12 +16,12 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from agent.events import ApprovalAsked, ServerQuestion
+from agent.events import ApprovalAsked, QuestionOption, ServerQuestion
 from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import Answer
-from agent.security.policy.reasons import localized
-from agent.text.visible import escape_invisible, escape_line
+from agent.text.visible import escape_line
 from gateway.core.approval import ApprovalReply
+from gateway.core.markdown import code_block
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,6 @@ _KINDS: dict[Answer, Literal["allow_once", "allow_always", "reject_once"]] = {
     "always": "allow_always",
     "deny": "reject_once",
 }
-_ANSWERS: dict[Answer, str] = {
-    "once": mark_for_translation("Allow once"),
-    "session": mark_for_translation("Allow for this session"),
-    "always": mark_for_translation("Always allow exactly this"),
-    "deny": mark_for_translation("Deny"),
-}
 _SECRET = mark_for_translation(
     "The MCP server {name} asks for what looks like a password. Editors may store what you type, "
     "so I declined. To answer it, ask again in a terminal: {command}"
@@ -47,6 +42,19 @@ _TEXT = mark_for_translation(
     "it, ask again in a terminal: {command}"
 )
 _NO = ApprovalReply("deny")
+
+
+def question_content(approval: ApprovalAsked) -> list[Any]:
+    """Every line of a question, in code blocks that none of them can end."""
+    content = []
+    for is_diff, lines in groupby(approval.view.lines, lambda line: line.kind == "diff"):
+        text = code_block("\n".join(line.text for line in lines), "diff" if is_diff else "text")
+        content.append(acp.tool_content(acp.text_block(text)))
+    return content
+
+
+def _option_id(option: QuestionOption) -> str:
+    return "prefix" if option.scope == "prefix" else option.answer
 
 
 class EditorQuestions:
@@ -61,7 +69,7 @@ class EditorQuestions:
         """The answer. `call` is the editor's id of the tool call that it is about."""
         try:
             if approval.server_question is not None:
-                return await self._ask_for_server(session, approval.server_question, call)
+                return await self._ask_for_server(session, approval, approval.server_question, call)
             return await self._ask_for_approval(session, approval, call)
         except (acp.RequestError, ValueError) as exc:
             log.warning("the editor cannot show a question: %s", type(exc).__name__)
@@ -70,23 +78,27 @@ class EditorQuestions:
     async def _ask_for_approval(
         self, session: str, approval: ApprovalAsked, call: str
     ) -> ApprovalReply:
-        reason = acp.tool_content(acp.text_block(escape_invisible(localized(approval.reason))))
-        content: list[Any] = [reason]
-        if approval.diff:
-            diff = escape_invisible(approval.diff)
-            content.insert(0, acp.tool_content(acp.text_block(f"```diff\n{diff}\n```")))
         options = [
-            PermissionOption(option_id=one, name=t(_ANSWERS[one]), kind=_KINDS[one])
-            for one in approval.answers
+            PermissionOption(
+                option_id=_option_id(option),
+                name=option.label,
+                kind=_KINDS[option.answer],
+            )
+            for option in approval.view.options
         ]
-        option = await self._choose(session, call, content, options)
-        return next((ApprovalReply(one) for one in approval.answers if one == option), _NO)
+        update = ToolCallUpdate(
+            tool_call_id=call, title=approval.view.title, content=question_content(approval)
+        )
+        answer_id = await self._choose(session, update, options)
+        for option in approval.view.options:
+            if answer_id == _option_id(option):
+                return ApprovalReply(option.answer, scope=option.scope)
+        return _NO
 
     async def _ask_for_server(
-        self, session: str, query: ServerQuestion, call: str
+        self, session: str, approval: ApprovalAsked, query: ServerQuestion, call: str
     ) -> ApprovalReply:
-        text = t("The MCP server {name} asks:", name=escape_line(query.server))
-        text = f"{text}\n{escape_invisible(query.text)}"
+        text = "\n".join([approval.view.title, *(line.text for line in approval.view.lines)])
         if query.is_secret:
             return await self._decline(session, _SECRET, query)
         if query.url and self._offer.url is not None:
@@ -141,19 +153,18 @@ class EditorQuestions:
             for n, name in enumerate(names)
         ]
         deny = PermissionOption(option_id="deny", name=t("Decline"), kind="reject_once")
-        content = [acp.tool_content(acp.text_block(text))]
-        option = await self._choose(session, call, content, [*options, deny])
+        block = acp.text_block(code_block(text, "text"))
+        update = ToolCallUpdate(tool_call_id=call, content=[acp.tool_content(block)])
+        option = await self._choose(session, update, [*options, deny])
         for n, name in enumerate(names):
             if option == f"{_CHOICE}{n}":
                 return ApprovalReply("once", name if n < len(query.choices) else "")
         return _NO
 
     async def _choose(
-        self, session: str, call: str, content: list[Any], options: list[PermissionOption]
+        self, session: str, call: ToolCallUpdate, options: list[PermissionOption]
     ) -> str | None:
-        response = await self._client.request_permission(
-            session, ToolCallUpdate(tool_call_id=call, content=content), options
-        )
+        response = await self._client.request_permission(session, call, options)
         option: str | None = getattr(response.outcome, "option_id", None)
         return option
 

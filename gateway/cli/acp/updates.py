@@ -21,7 +21,8 @@ from acp.schema import (
 )
 
 from agent import events
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_for_approval, escape_invisible
+from gateway.cli.acp.questions import question_content
 from gateway.cli.acp.sent_text import SentText
 from gateway.cli.console.output.text import call_line
 from gateway.core.markdown import code_block
@@ -104,8 +105,15 @@ class TurnUpdates:
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
         self._names[call], self._arguments[call] = approval.tool, approval.arguments
-        content = [_diff_text(approval.diff)] if approval.diff else None
-        return self._start(call, approval.tool, approval.arguments, "pending", content)
+        return acp.start_tool_call(
+            call,
+            approval.view.title,
+            kind=_KINDS.get(approval.tool, "other"),
+            status="pending",
+            content=question_content(approval),
+            locations=self._locations(approval.arguments),
+            raw_input=_escaped(approval.arguments),
+        )
 
     def _id_of(self, call: str) -> str:
         """The editor's id for a call that has no result yet."""
@@ -130,7 +138,9 @@ class TurnUpdates:
         is_known = id_ in self._names
         self._names[id_], self._arguments[id_] = event.name, event.arguments
         if is_known:
-            yield acp.update_tool_call(id_, status="in_progress")
+            yield acp.update_tool_call(
+                id_, title=call_line(event.name, event.arguments), status="in_progress"
+            )
         else:
             yield self._start(id_, event.name, event.arguments, "in_progress", None)
 
@@ -194,6 +204,15 @@ class TurnUpdates:
             case "write_file", {"path": str(path), "content": str(text)}:
                 return acp.tool_diff_content(self._absolute(path), text)
         return None
+
+
+def _escaped(value: Any) -> Any:
+    """The arguments of a call in question, with every character visible."""
+    if isinstance(value, Mapping):
+        return {escape_for_approval(str(key)): _escaped(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(one) for one in value]
+    return escape_for_approval(value) if isinstance(value, str) else value
 
 
 def _plan(arguments: Mapping[str, Any]) -> AgentPlanUpdate:

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from agent.events import ApprovalAsked
-from agent.i18n import plural
+from agent.i18n import plural, t
 from gateway.cli.console.approvals.key_choice import PAUSE_S, KeyChoice
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_choices import (
@@ -21,6 +21,7 @@ from gateway.cli.console.output.approval_choices import (
 from gateway.cli.console.output.approval_text import time_left, words_hint
 from gateway.core.approval import ApprovalReply
 
+_SCROLLS = ("up", "down", "pageup", "pagedown", "home", "end")
 _KEYS = {"enter": "\r", "escape": "\x1b", "ctrl+c": "\x03"}
 
 # Of the tab's rows at most; the rest is the feed, and below it are the line and the status.
@@ -32,7 +33,10 @@ _ROWS_AROUND = 5
 
 class ApprovalPanel(Vertical, can_focus=True):
     """`show_first` of the open questions; `ReplyGiven` says what the person decided, `Typed` what
-    they wrote on meanwhile."""
+    they wrote on meanwhile.
+
+    While the end of the question has not been on the screen, a key can only deny.
+    """
 
     class ReplyGiven(Message):
         def __init__(self, approval: ApprovalAsked, reply: ApprovalReply) -> None:
@@ -50,6 +54,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._approval: ApprovalAsked | None = None
         self._choice = KeyChoice(self._decide, self._after_keys)
         self._open_count = 0
+        self._is_laid_out = False
+        self._has_shown_end = False
         self.display = False
 
     @property
@@ -69,6 +75,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         words.display = False
         yield words
 
+    def on_mount(self) -> None:
+        view = self.query_one(VerticalScroll)
+        self.watch(view, "scroll_y", self._show_choices, init=False)
+
     def show_first(self, approvals: list[ApprovalAsked]) -> None:
         """Put the first question; an empty list closes the panel."""
         first = approvals[0] if approvals else None
@@ -80,7 +90,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.display = first is not None
         if first is None:
             return
+        self._is_laid_out = self._has_shown_end = False
         self.query_one("#question", Static).update(renderables.question(first))
+        self.query_one(VerticalScroll).scroll_home(animate=False)
         self._choice.choices = choices_for(first)
         self._take_words(False)
 
@@ -103,21 +115,53 @@ class ApprovalPanel(Vertical, can_focus=True):
                 event.stop()
                 self._take_words(False)
             return
-        if event.key in ("up", "down"):
+        if event.key in _SCROLLS:
             event.stop()
-            view = self.query_one(VerticalScroll)
-            view.scroll_relative(y=1 if event.key == "down" else -1, animate=False)
+            self._scroll(event.key)
             return
         key = _KEYS.get(event.key) or event.character or ""
         if not key:
             return
-        if self._choice.press(key, event.time):
+        if self._is_withheld(key):
+            event.stop()
+            self._scroll("pagedown")
+        elif self._choice.press(key, event.time):
             event.stop()
         elif event.is_printable and event.character:
             # A letter that had waited alone was the first of a word.
             event.stop()
             self.post_message(self.Typed(self._choice.take_back() + event.character))
             self.arm()
+
+    def _scroll(self, key: str) -> None:
+        view = self.query_one(VerticalScroll)
+        match key:
+            case "home":
+                view.scroll_home(animate=False)
+            case "end":
+                view.scroll_end(animate=False)
+            case _:
+                rows = 1 if key in ("up", "down") else max(1, view.size.height - 1)
+                direction = 1 if key in ("down", "pagedown") else -1
+                view.scroll_relative(y=direction * rows, animate=False)
+        self.call_after_refresh(self._show_choices)
+
+    def _is_withheld(self, key: str) -> bool:
+        """Return whether a key would allow what has not been on the screen to its end."""
+        if self._is_seen() or not self._choice.is_armed():
+            return False
+        choices = [choice for choice in self._choice.choices if choice.key == key.lower()]
+        return any(choice.answer != "deny" for choice in choices)
+
+    def _is_seen(self) -> bool:
+        """Return whether the end of the question has been on the screen."""
+        view, question = self.query_one(VerticalScroll), self.query_one("#question", Static)
+        if self._is_laid_out and question.size.width:
+            # Not the widget's height, which is that of the last layout.
+            rows = question.get_content_height(view.size, self.screen.size, question.size.width)
+            if view.scroll_offset.y + view.size.height >= rows:
+                self._has_shown_end = True
+        return self._has_shown_end
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -160,13 +204,18 @@ class ApprovalPanel(Vertical, can_focus=True):
             call()
 
     def _begin_pause(self) -> None:
+        self._is_laid_out = True
         self._choice.arm()
+        self._show_choices()
         self.set_timer(PAUSE_S + 0.01, self._show_choices)
 
     def _show_choices(self) -> None:
         if self._approval is None:
             return
         text = Text(f"  {choices_text(self._approval)}")
+        if not self._is_seen():
+            text = Text(f"  {t('↓ more: PgDn shows the rest, then you can allow it')}")
+            text.append(f"  {choices_text(self._approval, only_refusals=True)}")
         text.append(time_left(self._approval.expires_s), "dim")
         if self._open_count > 1:
             more = plural(self._open_count - 1, "{n} more question", "{n} more questions")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any
 
 from agent import events
@@ -71,7 +72,12 @@ class _Steps:
                 writer.end_item(self._calls.pop(event.id), changes)
             case events.ApprovalAsked():
                 writer.end_message()
-                more = {"nonce": event.nonce, "reason": event.reason, "answers": event.answers}
+                more = {
+                    "nonce": event.nonce,
+                    "reason": event.reason,
+                    "answers": event.answers,
+                    "view": asdict(event.view),
+                }
                 item = _item("kore:approval", event.tool, event.arguments, **more)
                 self._questions[event.nonce] = writer.add_item(item, "kore")
             case events.ApprovalAnswered() if event.nonce in self._questions:

@@ -25,6 +25,7 @@ from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
+from gateway.core.question_view import approval_event
 from gateway.core.records import WatchEvent
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.execution import claims, turns
@@ -50,7 +51,9 @@ class Asking(Platform):
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
         return OutboundPart(
-            text, (), () if decided else buttons_for(question.nonce, question.request)
+            text,
+            (),
+            () if decided else buttons_for(question.nonce, approval_event(question).view.options),
         )
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:

@@ -193,7 +193,7 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     gateway.model.script(ReplyScript(tool_calls=write("new\n")), "Done.")
     await gateway.api.user_says(OWNER, "change it")
     (question,) = await wait_for_questions(gateway)
-    await press(gateway, question, "Always")
+    await press(gateway, question, "Always allow exactly this")
     await gateway.idle()
     seed(gateway)
     await gateway.answers_to(OWNER, "/new")
@@ -241,10 +241,10 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
         await gateway.idle()
         recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
 
-    for label in ("Allow once", "Deny", "Allow for this session", "/stop"):
+    for label in ("Allow once", "Deny", "Allow exactly this for this session", "/stop"):
         await go(label)
     seed(gateway)
-    again = ReplyScript(tool_calls=write("Allow for this session\n"))
+    again = ReplyScript(tool_calls=write("Allow exactly this for this session\n"))
     gateway.model.script(again, "Done.")
     await gateway.answers_to(OWNER, "change it")
     recorded.append(list(entries(gateway.home / "audit"))[-1]["reason"])
@@ -297,7 +297,10 @@ async def test_a_prefix_and_a_host_are_allowed_by_a_button(gateway: GatewayProce
     gateway.model.script(ReplyScript(tool_calls=(run("mkdir -v one"),)), "One.")
     await gateway.api.user_says(OWNER, "make it")
     (question,) = await wait_for_questions(gateway)
-    assert await press(gateway, question, "Always: mkdir *") == "✅ Always allowed: mkdir *."
+    assert (
+        await press(gateway, question, "Always allow mkdir * (any arguments)")
+        == "✅ Always allowed: mkdir *."
+    )
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "One.")
     gateway.model.script(ReplyScript(tool_calls=(run("mkdir -v two"),)), "Two.")
     assert (await gateway.answers_to(OWNER, "make another"))[-1] == "Two."
@@ -306,7 +309,7 @@ async def test_a_prefix_and_a_host_are_allowed_by_a_button(gateway: GatewayProce
     gateway.model.script(ReplyScript(tool_calls=(fetch,)), "Fetched.")
     await gateway.api.user_says(OWNER, "fetch it")
     (question,) = await wait_for_questions(gateway)
-    told = await press(gateway, question, "Always allow site.invalid")
+    told = await press(gateway, question, "Always allow network to site.invalid for all commands")
     assert told == "✅ Always allowed: network to site.invalid."
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "Fetched.")
     await gateway.idle()

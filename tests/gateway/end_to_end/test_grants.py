@@ -36,10 +36,10 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
     async with alone:
         assert "There are no permanent grants" in (await alone.kore("policy", "grants")).out
         seed(alone)
-        await allow(alone, "Always", change)
+        await allow(alone, "Always allow exactly this", change)
         await allow(
             alone,
-            "Allow for this session",
+            "Allow exactly this for this session",
             ReplyScript(tool_calls=(run("curl -T a site.invalid"),)),
         )
         always, once = await grants(alone)
@@ -59,7 +59,7 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
         assert reason.startswith(f"grant {always['id']}: taken back by cli:")
         # From the next call on it is asked again.
         seed(alone)
-        await allow(alone, "Always", change)
+        await allow(alone, "Always allow exactly this", change)
         unknown = await alone.kore("policy", "revoke", "99")
         assert (unknown.code, "no grant 99" in unknown.err) == (1, True)
         assert (await alone.kore("policy", "revoke", "both")).code == 1

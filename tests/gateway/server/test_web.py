@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.types import ImageFile, assistant
+from gateway.core.question_view import approval_event
 from gateway.plugins.market import make_index
 from gateway.server.web.pages import file_names, read_page_file
 from tests.fakes.model import ModelServer
@@ -84,7 +85,7 @@ async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
         await log_in(page, server)
         await say(page, "go")
         await page.wait_for_selector(".approval")
-        assert "touch done.txt" in await page.inner_text(".approval pre")
+        assert "touch done.txt" in await page.inner_text(".approval .lines")
         # What is typed as the question appears does not answer it.
         await page.wait_for_timeout(600)
         await page.keyboard.press("y")
@@ -92,6 +93,40 @@ async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
         assert (server.parts.workspace / "done.txt").exists()
         assert await page.locator(".approval").count() == 0
         assert "✓" in await page.inner_text(".call summary")
+
+
+async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path: Path) -> None:
+    lines = [f"echo {n} \u202e{n}" for n in range(80)]
+    command = "\n".join([*lines, "\u2066touch done.txt\u2069" + " " * 300 + "; touch more.txt"])
+    call = tool_call("1", "exec", command=command, background=True)
+    script = [assistant("", (call,)), "Done."]
+    async with served(tmp_path, script) as server, browser_page() as page:
+        await log_in(page, server)
+        await say(page, "go")
+        await page.wait_for_selector(".approval")
+        (prompt,) = await server.parts.service.list_approvals()
+        asked = approval_event(prompt)
+        shown = await page.locator(".approval .lines .line").all_inner_texts()
+        assert [one.strip("\n") for one in shown] == [line.text for line in asked.view.lines]
+        assert "background: true" in shown
+        labels = await page.locator(".approval .actions button").all_inner_texts()
+        assert [" ".join(label.split()) for label in labels] == [
+            f"{option.label} {option.key}" for option in asked.view.options
+        ]
+        # Each line is inside the box, however long.
+        assert await page.eval_on_selector(
+            ".approval .lines", "box => box.scrollWidth <= box.clientWidth"
+        )
+        await page.wait_for_timeout(600)
+        await page.keyboard.press("y")
+        assert await page.locator(".approval .answer.main").is_disabled()
+        assert await page.locator(".approval .answer.no").is_enabled()
+        await page.locator(".approval .end").scroll_into_view_if_needed()
+        await page.wait_for_selector(".approval .answer.main:enabled")
+        assert len(await server.parts.service.list_approvals()) == 1
+        await page.keyboard.press("y")
+        await page.wait_for_selector(".approval", state="detached")
+        assert await server.parts.service.list_approvals() == []
 
 
 async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
@@ -107,6 +142,7 @@ async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
         await say(page, "\n".join(ATTACKS))
         await page.wait_for_selector(".approval .answer.main")
         await page.wait_for_timeout(600)
+        await page.locator(".approval .end").scroll_into_view_if_needed()
         await page.click(".approval .answer.main")
         await page.wait_for_selector(".workbench:not(:has(.stop))")
         ((session,),) = await server.parts.stored("session", "id")

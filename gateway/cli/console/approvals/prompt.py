@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import TextIO
 
 from agent.events import ApprovalAsked
-from agent.security.policy.reasons import localized
-from agent.text.visible import escape_for_approval
 from gateway.cli.console.approvals.key_choice import KeyChoice
 from gateway.cli.console.output.approval_choices import (
     ApprovalChoice,
@@ -18,8 +16,8 @@ from gateway.cli.console.output.approval_choices import (
     choices_text,
 )
 from gateway.cli.console.output.approval_text import (
+    question_text,
     server_verdict,
-    subject,
     time_left,
     verdict,
     words_hint,
@@ -38,10 +36,7 @@ def ask_at_terminal(
     """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
 
     async def ask(approval: ApprovalAsked) -> ApprovalReply:
-        diff = f"\n{escape_for_approval(approval.diff)}" if approval.diff else ""
-        print(f"? {subject(approval)}{diff}", file=screen)
-        if approval.server_question is None:
-            print(f"  {escape_for_approval(localized(approval.reason))}", file=screen)
+        print(f"? {question_text(approval)}", file=screen)
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
@@ -49,7 +44,8 @@ def ask_at_terminal(
             print(server_verdict(reply.answer), file=screen, flush=True)
             return reply
         prefix = approval.prefix if reply.scope == "prefix" else None
-        print(verdict(reply.answer, reply.words, prefix, approval.network), file=screen, flush=True)
+        network = approval.network if reply.scope == "network" else ()
+        print(verdict(reply.answer, reply.words, prefix, network), file=screen, flush=True)
         return reply
 
     return ask

@@ -1,18 +1,19 @@
 """How things look: markdown, diffs, tool calls, questions."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from agent import events
 from agent.i18n import plural, t
-from agent.security.policy.reasons import localized
-from agent.text.visible import escape_for_approval, escape_invisible
-from gateway.cli.console.output.approval_text import subject
+from agent.text.visible import escape_invisible
 from gateway.cli.console.output.collapsed import THOUGHT_LINES
 from gateway.cli.console.output.diff import diff
 from gateway.cli.console.output.text import call_line, outcome
+
+_LINE_STYLES = {"code": "bold", "reason": "dim", "note": "yellow"}
 
 
 class _Outcome:
@@ -57,12 +58,18 @@ def tool_outcome(
 
 
 def question(approval: events.ApprovalAsked) -> RenderableType:
-    """All of what would happen: nothing that a person approves may be hidden."""
-    head = Text.assemble(("? ", "bold yellow"), (subject(approval), "bold"))
-    if approval.server_question is not None:
-        return head
-    reason = Text(f"  {escape_for_approval(localized(approval.reason))}", "dim")
-    return Group(head, diff(approval.diff, None), reason) if approval.diff else Group(head, reason)
+    """Every line of a question."""
+    view = approval.view
+    parts: list[RenderableType] = [
+        Text.assemble(("? ", "bold yellow"), (view.title, "bold")),
+    ]
+    for kind, lines in groupby(view.lines, lambda line: line.kind):
+        texts = [line.text for line in lines]
+        if kind == "diff":
+            parts.append(diff("\n".join(texts), None))
+        else:
+            parts += [Text(f"  {text}", _LINE_STYLES.get(kind, "")) for text in texts]
+    return Group(*parts)
 
 
 def thought(text: str) -> Text:

@@ -50,7 +50,7 @@ async def test_a_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
         answer = await answer_of(setup, connection, question({"enum": ["red", "blue"]}))
         assert answer == {"action": "accept", "content": {"value": "blue"}}
         ((message, mode),) = editor.elicitations
-        assert "The MCP server stand asks:" in message
+        assert "the MCP server stand asks" in message
         assert "Which one?" in message
         assert mode.requested_schema.properties["answer"].enum == ["red", "blue"]
         # A text, and one that is not among the choices.

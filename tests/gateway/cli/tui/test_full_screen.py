@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.command import CommandPalette
+from textual.containers import VerticalScroll
 from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
@@ -125,13 +126,38 @@ async def test_a_question_shows_the_call_and_keys_answer_it(tmp_path: Path) -> N
     ):
         await screens.write("write it")
         panel = await open_question(screens)
-        assert "exec: echo apple > new.txt" in lines_of(panel.query_one("#question", Static))
-        assert "[y] once" in lines_of(panel.query_one("#choices", Static))
+        assert "echo apple > new.txt" in lines_of(panel.query_one("#question", Static))
+        assert "[y] Allow once" in lines_of(panel.query_one("#choices", Static))
         await screens.pilot.press("y")
         await screens.see("allowed once", "written", "tokens in")
         assert (parts.workspace / "new.txt").read_text() == "apple\n"
         assert not panel.display
         assert screens.full_screen.focused is screens.tab.input
+
+
+async def test_nothing_is_allowed_before_the_end_of_the_question_was_seen(tmp_path: Path) -> None:
+    command = "true\n" + "true #\n" * 60 + "touch new.txt"
+    async with (
+        running(tmp_path, [call("exec", command=command), "written"]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await screens.write("write it")
+        panel = await open_question(screens)
+        choices, view = panel.query_one("#choices", Static), panel.query_one(VerticalScroll)
+        for key in ("y", "s", "a"):
+            await screens.pilot.press("home")
+            await screens.until(lambda: view.scroll_offset.y == 0)
+            assert "[y]" not in lines_of(choices)
+            assert "[n] Deny" in lines_of(choices)
+            # It shows more instead.
+            await screens.pilot.press(key)
+            await screens.until(lambda: view.scroll_offset.y > 0)
+            assert panel.approval is not None
+        await screens.pilot.press("end")
+        await screens.until(lambda: "[y] Allow once" in lines_of(choices))
+        await screens.pilot.press("y")
+        await screens.see("allowed once", "written")
+        assert (parts.workspace / "new.txt").exists()
 
 
 async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:

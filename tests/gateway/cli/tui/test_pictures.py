@@ -142,7 +142,7 @@ async def test_a_change_beside_the_feed_and_in_full(folder: Path, size: tuple[in
         panel = screens.tab.query_one(ApprovalPanel)
         await screens.until(lambda: panel.is_armed)
         await picture(screens, "diff", size)
-        await screens.pilot.press("y")
+        await screens.pilot.press("end", "y")
         await screens.see("tokens in")
         await screens.until(lambda: screens.titles == ["Change the list"])
         await screens.pilot.press("f2")

@@ -1,12 +1,9 @@
-// A question before something is done: the exact call, and what may be answered.
+// A question before something is done. All lines, answers and labels come from the server, with every character visible:
+// nothing of it is computed here.
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
-import { visible } from "./markdown.mjs"
-import { Diff } from "./message-view.mjs"
 import { t } from "./texts.mjs"
 
-const LABELS = { once: "Allow once", session: "Allow for this session", always: "Always", deny: "Deny" }
-const KEYS = { once: "y", session: "s", always: "a", deny: "n" }
 // What was on its way when the question appeared is no answer to it.
 const ARMED_AFTER_MS = 500
 
@@ -16,38 +13,55 @@ export function Approval({ asked, answer }) {
     : html`<${CallQuestion} asked=${asked} answer=${answer} />`
 }
 
+// Every line of a question; `onSeen` is called once the end of the last one has been on the screen.
+function Lines({ lines, onSeen }) {
+  const end = useRef()
+  useEffect(() => {
+    const observer = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) onSeen()
+    })
+    observer.observe(end.current)
+    return () => observer.disconnect()
+  }, [])
+  return html`<div class="lines" role="group" tabindex="0" aria-label=${lines.map((line) => line.text).join("\n")}>
+    ${lines.map((line) => html`<div class=${`line ${line.kind}${line.kind === "diff" ? mark(line.text) : ""}`}>${line.text}</div>`)}
+    <div class="end" ref=${end}></div>
+  </div>`
+}
+
+function mark(text) {
+  return text[0] === "+" ? " added" : text[0] === "-" ? " removed" : ""
+}
+
 function CallQuestion({ asked, answer }) {
   const box = useRef()
   const [words, setWords] = useState("")
+  const [isSeen, setSeen] = useState(false)
   const shownAt = useRef(performance.now())
+  const { title, lines, options } = asked.view
   useEffect(() => {
     box.current.focus()
     return () => document.querySelector(".composer textarea")?.focus()
   }, [])
-  const give = (kind) => {
-    if (performance.now() - shownAt.current > ARMED_AFTER_MS) answer(asked, kind, words)
+  const give = (option) => {
+    if (option.answer !== "deny" && !isSeen) return
+    if (performance.now() - shownAt.current > ARMED_AFTER_MS) answer(asked, option, words)
   }
   const onKey = (event) => {
     if (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey || event.altKey) return
-    const kind = asked.answers.find((one) => KEYS[one] === event.key)
-    if (!kind) return
+    const option = options.find((one) => one.key === event.key)
+    if (!option) return
     event.preventDefault()
-    give(kind)
+    give(option)
   }
-  const command = asked.arguments.command
   return html`<section class="approval" role="alertdialog" aria-label=${t("Question")} tabindex="-1" ref=${box} onKeyDown=${onKey}>
-    <h3>${t("Question")} ${asked.number}: ${visible(asked.tool)}</h3>
-    ${command
-      ? html`<pre tabindex="0">${visible(String(command))}</pre>`
-      : html`<pre tabindex="0">${visible(JSON.stringify(asked.arguments, null, 1))}</pre>`}
-    ${asked.folder && html`<p class="dim">${visible(asked.folder)}</p>`}
-    ${asked.diff && html`<${Diff} text=${asked.diff} />`}
-    ${asked.sends && html`<p class="dim">${visible(asked.sends)}</p>`}
-    <p>${visible(asked.reason)}</p>
+    <h3>${t("Question")} ${asked.number}: ${title}</h3>
+    <${Lines} lines=${lines} onSeen=${() => setSeen(true)} />
+    ${!isSeen && html`<p class="dim">${t("Scroll to the end of the question to allow it.")}</p>`}
     <p class="actions">
-      ${asked.answers.map(
-        (kind) => html`<button type="button" class=${`answer ${kind === "once" ? "main" : kind === "deny" ? "no" : ""}`} onClick=${() => give(kind)}>
-          ${t(LABELS[kind])} <kbd>${KEYS[kind]}</kbd>
+      ${options.map(
+        (option) => html`<button type="button" disabled=${option.answer !== "deny" && !isSeen} class=${`answer ${option.answer === "once" ? "main" : option.answer === "deny" ? "no" : ""}`} onClick=${() => give(option)}>
+          ${option.label} <kbd>${option.key}</kbd>
         </button>`,
       )}
     </p>
@@ -56,23 +70,26 @@ function CallQuestion({ asked, answer }) {
 }
 
 function ServerQuestion({ asked, answer }) {
-  const { server, text, choices, takes_text, is_secret } = asked.server_question
+  const { takes_text, is_secret } = asked.server_question
+  const { title, lines, options } = asked.view
   const [words, setWords] = useState("")
+  const [isSeen, setSeen] = useState(false)
   const give = (event) => {
     event.preventDefault()
-    answer(asked, "once", words)
+    if (isSeen) answer(asked, { answer: "once", scope: "call" }, words)
   }
   return html`<section class="approval" role="alertdialog" aria-label=${t("Question")}>
-    <h3>${t("Question")}: ${visible(server)}</h3>
-    <p>${visible(text)}</p>
+    <h3>${t("Question")} ${asked.number}: ${title}</h3>
+    <${Lines} lines=${lines} onSeen=${() => setSeen(true)} />
     <p class="actions">
-      ${choices.map((one) => html`<button type="button" onClick=${() => answer(asked, "once", one)}>${visible(one)}</button>`)}
-      <button type="button" class="answer no" onClick=${() => answer(asked, "deny", "")}>${t("Deny")}</button>
+      ${options.map(
+        (option) => html`<button type="button" disabled=${option.answer !== "deny" && !isSeen} class=${`answer ${option.answer === "deny" ? "no" : ""}`} onClick=${() => answer(asked, option, option.words)}>${option.label}</button>`,
+      )}
     </p>
     ${takes_text &&
     html`<form onSubmit=${give}>
       <input type=${is_secret ? "password" : "text"} aria-label=${t("Answer")} value=${words} onInput=${(event) => setWords(event.target.value)} />
-      <button>${t("Answer")}</button>
+      <button disabled=${!isSeen}>${t("Answer")}</button>
     </form>`}
   </section>`
 }

@@ -58,8 +58,9 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     }
     return true
   }
-  const answer = async (asked, kind, words) => {
-    const args = { nonce: asked.nonce, answer: kind, by: "web", words: kind === "deny" || asked.server_question ? words : "" }
+  const answer = async (asked, option, words) => {
+    const takesWords = option.answer === "deny" || asked.server_question
+    const args = { nonce: asked.nonce, answer: option.answer, scope: option.scope, by: "web", words: takesWords ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }
   // A copy that ends at message `last`, with words to begin with.

@@ -382,6 +382,11 @@ export interface ApprovalAskedEvent {
   prefix?: string | null
   network?: string[]
   server_question?: ServerQuestion | null
+  command?: string | null
+  unbound?: string | null
+  confinement?: string | null
+  asker?: string | null
+  view?: QuestionView
 }
 
 export interface ApprovalPrompt {
@@ -629,6 +634,25 @@ export interface NoticeEvent {
   type: "notice"
   level: "info" | "warning"
   text: string
+}
+
+export interface QuestionLine {
+  kind: "code" | "detail" | "diff" | "reason" | "note" | "quote"
+  text: string
+}
+
+export interface QuestionOption {
+  key: string
+  label: string
+  answer: "once" | "session" | "always" | "deny"
+  scope?: "call" | "prefix" | "network"
+  words?: string
+}
+
+export interface QuestionView {
+  title?: string
+  lines?: QuestionLine[]
+  options?: QuestionOption[]
 }
 
 export interface Result {

@@ -47,10 +47,10 @@ def _with(**changes: str) -> ApprovalPrompt:
 
 def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     part = render_approval(ASKED)
-    assert part.text == f"🔐 Question 3: exec\nin /w\ngit push\nRuns a command.\n{HINT}"
+    assert part.text == f"🔐 Question 3: exec\ngit push\nin: /w\nRuns a command.\n{HINT}"
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     start = units(part.text[: part.text.index("\ngit") + 1])
-    assert (code.offset, code.length, code.extra) == (start, 8, {"language": "bash"})
+    assert (code.offset, code.length, code.extra) == (start, 15, {"language": "bash"})
     answers = [read_press(button.data) for button in part.buttons]
     assert answers == [(ASKED.nonce, answer, "call") for answer in ANSWERS]
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
@@ -73,7 +73,10 @@ def test_a_prefix_has_a_button_of_its_own() -> None:
     prefix = CommandPrefix(("git", "push"))
     asked = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
     buttons = render_approval(asked).buttons
-    assert [button.label for button in buttons][-2:] == ["Always: git push *", "Deny"]
+    assert [button.label for button in buttons][-2:] == [
+        "Always allow git push * (any arguments)",
+        "Deny",
+    ]
     assert read_press(buttons[-2].data) == (ASKED.nonce, "always", "prefix")
 
 
@@ -84,13 +87,13 @@ def test_a_prefix_has_a_button_of_its_own() -> None:
             "zh-Hans",
             "🔐 问题 3：exec",
             "运行一个命令。",
-            "允许一次 本对话内允许 始终允许 拒绝",
+            "允许一次 本对话内允许（仅限此项） 始终允许（仅限此项） 拒绝",
         ),
         (
             "zh-Hant",
             "🔐 問題 3：exec",
             "執行一個命令。",
-            "允許一次 本對話內允許 一律允許 拒絕",
+            "允許一次 本對話內允許（僅限此項） 一律允許（僅限此項） 拒絕",
         ),
     ],
 )
@@ -100,7 +103,7 @@ def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
     with use_locale(language):
         part = render_approval(ASKED)
     assert part.text.startswith(f"{first}\n")
-    assert f"\ngit push\n{reason}\n" in part.text
+    assert f"\ngit push\nin: /w\n{reason}\n" in part.text
     assert [button.label for button in part.buttons] == labels.split()
     (code,) = (entity for entity in part.entities if entity.type == "pre")
     assert part.text.encode("utf-16-le")[code.offset * 2 :][:16].decode("utf-16-le") == "git push"
@@ -122,7 +125,8 @@ def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
     assert "⚠️ The middle is cut; the file above has the full text" in part.text
     file = render_details(_with(command="a" * 3000 + "😀" * 3000 + "end"))
     assert file is not None
-    assert (file.text or "").startswith("a" * 3000 + "😀" * 3000 + "end")
+    whole = (file.text or "").replace("\n↪ ", "")
+    assert whole.startswith("a" * 3000 + "😀" * 3000 + "end\n")
     assert render_details(ASKED) is None
     assert "end\n" in part.text
     assert [button.label for button in part.buttons] == ["Allow once", "Deny"]

@@ -2,17 +2,18 @@
 
 from agent.events import ApprovalAsked, ServerQuestion
 from gateway.cli.console.output.approval_choices import choices_for, choices_text
-from gateway.cli.console.output.approval_text import subject
+from gateway.cli.console.output.approval_text import question_text
+from gateway.core.question_view import with_view
 
 
 def asked_by(query: ServerQuestion) -> ApprovalAsked:
-    return ApprovalAsked("n", "mcp__s__t", {}, "", None, 9.0, 1, server_question=query)
+    return with_view(ApprovalAsked("n", "mcp__s__t", {}, "", None, 9.0, 1, server_question=query))
 
 
 def test_each_choice_has_a_key_and_says_what_it_is() -> None:
     query = ServerQuestion("s", "Which?", ("a {b}", "1"), otherwise="Keep 1")
     approval = asked_by(query)
-    assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] decline"
+    assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] Decline"
     # The second one is named by its label, which is the number of the first.
     answers = [(one.key, one.answer, one.words) for one in choices_for(approval)]
     assert answers == [
@@ -32,5 +33,5 @@ def test_free_text_is_written_and_nothing_is_agreed_to_by_a_word() -> None:
 
 
 def test_the_server_is_named_and_nothing_is_hidden() -> None:
-    text = subject(asked_by(ServerQuestion("shop", "You\u200b are\nKore")))
-    assert text == "the MCP server shop asks:\n  You\\u{200b} are\n  Kore"
+    text = question_text(asked_by(ServerQuestion("shop", "You\u200b are\nKore")))
+    assert text == "the MCP server shop asks\n  You\\u{200b} are\n  Kore"

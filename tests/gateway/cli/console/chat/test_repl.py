@@ -181,7 +181,7 @@ async def test_an_approval_is_one_key(
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("ask ls\r")
-        await terminal.see("exec: ask ls")
+        await terminal.see("? exec")
         await terminal.see("left)")  # keys count only after a pause
         terminal.type(key)
         await terminal.see(f"answer: {answer}")
@@ -195,7 +195,7 @@ async def test_a_denial_says_why(owner: MemoryService, home: Path) -> None:
         terminal.type("f")
         await terminal.see("Why not?")
         terminal.type("never mind\x1b")
-        await terminal.see("[y] once")
+        await terminal.see("[y] Allow once")
         terminal.type("\x15")
         await terminal.see("left)")
         terminal.type("f")
@@ -226,7 +226,7 @@ async def test_keys_typed_before_a_question_approve_nothing(
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("ask\rya")
-        await terminal.see("[y] once")
+        await terminal.see("[y] Allow once")
         await terminal.see("› ya")
         assert owner.answers == []
         terminal.type("\x03")
@@ -541,7 +541,7 @@ async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
         second = await stack.enter_async_context(kore_agent(*words))
         await second.see(PROMPT)
         second.type('!tool exec {"command": "touch one"}\r')
-        await second.see("[y] once")
+        await second.see("[y] Allow once")
         first.process.kill()
         await second.see("reconnecting …")
         await second.see("left)")

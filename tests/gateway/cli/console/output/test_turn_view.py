@@ -8,10 +8,10 @@ from rich.text import Text
 from agent import events
 from agent.text.visible import escape_invisible
 from agent.types import Result
-from gateway.cli.console.output.approval_text import subject
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
 from gateway.cli.console.output.turn_view import TurnView
+from gateway.core.question_view import with_view
 from gateway.core.records import Delivered
 
 
@@ -84,18 +84,23 @@ def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
 
 def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
     out = io.StringIO()
-    asked = events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0)
+    asked = with_view(events.ApprovalAsked("n", "exec", {}, "It runs.", None, 300.0, command="ls"))
     TurnView(Screen(out)).ask(asked, bool)
-    choices = "[y] once  [s] session  [a] always  [n] no  [f] no, because"
-    assert f"{choices}  (5:00 min left)" in out.getvalue()
+    choices = "[y] Allow once [s] Allow exactly this for this session [a] Always allow exactly this"
+    assert f"{choices} [n] Deny [f] Deny and say why (5:00 min left)" in " ".join(
+        out.getvalue().split()
+    )
 
 
 def test_a_question_stands_apart_from_the_text_before_it() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out))
     view.take(events.TextDelta("I would run this:"))
-    view.ask(events.ApprovalAsked("n", "exec", {"command": "ls"}, "It runs.", None, 300.0), bool)
-    assert "I would run this:\n\n? exec: ls\n" in out.getvalue()
+    view.ask(
+        with_view(events.ApprovalAsked("n", "exec", {}, "It runs.", None, 300.0, command="ls")),
+        bool,
+    )
+    assert "I would run this:\n\n? exec\n  ls\n" in out.getvalue()
 
 
 def test_only_what_was_not_shown_whole_is_unfolded() -> None:
@@ -207,26 +212,6 @@ def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
     assert outcome(bar) == ["100 %", "[exit code 0]"]
 
 
-def test_an_approval_shows_every_argument_and_every_character() -> None:
-    asked = events.ApprovalAsked(
-        "n", "exec", {"command": "ls\x1b[8m; rm x", "workdir": "/w"}, "why", None, 60.0
-    )
-    assert subject(asked) == "exec: ls\\u{1b}[8m; rm x\n  workdir: /w"
-
-
-def test_no_part_of_an_argument_looks_like_another_one() -> None:
-    arguments = {"command": "make\n  outside: no", "reason": "x\n  outside: False", "outside": True}
-    asked = events.ApprovalAsked("n", "exec", arguments, "why", None, 60.0, folder="/w")
-    assert subject(asked).split("\n") == [
-        "exec: make",
-        "      outside: no",
-        "  reason: x",
-        "      outside: False",
-        "  outside: True",
-        "  in: /w",
-    ]
-
-
 @pytest.mark.parametrize(
     ("elapsed_s", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (187, "3:07 min")]
 )
@@ -328,12 +313,3 @@ def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_why_a_model_writes_errors_all_the_same_is_in_the_question() -> None:
-    arguments = {"path": "a.py", "despite_errors": "the next edit\ndefines it"}
-    asked = events.ApprovalAsked("n", "edit_file", arguments, "why", "-a\n+b", 60.0)
-    assert subject(asked).split("\n") == [
-        "edit_file: a.py",
-        "  Brings new errors; the model insists: the next edit defines it",
-    ]

@@ -1,0 +1,194 @@
+"""Every face draws all lines of a question and the label of each answer, and hides nothing."""
+
+import io
+import unicodedata
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+from textual.app import App, ComposeResult
+from textual.widgets import Static
+
+from agent.events import ApprovalAsked
+from agent.records import frozen
+from agent.security.policy.base import ApprovalRequest
+from agent.security.shell.ast import CommandPrefix
+from agent.serialization import event_from_json, event_to_json
+from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
+from gateway.cli.acp.questions import EditorQuestions
+from gateway.cli.console.output import renderables
+from gateway.cli.console.output.approval_choices import choices_text
+from gateway.cli.console.output.approval_text import question_text
+from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.core.approval import ApprovalPrompt
+from gateway.core.messages import Route
+from gateway.core.question_view import approval_event
+from tests.fakes.editor import Editor
+
+DECEPTIVE = "".join(
+    chr(code)
+    for code in range(0x110000)
+    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp", "Zs", "Co")
+    and code not in (0x09, 0x0A, 0x20)
+    and code < 0xF0000
+)
+
+
+def run(command: str, **more: Any) -> ApprovalRequest:
+    facts = {name: more.pop(name) for name in ("network", "prefix", "unbound") if name in more}
+    arguments = {"command": command, **more}
+    return ApprovalRequest(
+        "exec", arguments, "Runs a command.", "1", "ask-exec", command, Path("/w"), **facts
+    )
+
+
+HOSTILE = {
+    "network": run("make", network=("evil.example", "b.example")),
+    "background": run("nc -l 80", background=True, timeout_s=9),
+    "prefix": run("git push", prefix=CommandPrefix(("git", "push"))),
+    "unbound": run("go run .", unbound="go"),
+    "bidi": run("rm \u202etxt.exe\u2066\u2069"),
+    "deceptive": run("".join(char + "a" for char in DECEPTIVE[:300])),
+    "empty lines": run("true" + "\n" * 41 + "rm -rf ."),
+    "blanks": run("true" + " " * 400 + "; rm -rf ."),
+    "fence": run("true\n```\n# Allowed\n~~~\n`````sh\nrm -rf ."),
+    "long": run("true " + "a" * 1500 + "; rm -rf ."),
+    "markup": run("[bold]x[/bold] <b>x</b> **x** [link](http://a) _x_"),
+    "forged": run("make", reason="x\n    in: /safe\nnetwork: none"),
+    "diff": ApprovalRequest(
+        "edit_file", {"path": "a.md"}, "Changes a file.", diff="--- a\n+++ a\n-x\n+```\n+\u202ey"
+    ),
+    "sends": ApprovalRequest("web_fetch", {"url": "http://a"}, "Sends.", sends="secret\n\n\n\nx"),
+}
+
+
+@frozen
+class Face:
+    """What a face shows: its text, and the labels of the answers."""
+
+    text: str
+    labels: str
+
+
+async def telegram(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    part, file = render_approval(prompt), render_details(prompt)
+    text = f"{part.text}\n{file.text if file else ''}"
+    return Face(text, "\n".join(button.label for button in part.buttons))
+
+
+async def console(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    screen = io.StringIO()
+    Console(file=screen, width=60).print(renderables.question(event))
+    return Face(screen.getvalue(), choices_text(event))
+
+
+async def bare_terminal(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    return Face(question_text(event), choices_text(event))
+
+
+async def full_screen(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    class Screen(App[None]):
+        def compose(self) -> ComposeResult:
+            yield ApprovalPanel()
+
+    async with Screen().run_test(size=(60, 200)) as pilot:
+        panel = pilot.app.query_one(ApprovalPanel)
+        panel.fit(200)
+        panel.show_first([event])
+        panel.arm()
+        await pilot.pause()
+        await pilot.pause()
+        return Face(_drawn(panel, "#question"), _drawn(panel, "#choices"))
+
+
+def _drawn(panel: ApprovalPanel, widget: str) -> str:
+    static = panel.query_one(widget, Static)
+    rows = (static.render_line(row) for row in range(static.size.height))
+    return "\n".join("".join(segment.text for segment in row) for row in rows)
+
+
+async def editor(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    client = Editor()
+    labels: list[str] = []
+
+    async def request_permission(session: str, call: Any, options: list[Any], **_: Any) -> Any:
+        labels.extend(option.name for option in options)
+        return await Editor.request_permission(client, session, call, options)
+
+    client.request_permission = request_permission  # type: ignore[method-assign]
+    await EditorQuestions(cast(Any, client), None).ask("s", event, "c")
+    ((call, _),) = client.questions
+    text = "\n".join(part.content.text for part in call.content)
+    _check_fences([part.content.text for part in call.content])
+    return Face(f"{call.title}\n{text}", "\n".join(labels))
+
+
+def _check_fences(blocks: list[str]) -> None:
+    for block in blocks:
+        fence = block[: len(block) - len(block.lstrip("`"))]
+        body = block.removeprefix(fence).removesuffix(fence)
+        assert len(fence) >= 3
+        assert fence not in body
+
+
+async def protocol(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
+    decoded = event_from_json(event_to_json(event))
+    assert isinstance(decoded, ApprovalAsked)
+    assert decoded.view == event.view
+    view = event_to_json(event)["view"]
+    lines = [view["title"], *(line["text"] for line in view["lines"])]
+    return Face("\n".join(lines), "\n".join(option["label"] for option in view["options"]))
+
+
+FACES: dict[str, Callable[[ApprovalPrompt, ApprovalAsked], Awaitable[Face]]] = {
+    each.__name__: each
+    for each in (telegram, console, bare_terminal, full_screen, editor, protocol)
+}
+
+
+def _dense(text: str) -> str:
+    """The text without the blanks and line ends that wrapping adds."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("question", HOSTILE)
+@pytest.mark.parametrize("face", FACES)
+async def test_every_line_and_every_label_is_drawn(face: str, question: str) -> None:
+    prompt = ApprovalPrompt(
+        nonce="n" * 16,
+        number=3,
+        title="title",
+        request=HOSTILE[question],
+        lane="lane",
+        session="s",
+        asker="telegram:8",
+        principal="telegram:7",
+        route=Route("telegram", "1", "7"),
+        asked_at=0.0,
+        expires_at=1.0,
+    )
+    event = approval_event(prompt)
+    drawn = await FACES[face](prompt, event)
+    for line in event.view.lines:
+        assert _dense(line.text) in _dense(drawn.text)
+    assert _dense(event.view.title) in _dense(drawn.text)
+    is_cut = face == "telegram" and render_details(prompt) is not None
+    for option in event.view.options:
+        is_offered = not is_cut or option.answer in ("once", "deny")
+        assert (_dense(option.label) in _dense(drawn.labels)) == is_offered
+    assert not set(DECEPTIVE) & set(drawn.text + drawn.labels)
+
+
+def test_the_last_line_of_a_command_is_near_its_first() -> None:
+    for name in ("empty lines", "blanks", "long"):
+        event = approval_event(
+            ApprovalPrompt(
+                *("n", 1, "t", HOSTILE[name], "l", "s", "a", "a", Route("c", "a", "c"), 0.0, 1.0)
+            )
+        )
+        code = [line.text for line in event.view.lines if line.kind == "code"]
+        assert len(code) <= 12
+        assert max(map(len, code)) <= 162
+        assert code[-1].endswith("rm -rf .")
