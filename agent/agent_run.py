@@ -1,6 +1,7 @@
 """One run: the turn of an agent, and those of the agents that it hands the conversation over to."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from agent.i18n import t
 from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.run_options import RunOptions, check_beginning, new_session
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import TaintState
 from agent.subagents.handoff import Handoff
 from agent.tools.base import ToolEnvironment
@@ -301,11 +303,14 @@ class AgentRun:
         return self._memory.text if self._memory and self._memory.file == file else None
 
     def _environment(self, agent: RunningAgent, session: str) -> ToolEnvironment:
+        folder = agent.workspace.folder
         return ToolEnvironment(
             session=session,
-            workspace=agent.workspace.folder,
+            workspace=folder,
             memory=agent.workspace.owner_memory,
             owner=True,
+            # A tool may make the folder yet.
+            identity=FolderIdentity.of(folder) if os.path.lexists(folder) else None,
             recording=RecorderFactory(self._agent.changes, time.time_ns()),
             places=agent.workspace.origin,
             deps=self._deps,

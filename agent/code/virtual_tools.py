@@ -175,7 +175,7 @@ class SyncVirtual:
 
 
 def _diff(draft: Draft, call: CallContext) -> str:
-    root = call.workspace.resolve()
+    root = call.workspace
     inside = draft.path.is_relative_to(root)
     name = str(draft.path.relative_to(root)) if inside else str(draft.path)
     return diff(name, draft.before or "", draft.after or "")

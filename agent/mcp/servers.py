@@ -33,6 +33,7 @@ from agent.mcp.names import tool_names
 from agent.mcp.pending_logins import LOGIN_S, PendingLogins
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.process_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
@@ -211,6 +212,7 @@ class McpServers:
 
         log_file = ServerLog(partial(self.folder_of, server.name))
         login: ServerLogin | None = None
+        identity = _folder_identity(server)
 
         def open_transport(on_end: Any) -> AbstractAsyncContextManager["TransportStreams"]:
             nonlocal login
@@ -226,6 +228,7 @@ class McpServers:
             process = ServerProcess(
                 server, self._tool_settings, home, log_file, self._meters, self._reach
             )
+            process.identity = identity
             return process.open(on_end)
 
         def last_words() -> str:
@@ -476,3 +479,11 @@ class _Server:
                 name=self.settings.name,
             )
         return notice
+
+
+def _folder_identity(server: McpServerSettings) -> FolderIdentity | None:
+    """Return the identity of the folder that a server is given; None without one."""
+    folder = server.work_folder if server.url is None else None
+    if folder is None or not folder.is_dir():
+        return None
+    return FolderIdentity.of(folder.resolve())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
+from agent.security.files.folder_identity import FolderIdentity
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, TooMuchOutput
@@ -33,7 +34,7 @@ class ServerProcess:
     """Starts a server and hands out its streams; everything of it has ended when the block does.
 
     `home` is the folder that the server has as its /tmp and HOME, from start to start; `meters`
-    look after what it uses up.
+    look after what it uses up. `identity` is that of the folder that it was given.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ServerProcess:
         reach: dict[str, Any] | None = None,
     ) -> None:
         self._server = server
+        self.identity: FolderIdentity | None = None
         self._settings = settings
         self._home = home
         self._log = log
@@ -105,6 +107,7 @@ class ServerProcess:
             server.network,
             server.read_only,
             self._reach,
+            self.identity,
         )
 
     def _variables(self) -> dict[str, str]:

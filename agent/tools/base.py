@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.policy.base import Decision, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.shell.ast import CommandPrefix
@@ -146,7 +147,8 @@ class EditorFiles(Protocol):
 class ToolEnvironment:
     """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
 
-    `workspace` is where relative paths start. `memory` is the long-term memory file of the
+    `workspace` is where relative paths start, a real path; `identity` tells whether it is still
+    the same folder, None where nobody has asked. `memory` is the long-term memory file of the
     speaker. `owner` says that the owner speaks and no other person reads along: only then are
     other people's memories shown. `recording` is for what happens to files. `spawn` sends out
     sub-agents, None where none may be sent. `recall` searches what the speaker said before,
@@ -164,6 +166,7 @@ class ToolEnvironment:
     workspace: Path
     memory: Path
     owner: bool = False
+    identity: FolderIdentity | None = None
     recording: RecorderFactory = field(default_factory=RecorderFactory)
     spawn: Spawn | None = None
     recall: Recall | None = None
@@ -181,7 +184,7 @@ class ToolEnvironment:
 
     @property
     def origin(self) -> TrustedOrigins:
-        return self.places or TrustedOrigins((self.workspace.resolve(),))
+        return self.places or TrustedOrigins((self.workspace,))
 
 
 @frozen

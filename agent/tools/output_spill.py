@@ -165,7 +165,7 @@ def _hide_from_git(own: Path) -> None:
 
 def spill_folder(workspace: Path) -> Path:
     """Where a workspace's spilled outputs are kept."""
-    return workspace.resolve() / ".kore" / "spill"
+    return workspace / ".kore" / "spill"
 
 
 def prune(folder: Path) -> None:

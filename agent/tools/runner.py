@@ -13,6 +13,7 @@ from agent.i18n import ENGLISH, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
 from agent.security.files import file_io
+from agent.security.files.folder_identity import check_folder
 from agent.security.policy.base import AnswerPending, Approver, LimitsHosts, LimitsPaths, Policy
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, TaintState
@@ -155,6 +156,8 @@ class ToolRunner:
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
             await self._permit(tool, args, plan, context)
+            # Meanwhile a person may have been asked.
+            check_folder(context.environment.identity)
             await on_start()
             # As it was judged: what it finds on the disk now could be judged otherwise.
             context = replace(context, read_only=plan.read_only)
@@ -245,6 +248,7 @@ class ToolRunner:
     async def _planned(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
     ) -> tuple[CallContext, EffectPlan]:
+        check_folder(context.environment.identity)
         bounded = self._bounded(tool, context)
         plan = (
             await tool.plan(args, bounded) if isinstance(tool, DescribesEffects) else EffectPlan()

@@ -171,7 +171,7 @@ class CommandHooks(Hooks[Any]):
         self, hook: CommandHook, context: CallContext, payload: Mapping[str, Any]
     ) -> HookAnswer | None:
         """What the hook says; None for one that failed, of which the person reads."""
-        workspace = context.workspace.resolve()
+        workspace = context.workspace
         payload = {
             "session_id": context.session,
             "cwd": str(workspace),

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,7 +127,8 @@ class AccessControl:
         """Where relative paths start: the console may choose another folder, and the configuration
         may give a chat one."""
         if message.channel == CONSOLE and message.options.cwd is not None:
-            return Path(message.options.cwd).resolve()
+            # Not resolved again: a client has done that when the person chose the folder.
+            return Path(os.path.abspath(message.options.cwd))
         return self.chat_settings.of(message.route).folder or workspace
 
     def _is_known(self, message: InboundMessage) -> bool:

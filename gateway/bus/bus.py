@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent.i18n import set_locale, t
+from agent.security.files.folder_identity import FolderReplaced
 from agent.turn.journal import CancelToken
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.command_runner import CommandRunner
@@ -22,6 +23,7 @@ from gateway.core.messages import InboundMessage
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
+from gateway.sessions.working_folder import describe_refusal
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
@@ -380,4 +382,8 @@ class MessageBus:
             return True
         if self._turns.draining:
             raise TurnSuspended
-        return await self._turns.run(claim, stop, lane.wake.is_set)
+        try:
+            return await self._turns.run(claim, stop, lane.wake.is_set)
+        except FolderReplaced as exc:
+            await self._turns.give_up(claim, describe_refusal(exc))
+            return True

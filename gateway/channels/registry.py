@@ -1,6 +1,7 @@
 """The roster: which channels the configuration names, and who may write to them."""
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -49,7 +50,19 @@ def _chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Pat
     """The real folder. Raises `ConfigError` for one that is not there, or holds more than a
     project: who may write in the chat may read it, as far as their role goes."""
     where = f"telegram.chats.{chat}.folder"
-    folder = Path(name).expanduser().resolve()
+    path = Path(os.path.abspath(Path(name).expanduser()))
+    folder = path.resolve()
+    if any(map(_is_own_link, (path, *path.parents))):
+        # A command in the folder above may have made it since.
+        raise ConfigError(
+            t(
+                "{where}: {path} leads through a link to {folder}; name that folder itself, "
+                "if it is the right one",
+                where=where,
+                path=path,
+                folder=folder,
+            )
+        )
     if not folder.is_dir():
         raise ConfigError(
             t(
@@ -70,6 +83,11 @@ def _chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Pat
             )
         )
     return folder
+
+
+def _is_own_link(path: Path) -> bool:
+    """Return whether this is a link that the user of this process could have made."""
+    return path.is_symlink() and os.access(path.parent, os.W_OK)
 
 
 async def open_channels(

@@ -34,7 +34,7 @@ class UndoService:
             raise KoreError(t("this conversation has no changes yet"))
         self.call = call
         self.session = call.session
-        self.root = call.folder.resolve()
+        self.root = call.folder
         self.changes: ChangeLog = services.agent.changes()
         self._context = CallContext(
             ToolCall("", "undo", {}, "{}"),

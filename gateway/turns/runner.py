@@ -12,6 +12,7 @@ from agent import events
 from agent.agent import Agent
 from agent.history_validation import unanswered_calls
 from agent.i18n import mark_for_translation, t
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.serialization import event_to_json
 from agent.tools.base import Similarity, ToolEnvironment
@@ -31,6 +32,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.window_cache import SessionWindowCache
+from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import memory_snapshots, sessions
 from gateway.store.repositories.delivery import inbox, outbox
@@ -156,6 +158,8 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
+        message = claim.messages[-1]
+        place = await take_folder(self._database, claim, self._permissions)
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
         if self._received is not None:
@@ -173,20 +177,17 @@ class TurnRunner:
         window = await self._windows.open(claim.session, user_message)
         if self._received is not None:
             await self._received.bring_pictures(window.messages)
-        message = claim.messages[-1]
         if not claim.resumed:
-            folder = self._permissions.working_dir(message)
-            await tell_of_project(self._database, self._agent, claim, window, folder)
+            await tell_of_project(self._database, self._agent, claim, window, place.path)
         is_asked = not claim.resumed and any(map(is_said, claim.messages))
         # In mode "plan" nothing may be remembered.
         if is_asked and self._permissions.mode(message, claim.mode) != "plan":
             speaking = self._permissions.audience(message)
             speaking = replace(speaking, model=message.model or claim.model or speaking.model)
             await remind(self._database, self._agent, claim, window, speaking)
-        errands = await self._subagents.of(claim)
-        first = errands[0] if errands else None
+        first = next(iter(errands := await self._subagents.of(claim)), None)
         async with self._usage.meter(claim, first) as meter:
-            task = replace(await self._task(claim, window, stop), meter=meter)
+            task = replace(await self._task(claim, window, stop, place), meter=meter)
             if first is not None:
                 task = await self._subagents.subagent_request(claim, task, first)
             else:
@@ -257,7 +258,7 @@ class TurnRunner:
             await self._background.end(claim.session)
 
     async def _task(
-        self, claim: TurnClaim, window: SessionWindow, stop: CancelToken
+        self, claim: TurnClaim, window: SessionWindow, stop: CancelToken, place: FolderIdentity
     ) -> TurnRequest:
         message = claim.messages[-1]
         results = {}
@@ -268,7 +269,6 @@ class TurnRunner:
         speaking = self._permissions.audience(message)
         style = await self._style_of(claim)
         if style is not None:
-            # It takes the place of how to be in this chat.
             speaking = replace(speaking, persona=style.text)
         taint = initial_taint(self._agent.workspace, speaking)
         if style is not None and not style.is_own:
@@ -295,6 +295,7 @@ class TurnRunner:
             workspace=speaking.root,
             memory=speaking.memory,
             owner=speaking.owner,
+            identity=place,
             recording=RecorderFactory(self._agent.changes, claim.turn),
             recall=past,
             recall_around=past.around,
@@ -332,9 +333,8 @@ class TurnRunner:
 
     def _watches(self, folder: Path) -> "ProjectWatches | None":
         """Of a project: in the workspace nobody but Kore works."""
-        agent = self._agent
-        is_project = folder != agent.workspace.folder
-        return agent.watches if is_project and agent.settings.watch else None
+        is_watched = self._agent.settings.watch and folder != self._agent.workspace.folder
+        return self._agent.watches if is_watched else None
 
     async def _style_of(self, claim: TurnClaim) -> OutputStyle | None:
         """How answers are to be, as it was chosen; a sub-agent's are as its caller needs them."""

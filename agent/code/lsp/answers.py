@@ -55,7 +55,7 @@ class CodeAnswers:
         # Words may quote any file of the project, an outline only its own.
         is_outline = question.operation == "document_symbols"
         marked = await asyncio.to_thread(
-            lambda: is_marked(question.path if is_outline else call.workspace.resolve())
+            lambda: is_marked(question.path if is_outline else call.workspace)
         )
         match question.operation:
             case "diagnostics":

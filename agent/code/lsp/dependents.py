@@ -76,7 +76,7 @@ class Dependents:
         self, server: LanguageServer, drafts: Sequence[Draft], call: CallContext
     ) -> list[Path]:
         """Files that the session has seen last and that name one of the drafts: as imports do."""
-        extensions, root = server.settings.extensions, call.workspace.resolve()
+        extensions, root = server.settings.extensions, call.workspace
         stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
         if not stems:
             return []
@@ -121,7 +121,7 @@ class Dependents:
     ) -> list[Path]:
         """Those that the call may read: a server may name anything."""
         edited_paths = {draft.path for draft in drafts}
-        root = call.workspace.resolve()
+        root = call.workspace
         visible: list[Path] = []
         for path in paths:
             if path in edited_paths or not path.is_relative_to(root):

@@ -56,7 +56,7 @@ class PlaceListing:
     they are. Blocks: use it in a thread."""
 
     def __init__(self, scope: WorkspaceScope, call: CallContext, encoding: Encoding) -> None:
-        self._sight = VisibleFiles(scope, call, call.workspace.resolve())
+        self._sight = VisibleFiles(scope, call, call.workspace)
         self._encoding = encoding
         self._texts: dict[Path, TextLines | None] = {}
         # A file that is shown was written by strangers.

@@ -112,7 +112,7 @@ class CodeProposals:
 def _with_taint(args: Mapping[str, Any], call: CallContext) -> CallContext:
     """A code action may put text of any file of the project into another; the words of a rename are
     the model's own, and formatting adds none."""
-    if args["operation"] in ("rename", "format") or not is_marked(call.workspace.resolve()):
+    if args["operation"] in ("rename", "format") or not is_marked(call.workspace):
         return call
     return replace(call, taint=call.taint | UNTRUSTED)
 
@@ -158,5 +158,5 @@ def _diff(draft: Draft, call: CallContext) -> str:
 
 
 def _display(path: Path, call: CallContext) -> str:
-    root = call.workspace.resolve()
+    root = call.workspace
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

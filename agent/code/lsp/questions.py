@@ -112,7 +112,7 @@ async def errors_that_quote(call: CallContext) -> AsyncIterator[None]:
     try:
         yield
     except ToolError as exc:
-        exc.untrusted |= await asyncio.to_thread(lambda: is_marked(call.workspace.resolve()))
+        exc.untrusted |= await asyncio.to_thread(lambda: is_marked(call.workspace))
         raise
 
 

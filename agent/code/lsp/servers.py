@@ -20,6 +20,7 @@ from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
 from agent.code.status import ServerStatus
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.process_folder import ProcessFolder
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
@@ -209,6 +210,7 @@ class LanguageServers:
             home,
             variables={**_VARIABLES, **settings.variables},
             read_only=True,
+            identity=FolderIdentity.of(folder),
         )
 
         def find_command() -> ServerCommand:

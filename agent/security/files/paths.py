@@ -18,14 +18,15 @@ def resolve_in_workspace(
 ) -> Path:
     """The real path behind `path`, with links and `..` resolved; it need not exist.
 
-    Relative paths start at `workspace`. With `restrict`, a path that ends outside of it is
+    Relative paths start at `workspace`, a real path that is not resolved again: a link that has
+    taken its place leads outside of it. With `restrict`, a path that ends outside of it is
     refused, one that leaves and comes back is fine. `blocked` holds components, or sequences of
     them (`node_modules/.cache`), that no path may contain. A caller that opens it must follow
     no more links (as `agent.security.files.file_io` does), or a swapped folder leads elsewhere.
 
     Raises ToolError with a sentence for the model.
     """
-    root = Path(os.path.realpath(workspace))
+    root = Path(os.path.abspath(workspace))
     unresolved = Path(os.path.normpath(root / _check_spelling(path, restrict)))
     try:
         real = Path(os.path.realpath(root / _check_spelling(path, restrict)))

@@ -29,7 +29,7 @@ class CreatedFiles:
 
     def __init__(self, workspace: Path, further: frozenset[str]) -> None:
         """`further`: names besides those that are always looked at, folded."""
-        self.root = Path(os.path.realpath(workspace))
+        self.root = workspace
         self._names = _NAMES | further
         self._existing: set[str] = set()
 

@@ -1,12 +1,14 @@
 """The port to a sandbox: what a command is given, and how it is then started."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity, open_folder
 
 
 @frozen
@@ -50,13 +52,13 @@ class EgressChannel(Protocol):
 class SandboxCommand:
     """A shell command to run in `folder`.
 
-    `workspace` is all that it may change, except some existing files and folders in there: it must
-    not see `forbidden_paths`, so that a sandbox that cannot hide them refuses; `masked_paths` are
-    hidden and `read_only_paths` made read-only where a sandbox can. Without `egress` it has no
-    network. `stdin` is the descriptor that it reads from, which stays the caller's; without one
-    there is nothing to read. `terminal` is the descriptor of a terminal that the command gets as
-    well, under the same number or, in a sandbox that closes all others, as its input. With
-    `read_only` it may not change the workspace either, only /tmp.
+    `workspace`, a real path, is all that it may change, except some existing files and folders in
+    there: it must not see `forbidden_paths`, so that a sandbox that cannot hide them refuses;
+    `masked_paths` are hidden and `read_only_paths` made read-only where a sandbox can. Without
+    `egress` it has no network. `stdin` is the descriptor that it reads from, which stays the
+    caller's; without one there is nothing to read. `terminal` is the descriptor of a terminal that
+    the command gets as well, under the same number or, in a sandbox that closes all others, as its
+    input. With `read_only` it may not change the workspace either, only /tmp.
     `temporary` is a folder that no command sees, whose `tmp` and `shm` are /tmp and /dev/shm to it;
     without one those are new and gone afterwards.
     `network` is one that it shares with others, where the sandbox has such. `variables` are the
@@ -76,6 +78,16 @@ class SandboxCommand:
     network: "SessionNetwork | None" = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     terminal: int | None = None
+    identity: FolderIdentity | None = None
+
+    @contextmanager
+    def open_workspace(self) -> Iterator[int]:
+        """A descriptor of the workspace, which is the folder of `identity` if that is known. Raises
+        `ToolError` where a link or another folder has taken its place."""
+        if self.workspace == Path("/"):
+            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+        with open_folder(self.workspace, self.identity) as descriptor:
+            yield descriptor
 
 
 @frozen

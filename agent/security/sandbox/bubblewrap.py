@@ -84,10 +84,9 @@ class Bubblewrap:
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """The command in its namespaces. Raises `ToolError`."""
-        workspace = Path(os.path.realpath(job.workspace))
-        if workspace == Path("/"):
-            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+        workspace = job.workspace
         with ExitStack() as stack, ExitStack() as lent:
+            opened = stack.enter_context(job.open_workspace())
             setup = _Setup(lent, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -103,7 +102,9 @@ class Bubblewrap:
             pins, frozen = self._mounts(job, workspace)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
-                sources, words = self._map_to_user(stack, workspace, job.temporary, own_mounts)
+                sources, words = self._map_to_user(
+                    stack, (workspace, opened), job.temporary, own_mounts
+                )
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
                 for descriptor in (job.stdin, job.terminal):
@@ -111,8 +112,10 @@ class Bubblewrap:
                         os.fchown(descriptor, USER, -1)
             above = _folder_beside(workspace)
             self._base(setup, sources, job.temporary, above)
-            bind = "--ro-bind" if job.read_only else "--bind"
-            setup.arguments += [bind, str(sources[workspace]), str(workspace)]
+            bind, source = "--ro-bind" if job.read_only else "--bind", str(sources[workspace])
+            if self._by_descriptor and not self.runs_as_root:
+                bind, source = f"{bind}-fd", str(setup.own(os.dup(opened)))
+            setup.arguments += [bind, source, str(workspace)]
             if not self.runs_as_root:
                 for path in pins:
                     setup.pin(path)
@@ -157,18 +160,20 @@ class Bubblewrap:
     def _map_to_user(
         self,
         stack: ExitStack,
-        workspace: Path,
+        opened_workspace: tuple[Path, int],
         temporary: Path | None,
         own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Where the folders lie for `USER`, and the words that make a program theirs.
 
-        What is `own_mounts` in the workspace is a mount of its own, read-only or not.
+        `opened_workspace` is its path and a descriptor of it. What is `own_mounts` in the workspace
+        is a mount of its own, read-only or not.
         """
         from agent.security.sandbox import idmapped_mounts
 
+        workspace, opened = opened_workspace
         sources = {workspace: _STAGE / "workspace"}
-        mounts = []
+        mounts = [idmapped_mounts.Mount(opened, sources[workspace])]
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
@@ -179,7 +184,7 @@ class Bubblewrap:
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
             with ExitStack() as open_fds:
-                for path, read_only in {workspace: False, **own_mounts}.items():
+                for path, read_only in own_mounts.items():
                     fd = _open_path(path)
                     if fd is None:
                         continue

@@ -48,8 +48,9 @@ class ContainerSandbox:
             raise ToolError("A container has no terminal; bubblewrap and Landlock do.")
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot use a folder with a colon in its name.")
-        if os.path.realpath(job.workspace) == "/":
-            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+        # The service opens the folder by its path: a link that is put there now is followed.
+        with job.open_workspace():
+            pass
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
         # The client starts helpers of its own by their names.
@@ -70,7 +71,7 @@ class ContainerSandbox:
         self, job: SandboxCommand, name: str, filter_file: str, variables_file: str = ""
     ) -> list[str]:
         """What the program is told, without its name."""
-        workspace = os.path.realpath(job.workspace)
+        workspace = job.workspace
         arguments = [
             "run", "--rm", "--init", "--pull", "never", "--name", name,
             *([] if job.stdin is None else ["-i"]),

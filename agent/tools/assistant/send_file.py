@@ -72,7 +72,7 @@ class SendFile:
             raise ToolError(
                 f"A caption has {CAPTION_CHARS:,} characters at most; put the rest in your reply."
             )
-        root = call.workspace.resolve()
+        root = call.workspace
         files = []
         for name in args["paths"]:
             path = self._scope.find(name, call)

@@ -103,7 +103,7 @@ class MoveFile:
         def work() -> EffectPlan:
             move = self._move(args, call)
             creates = () if move.target is None else move.paths(move.target)
-            difference = _difference(move, call.workspace.resolve())
+            difference = _difference(move, call.workspace)
             return EffectPlan(
                 changes=move.paths(move.source),
                 creates=creates,
@@ -148,7 +148,7 @@ class MoveFile:
 
     def _move(self, args: Mapping[str, Any], call: CallContext) -> _Move:
         """What the call asks for, as the disk is now. Raises ToolError."""
-        root = call.workspace.resolve()
+        root = call.workspace
         source = self._place(args["path"], call)
         if root.is_relative_to(source):
             raise ToolError(f"{source} contains the workspace; give a path inside it.")
@@ -171,7 +171,7 @@ class MoveFile:
 
     def _place(self, path: str, call: CallContext) -> Path:
         """The path itself where it is a link, whose folder then counts, else what is behind it."""
-        unresolved = Path(os.path.normpath(call.workspace.resolve() / path))
+        unresolved = Path(os.path.normpath(call.workspace / path))
         if not unresolved.is_symlink():
             return self._scope.find(path, call)
         return self._scope.find(str(unresolved.parent), call) / unresolved.name

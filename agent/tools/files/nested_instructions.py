@@ -32,7 +32,7 @@ def nested_instructions(
 
 
 def _texts(path: Path, call: CallContext, views: FileViews, scope: WorkspaceScope) -> str:
-    root, real = Path(os.path.realpath(call.workspace)), Path(os.path.realpath(path))
+    root, real = call.workspace, Path(os.path.realpath(path))
     if call.paths or not real.is_relative_to(root) or real.name in _NAMES:
         return ""
     folders = [folder for folder in real.parents if folder != root and folder.is_relative_to(root)]

@@ -101,7 +101,7 @@ class ApplyPatch:
         unsaved = await self._unsaved_texts(args, call)
         changes = await file_io.in_thread(lambda: self._changes(args, call, unsaved))
         await refuse_errors(self._drafts, [one.draft for one in changes], args, call)
-        root = call.workspace.resolve()
+        root = call.workspace
         return EffectPlan(
             changes=tuple(change.path for change in changes if change.before),
             creates=tuple(change.path for change in changes if not change.before),
@@ -136,7 +136,7 @@ class ApplyPatch:
         changed_paths = [change.path for change in changes if change.after]
         remarks = [await show_change(path, call, self._views) for path in changed_paths]
         await self._drafts.after_write(drafts)
-        root = call.workspace.resolve()
+        root = call.workspace
         lines = [f"{_verb(change)} {change.path}" for change in changes]
         result = ToolResult(
             "Applied the patch:\n" + "\n".join(lines),

@@ -61,7 +61,7 @@ class Undo:
         pairs = report.net_changes(moves, "undo")
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
-        difference = report.differences(pairs, blobs, call.workspace.resolve(), DIFF_CHARS)
+        difference = report.differences(pairs, blobs, call.workspace, DIFF_CHARS)
         return EffectPlan(changes=changes, creates=creates, diff=difference or None)
 
     def _run(self, request: "UndoRequest", call: CallContext) -> tuple[Sequence[Draft], ToolResult]:
@@ -70,7 +70,7 @@ class Undo:
 
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
-        root = call.workspace.resolve()
+        root = call.workspace
         # Taken before: what is there now may not be kept anywhere afterwards.
         pairs = report.net_changes(moves, "undo")
         diffs = {

@@ -37,7 +37,7 @@ async def read_unsaved(path: Path, call: CallContext) -> UnsavedText:
     """Ask the editor for a text file of the working folder, which the tool may open. An editor that
     does not answer leaves it to the disk."""
     editor = call.environment.editor
-    if editor is None or not path.is_relative_to(call.workspace.resolve()):
+    if editor is None or not path.is_relative_to(call.workspace):
         return UnsavedText()
     try:
         document = await file_io.in_thread(lambda: decode(file_io.read(path, LIMIT_BYTES), path))
@@ -67,7 +67,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
     """Have the editor take over what a tool has written, so that its buffer and its undo know.
     Returns a remark for the model; empty when all is well."""
     editor = call.environment.editor
-    if editor is None or not path.is_relative_to(call.workspace.resolve()):
+    if editor is None or not path.is_relative_to(call.workspace):
         return ""
     try:
         before = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))

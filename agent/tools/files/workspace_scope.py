@@ -71,7 +71,7 @@ class WorkspaceScope:
             raise ToolError(f"{quote_path(path)} is blocked: it is part of Kore itself.")
         if _privacy_test(call)(real):
             raise ToolError(f"{quote_path(path)} belongs to someone else and cannot be used here.")
-        if not call.owner and _is_own(real, call.workspace.resolve()):
+        if not call.owner and _is_own(real, call.workspace):
             raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
         return real
 
@@ -95,7 +95,9 @@ class WorkspaceScope:
         """The real memory file of the person who speaks. Raises ToolError where links lead away."""
         home = _home(call.memory)
         real = resolve_in_workspace(
-            str(call.memory.absolute()), home, restrict=self.settings.restrict_to_workspace
+            str(call.memory.absolute()),
+            home.resolve(),
+            restrict=self.settings.restrict_to_workspace,
         )
         linked = real != home.resolve() / call.memory.absolute().relative_to(home)
         if self._kores_own()(real) or (linked and not call.owner):
@@ -105,7 +107,7 @@ class WorkspaceScope:
     def hidden_test(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
         """A test for the entries of a real folder: whether the call may not know of them."""
         is_closed = self.closed(call)
-        root = call.workspace.resolve()
+        root = call.workspace
 
         def is_hidden(folder: Path, entry: "os.DirEntry[str]") -> bool:
             path = folder / entry.name
@@ -125,7 +127,7 @@ class WorkspaceScope:
 
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
         """A test for real paths that are no links: whether the call may not know of them."""
-        root = call.workspace.resolve()
+        root = call.workspace
         others, kores_own = _privacy_test(call), self._kores_own()
 
         def is_closed(path: Path) -> bool:
@@ -139,7 +141,7 @@ class WorkspaceScope:
     def unrecorded(self, call: CallContext) -> list[Path]:
         """What undo does not look at when a command, or a tool like one, changes files."""
         closed = [Path(os.path.realpath(path)) for path in self.settings.off_limits]
-        return closed + [call.workspace.resolve() / name for name in self.settings.blocked_paths]
+        return closed + [call.workspace / name for name in self.settings.blocked_paths]
 
     def _kores_own(self) -> Callable[[Path], bool]:
         """A test for real paths: whether they are part of Kore itself, as its files lie now."""
@@ -186,7 +188,7 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
         return lambda real: False
     home = _home(call.memory)
     own = home.resolve() / call.memory.absolute().relative_to(home)
-    places = {folded_path(call.workspace.resolve()), folded_path(home.resolve())}
+    places = {folded_path(call.workspace), folded_path(home.resolve())}
     try:
         inbox = user_inbox_dir(home.resolve(), own)
     except ValueError:
@@ -208,14 +210,14 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
 def holds_files_of_others(call: CallContext) -> bool:
     """Whether the folder that is worked in has files that the person may not see: a program that
     reads all of it may tell of them."""
-    return not call.owner and _home(call.memory).resolve().is_relative_to(call.workspace.resolve())
+    return not call.owner and _home(call.memory).resolve().is_relative_to(call.workspace)
 
 
 def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
     """The folder of what the person has sent, if the path leads there and the work is done in
     another folder than the one that holds it."""
     home = _home(call.memory)
-    if call.workspace.resolve() == home.resolve():
+    if call.workspace == home.resolve():
         return None
     try:
         own = home.resolve() / call.memory.absolute().relative_to(home)
@@ -244,7 +246,7 @@ class VisibleFiles:
     """
 
     def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
-        self.root = call.workspace.resolve()
+        self.root = call.workspace
         self.folder = folder
         self._paths = call.paths
         self._is_closed = scope.closed(call)

@@ -20,6 +20,7 @@ from typing import Any
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.private_folder import make_private_folder
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
@@ -47,7 +48,8 @@ class TooMuchOutput(Exception):
 class ServerCommand:
     """What to start.
 
-    It works in `folder`, which it may change unless `read_only`; `home` is the folder that it has
+    It works in `folder`, which it may change unless `read_only`, and which is the one of `identity`
+    if that is known; `home` is the folder that it has
     as its /tmp and HOME, from start to start. It reads `shown_folders` besides, and reaches the
     hosts of `network`; `reach` is for tests: which addresses that may lead to.
     """
@@ -60,6 +62,7 @@ class ServerCommand:
     network: tuple[str, ...] = ()
     read_only: bool = False
     reach: Mapping[str, Any] = field(default_factory=dict)
+    identity: FolderIdentity | None = None
 
 
 class ConfinedServer:
@@ -182,7 +185,7 @@ class ConfinedServer:
         program = command.argv[0]
         if "/" not in program and shutil.which(program) is None:
             raise ToolError(f"There is no program {program} on this machine.")
-        folder = command.folder.resolve()
+        folder = command.identity.path if command.identity else command.folder.resolve()
         if not folder.is_dir():
             raise ToolError(f"The {self._title}: there is no folder {folder}.")
         is_confined = (self._settings.sandbox or Unconfined()).confines
@@ -199,6 +202,7 @@ class ConfinedServer:
             command.read_only,
             command.home,
             variables=command.variables,
+            identity=command.identity,
         )
 
     def _restrictions(self, folder: Path) -> MountRestrictions:

@@ -23,7 +23,7 @@ class GitStoreGuard:
     """`begin` with the stores that there are before the command, `end` after it."""
 
     def __init__(self, workspace: Path) -> None:
-        self._root = Path(os.path.realpath(workspace))
+        self._root = workspace
         self._existing: dict[Path, frozenset[str]] = {}
 
     def begin(self, stores: Sequence[Path]) -> None:

@@ -57,7 +57,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     `ToolError` where that holds more than `LIMIT_ENTRIES` entries: by a flood of files, a command
     could otherwise uncover what lies behind them.
     """
-    root = call.workspace.resolve()
+    root = call.workspace
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
     closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
     frozen = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork, ShowsFolders
@@ -70,7 +71,7 @@ class CommandLine:
     def marked_places(self) -> tuple[Path, ...]:
         """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
         own folders in it; elsewhere all is untrusted by where it is."""
-        origin, workspace = self.call.origin, self.call.workspace.resolve()
+        origin, workspace = self.call.origin, self.call.workspace
         if self.read_only:
             return ()
         if origin.is_own(workspace):
@@ -81,7 +82,7 @@ class CommandLine:
         """The files that it runs. May block."""
         from agent.security.shell.script_contents import script_contents
 
-        return script_contents(self.command, self.folder, self.call.workspace.resolve())
+        return script_contents(self.command, self.folder, self.call.workspace)
 
     def prefix(self) -> "CommandPrefix | None":
         """What a person may allow of it with any arguments: nothing of what leaves the sandbox or
@@ -90,13 +91,13 @@ class CommandLine:
             return None
         from agent.security.shell.command_prefix import prefix_of
 
-        return prefix_of(self.command, self.folder, self.call.workspace.resolve())
+        return prefix_of(self.command, self.folder, self.call.workspace)
 
     def only_reads(self) -> bool:
         """Whether it counts as looking: a judgement, which may be wrong."""
         from agent.security.shell.classifier import only_reads
 
-        return only_reads(self.command, self.folder, self.call.workspace.resolve())
+        return only_reads(self.command, self.folder, self.call.workspace)
 
 
 @frozen
@@ -186,6 +187,8 @@ class SandboxedCommands:
                     await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
             finally:
                 is_exposed = is_exposed and not line.read_only and not self._settings.full_access
+                # In another folder that has taken its place nothing is renamed.
+                is_exposed = is_exposed and is_in_place(line.call.environment.identity)
                 moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
                 if is_exposed and self.holds(line):
                     moved = [*moved, *await asyncio.to_thread(git_stores.end)]
@@ -278,7 +281,7 @@ class SandboxedCommands:
             yield proxy
 
     def _restrictions(self, line: CommandLine) -> MountRestrictions:
-        workspace = line.call.workspace.resolve()
+        workspace = line.call.workspace
         if self.holds(line) and not line.folder.is_relative_to(workspace):
             raise ToolError(f"Commands can only run inside the workspace: {workspace}.")
         if not self.holds(line):
@@ -291,7 +294,7 @@ class SandboxedCommands:
         return SandboxCommand(
             line.command,
             line.folder,
-            line.call.workspace.resolve(),
+            line.call.workspace,
             covered.forbidden_paths,
             covered.masked_paths,
             covered.read_only_paths,
@@ -301,6 +304,7 @@ class SandboxedCommands:
             self._spaces.folder(line.call.session) if self.holds(line) else None,
             self._network(line),
             terminal=line.terminal,
+            identity=line.call.environment.identity,
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":

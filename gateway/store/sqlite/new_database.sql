@@ -34,7 +34,7 @@ CREATE TABLE session (
     principal      TEXT NOT NULL,
     created_at     REAL NOT NULL,
     last_active_at REAL NOT NULL,
-    taint TEXT NOT NULL DEFAULT '', pruned_upto INTEGER NOT NULL DEFAULT 0, home_lane TEXT NOT NULL DEFAULT '', model TEXT, permission_mode TEXT, queue_mode TEXT, thinking_wanted INTEGER, thinking_shown INTEGER NOT NULL DEFAULT 1, trace TEXT, choice_bits REAL NOT NULL DEFAULT 0, start_command INTEGER, memory TEXT, style TEXT, file_views TEXT, worker INTEGER) STRICT;
+    taint TEXT NOT NULL DEFAULT '', pruned_upto INTEGER NOT NULL DEFAULT 0, home_lane TEXT NOT NULL DEFAULT '', model TEXT, permission_mode TEXT, queue_mode TEXT, thinking_wanted INTEGER, thinking_shown INTEGER NOT NULL DEFAULT 1, trace TEXT, choice_bits REAL NOT NULL DEFAULT 0, start_command INTEGER, memory TEXT, style TEXT, file_views TEXT, worker INTEGER, folder TEXT) STRICT;
 CREATE INDEX session_recent ON session (last_active_at);
 CREATE TABLE binding (
     lane    TEXT PRIMARY KEY,
@@ -446,5 +446,6 @@ INSERT INTO migration (number, applied_at) VALUES
     (77, (julianday('now') - 2440587.5) * 86400.0),
     (78, (julianday('now') - 2440587.5) * 86400.0),
     (79, (julianday('now') - 2440587.5) * 86400.0),
-    (81, (julianday('now') - 2440587.5) * 86400.0);
-PRAGMA user_version=81;
+    (81, (julianday('now') - 2440587.5) * 86400.0),
+    (82, (julianday('now') - 2440587.5) * 86400.0);
+PRAGMA user_version=82;

@@ -138,3 +138,39 @@ async def test_what_is_no_project_is_refused_at_the_start(
     assert await alone.ended() == 2
     assert f"telegram.chats.{GROUP}.folder" in alone.output()
     assert problem in alone.output()
+
+
+async def test_link_in_the_place_of_the_folder_is_refused(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    project, elsewhere = project_of(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret.txt").write_text("Zebrafinch")
+    await gateway.answers_to(OWNER, "/mode auto")
+    await gateway.answers_to(OWNER, "hi")
+    count = len(gateway.model.requests)
+    project.rename(project.with_name("moved"))
+    project.symlink_to(elsewhere)
+    for text in ("show me the files", "/new", "and now?"):
+        answers = await gateway.answers_to(OWNER, text)
+    assert "is no longer the folder that this conversation works in" in answers[-1]
+    assert len(gateway.model.requests) == count
+    project.unlink()
+    project.with_name("moved").rename(project)
+    assert "no longer" not in (await gateway.answers_to(OWNER, "and now?"))[-1]
+    assert TOKEN_WORD not in requests(gateway)
+
+
+async def test_other_folder_in_its_place_is_refused_over_a_restart_until_a_new_conversation(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    project = project_of(tmp_path)
+    await gateway.answers_to(OWNER, "hi")
+    await gateway.kill()
+    project.rename(project.with_name("moved"))
+    project.mkdir()
+    await gateway.start()
+    answers = await gateway.answers_to(OWNER, "still there?")
+    assert "is no longer the folder that this conversation works in" in answers[-1]
+    await gateway.answers_to(OWNER, "/new")
+    assert "no longer" not in (await gateway.answers_to(OWNER, "hi"))[-1]

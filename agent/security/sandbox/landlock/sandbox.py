@@ -94,22 +94,22 @@ class Landlock:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         with ExitStack() as stack:
             private = _temporary(job) or stack.enter_context(scratch_folder("kore-exec-"))
+            workspace = stack.enter_context(job.open_workspace())
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, str(private))))
+                    file.write(marshal.dumps(self._plan(job, str(private), workspace)))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
-                pass_fds = (reader,) if stdin is None else (reader, stdin)
+                pass_fds = (reader, workspace, *([] if stdin is None else [stdin]))
                 yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)
             finally:
                 os.close(reader)
 
-    def _plan(self, job: SandboxCommand, private: str) -> dict[str, Any]:
-        workspace = os.path.realpath(job.workspace)
-        if workspace == "/":
-            raise ToolError("The whole file system cannot be a workspace; choose a folder.")
+    def _plan(self, job: SandboxCommand, private: str, opened: int) -> dict[str, Any]:
+        """What the launcher does; `opened` is the descriptor of the workspace."""
+        workspace = str(job.workspace)
         env = environment.command_environment(os.environ, private, self.readable_programs)
         env |= {**self.toolchains.variables, **environment.of_job(job), **job.variables}
         writable = [private] if job.read_only else [workspace, private]
@@ -121,13 +121,16 @@ class Landlock:
         return {
             "command": job.command,
             "shell": environment.shell(),
-            "folder": str(job.folder),
+            "workspace": (workspace, opened),
+            "folder": os.path.relpath(job.folder, workspace),
             "stdin": _input(job),
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
             "writable": writable,
             "proxy": proxy,
             "rules": rules,
-            "readable": [os.path.realpath(path) for path, _ in rules],
+            "readable": [
+                path if path == workspace else os.path.realpath(path) for path, _ in rules
+            ],
             "handled": (self._all, _TCP if self.abi >= _TCP_SINCE else 0, self._scopes),
             "filter": program(filter_rules),
             "supervised": supervised_calls(filter_rules),

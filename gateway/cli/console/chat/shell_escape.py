@@ -50,7 +50,7 @@ class Shell:
     def of(cls, settings: "Settings", cwd: str | None) -> Self:
         from gateway.runtime.secrets import redactor_of
 
-        folder = Path(cwd or settings.agent.workspace)
+        folder = Path(cwd or settings.agent.workspace).resolve()
         redactor = redactor_of(settings, os.environ)
         return cls(folder, settings.tools.output_limit_bytes, redactor)
 

@@ -108,6 +108,8 @@ class SessionRow:
     file_views: str | None
     # Which process has commands of it in the background, where several run turns.
     worker: int | None
+    # The identity of the folder that its last turn worked in.
+    folder: str | None
 
 
 # What the column holds where no agent was chosen.
@@ -118,7 +120,8 @@ ROW_COLUMNS = (
     "session.id, session.status, session.queue_mode, session.model, session.agent,"
     " session.style, session.principal, session.permission_mode,"
     " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
-    " session.choice_bits, session.file_views, session.worker, coalesce(session.parent_n, 0),"
+    " session.choice_bits, session.file_views, session.worker, session.folder,"
+    " coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
     " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND is_background = 1"
     " AND task.state = 'running')"
@@ -131,7 +134,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 def session_row(tx: Transaction, row: Row) -> SessionRow:
     session, status, queue, model, agent, style, principal, mode, *others = row
-    thinking, thinking_shown, trace, taint, bits, file_views, worker, *counts = others
+    thinking, thinking_shown, trace, taint, bits, file_views, worker, folder, *counts = others
     copied, last, has_background = counts
     mode, taint_marks = session_marks.of_row(tx, session, principal, mode, taint)
     return SessionRow(
@@ -151,6 +154,7 @@ def session_row(tx: Transaction, row: Row) -> SessionRow:
         has_background=bool(has_background),
         file_views=file_views,
         worker=worker,
+        folder=folder,
     )
 
 
@@ -214,6 +218,10 @@ def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
 def set_file_views(tx: Transaction, session: str, text: str) -> None:
     sealed = tx.seal(text, "session.file_views", session)
     tx.run("UPDATE session SET file_views = ? WHERE id = ?", (sealed, session))
+
+
+def set_folder(tx: Transaction, session: str, identity: str) -> None:
+    tx.run("UPDATE session SET folder = ? WHERE id = ?", (identity, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:

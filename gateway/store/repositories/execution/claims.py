@@ -42,7 +42,8 @@ class TurnClaim:
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
     `model`, `agent` and `style` are those that its session has chosen, `memory` what it began with,
-    `taint` what it has taken in, `file_views` what it has seen of files.
+    `taint` what it has taken in, `file_views` what it has seen of files,
+    `folder` the identity of the one that its last turn worked in.
     """
 
     turn: int
@@ -67,6 +68,7 @@ class TurnClaim:
     begins: str | None = None
     memory: MemorySnapshot | None = None
     file_views: str | None = None
+    folder: str | None = None
 
     @property
     def reply_to(self) -> str | None:
@@ -262,6 +264,7 @@ def _begin(
         bits=row.bits,
         memory=memory_snapshots.load(tx, session) if row.last else None,
         file_views=sessions.file_views_of(tx, row),
+        folder=row.folder,
     )
 
 
@@ -464,6 +467,7 @@ def _resume(
         bits=state.bits,
         memory=memory_snapshots.load(tx, session),
         file_views=sessions.file_views_of(tx, state),
+        folder=state.folder,
     )
 
 

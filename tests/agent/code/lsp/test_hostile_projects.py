@@ -264,11 +264,14 @@ async def test_a_server_of_a_plugin_runs_in_a_sandbox_alone(folder: Path) -> Non
         assert (found_server is not None) is (is_configured or bool(workspaces))
 
 
-async def test_a_project_behind_a_link_is_the_same_project(folder: Path) -> None:
-    (folder.parent / "alias").symlink_to(folder)
-    async with code_calls(folder.parent / "alias", stand_in()) as calls:
-        lines = await calls.lines("definition", "a.txt", line=1, symbol="apple")
-        assert lines == ["a.txt:1: def apple"]
+async def test_server_does_not_follow_a_link_that_takes_the_place_of_its_project(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with code_calls(folder, stand_in()) as calls:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "moved")
+        with pytest.raises(ToolError, match="leads outside the workspace"):
+            await calls.lines("definition", "a.txt", line=1, symbol="apple")
 
 
 async def test_a_plugin_of_the_project_does_not_run(tmp_path: Path) -> None:

@@ -41,11 +41,17 @@ def test_path_that_stays_inside_is_resolved(workspace: Path, path: str, inside: 
     assert find(path, workspace) == (workspace / inside).resolve()
 
 
-def test_absolute_path_inside_is_fine_even_through_a_linked_workspace(tmp_path: Path) -> None:
+def test_absolute_path_inside_is_fine_even_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "ws").mkdir()
     (tmp_path / "link").symlink_to("ws")
-    found = find(str(tmp_path / "link" / "a"), tmp_path / "link")
-    assert found == tmp_path / "ws" / "a"
+    assert find(str(tmp_path / "link" / "a"), tmp_path / "ws") == tmp_path / "ws" / "a"
+
+
+def test_link_in_the_place_of_the_workspace_leads_outside(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "ws").symlink_to("elsewhere")
+    with pytest.raises(ToolError, match="leads outside the workspace"):
+        find("a", tmp_path / "ws")
 
 
 @pytest.mark.parametrize(

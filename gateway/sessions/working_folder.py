@@ -1,0 +1,76 @@
+"""The folder that a conversation works in: the same one in every turn, also after a restart.
+
+A session keeps the identity of the folder that its last turn worked in. Another folder at the same
+path ends the turn; a person who wants to work there begins a new conversation. Numbers of devices
+and inodes mean nothing beyond one start of the machine and one mount, so they are compared within
+these. That no link lies on the path is checked always.
+"""
+
+import asyncio
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from agent.i18n import t
+from agent.security.files.folder_identity import FolderIdentity, FolderReplaced
+from gateway.core.messages import InboundMessage
+from gateway.store.port import Store
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.execution.claims import TurnClaim
+
+
+class FolderChoice(Protocol):
+    """The folder that a message is answered in; `workspace` is the one of all that name none."""
+
+    @property
+    def workspace(self) -> Path: ...
+    def working_dir(self, message: InboundMessage) -> Path: ...
+
+
+async def take_folder(
+    database: Store, claim: TurnClaim, permissions: FolderChoice
+) -> FolderIdentity:
+    """Return the identity of the folder that a turn works in. Raises `FolderReplaced` where it is
+    not the one that the session worked in before, or leads through a link."""
+    folder = permissions.working_dir(claim.messages[-1])
+    identity = await asyncio.to_thread(FolderIdentity.of, folder)
+    if folder == permissions.workspace:
+        return identity
+    current = _stored_form(identity)
+    if claim.folder is not None and _is_other(claim.folder, current):
+        raise FolderReplaced(folder)
+    if claim.folder != current:
+        await database.transact(sessions.set_folder, claim.session, current)
+    return identity
+
+
+def describe_refusal(refusal: FolderReplaced) -> str:
+    """Return the sentence that a person reads in place of an answer."""
+    return t(
+        "⚠️ {folder} is no longer the folder that this conversation works in: a link or something "
+        "else has taken its place, or it is gone. Put it back, or send /new to begin in the folder "
+        "that is there now.",
+        folder=refusal.path,
+    )
+
+
+def _stored_form(identity: FolderIdentity) -> str:
+    path = sha256(bytes(identity.path)).hexdigest()[:32]
+    return f"{path}:{_boot()}:{identity.device}:{identity.inode}"
+
+
+def _is_other(stored: str, current: str) -> bool:
+    """Return whether two folders of one path and one mount differ."""
+    before, _, inode = stored.rpartition(":")
+    now, _, current_inode = current.rpartition(":")
+    return before == now and inode != current_inode
+
+
+@cache
+def _boot() -> str:
+    """Return the name of this start of the machine; '' where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

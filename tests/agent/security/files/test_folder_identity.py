@@ -1,0 +1,74 @@
+"""The folder of a conversation is told from a link and from another folder in its place."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.security.files.folder_identity import FolderIdentity, FolderReplaced, open_folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "above" / "project").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    return tmp_path / "above" / "project"
+
+
+def test_same_folder_passes_whatever_happens_in_it(folder: Path) -> None:
+    identity = FolderIdentity.of(folder)
+    (folder / "a").write_text("x")
+    identity.check()
+    assert identity == FolderIdentity.of(folder)
+
+
+def test_link_in_its_place_is_refused(folder: Path, tmp_path: Path) -> None:
+    identity = FolderIdentity.of(folder)
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderReplaced, match="no longer the folder"):
+        identity.check()
+    with pytest.raises(FolderReplaced):
+        FolderIdentity.of(folder)
+
+
+def test_link_to_the_folder_itself_is_refused(folder: Path) -> None:
+    identity = FolderIdentity.of(folder)
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(folder.with_name("moved"))
+    with pytest.raises(FolderReplaced):
+        identity.check()
+
+
+def test_link_above_it_is_refused(folder: Path, tmp_path: Path) -> None:
+    identity = FolderIdentity.of(folder)
+    folder.parent.rename(tmp_path / "moved")
+    folder.parent.symlink_to(tmp_path / "moved")
+    with pytest.raises(FolderReplaced):
+        identity.check()
+
+
+def test_other_folder_in_its_place_is_refused(folder: Path) -> None:
+    identity = FolderIdentity.of(folder)
+    folder.rename(folder.with_name("moved"))
+    folder.mkdir()
+    with pytest.raises(FolderReplaced):
+        identity.check()
+    FolderIdentity.of(folder).check()
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file"])
+def test_missing_folder_is_refused(folder: Path, what: str) -> None:
+    identity = FolderIdentity.of(folder)
+    folder.rmdir()
+    if what == "a file":
+        folder.write_text("x")
+    with pytest.raises(FolderReplaced):
+        identity.check()
+
+
+def test_descriptor_stays_with_the_folder(folder: Path, tmp_path: Path) -> None:
+    (folder / "inside").write_text("x")
+    with open_folder(folder, FolderIdentity.of(folder)) as descriptor:
+        folder.rename(folder.with_name("moved"))
+        folder.symlink_to(tmp_path / "elsewhere")
+        assert (Path(f"/proc/self/fd/{descriptor}") / "inside").exists()

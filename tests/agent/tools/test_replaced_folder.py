@@ -1,0 +1,162 @@
+"""A link in the place of a conversation's folder takes neither tools nor sandbox with it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ToolError
+from agent.security.files.folder_identity import FolderIdentity, FolderReplaced
+from agent.security.policy.base import Decision, ToolRequest
+from agent.security.sandbox.base import Sandbox, SandboxCommand
+from agent.security.sandbox.brief_run import run_briefly
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.security.sandbox.container import ContainerSandbox
+from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
+from agent.settings import ToolSettings
+from agent.tools.base import CallContext
+from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.runner import Permissions, ToolRunner
+from agent.types import ToolCall
+
+SECRET = "the secret of another folder"
+
+CALLS: dict[str, dict[str, Any]] = {
+    "read_file": {"path": "secret.txt"},
+    "list_dir": {"path": "."},
+    "grep": {"pattern": "secret"},
+    "glob": {"pattern": "*"},
+    "write_file": {"path": "new.txt", "content": "x"},
+    "append_file": {"path": "secret.txt", "content": "x"},
+    "edit_file": {"path": "secret.txt", "old_string": "secret", "new_string": "x"},
+    "move_file": {"source": "secret.txt", "target": "moved.txt"},
+    "exec": {"command": "cat secret.txt; touch new.txt"},
+}
+
+
+class AllowAll:
+    def decide(self, request: ToolRequest) -> Decision:
+        return Decision("allow", "a test", "test")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "secret.txt").write_text(SECRET)
+    return folder
+
+
+def put_link(workspace: Path, target: Path) -> None:
+    workspace.rename(workspace.with_name("moved"))
+    workspace.symlink_to(target)
+
+
+def put_folder(workspace: Path, target: Path) -> None:
+    workspace.rename(workspace.with_name("moved"))
+    target.rename(workspace)
+
+
+@pytest.fixture(params=[put_link, put_folder])
+def put(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
+    chosen: Callable[[Path, Path], None] = request.param
+    return chosen
+
+
+def taken(call: CallContext) -> CallContext:
+    """The call of a turn that began in the workspace."""
+    identity = FolderIdentity.of(call.workspace)
+    return replace(call, environment=replace(call.environment, identity=identity))
+
+
+async def run_call(call: CallContext, box: Bubblewrap, name: str) -> str:
+    settings = ToolSettings(sandbox=box)
+    toolbox = ToolRegistry(default_tools(settings))
+    runner = ToolRunner(toolbox, Permissions(AllowAll()), timeout_s=20)
+
+    async def started() -> None:
+        return None
+
+    context = replace(call, call=ToolCall("c1", name, CALLS[name], "{}"))
+    return (await runner.run(context, started)).for_model
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_every_call_is_refused(
+    call: CallContext,
+    box: Bubblewrap,
+    elsewhere: Path,
+    put: Callable[[Path, Path], None],
+    name: str,
+) -> None:
+    context = taken(call)
+    put(call.workspace, elsewhere)
+    said = await run_call(context, box, name)
+    assert "is no longer the folder that was chosen" in said
+    assert SECRET not in said
+    assert os.listdir(call.workspace) == ["secret.txt"]
+    assert (call.workspace / "secret.txt").read_text() == SECRET
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_tools_do_not_follow_a_link_that_nobody_has_looked_for(
+    call: CallContext, box: Bubblewrap, elsewhere: Path, name: str
+) -> None:
+    put_link(call.workspace, elsewhere)
+    said = await run_call(call, box, name)
+    assert SECRET not in said
+    assert os.listdir(elsewhere) == ["secret.txt"]
+    assert (elsewhere / "secret.txt").read_text() == SECRET
+
+
+def sandboxes() -> list[Any]:
+    return [
+        "bubblewrap",
+        pytest.param(
+            "landlock",
+            marks=pytest.mark.skipif(
+                os.geteuid() == 0 or kernel_abi() < 1, reason="Landlock confines no root"
+            ),
+        ),
+        pytest.param("container"),
+    ]
+
+
+@pytest.mark.parametrize("name", sandboxes())
+def test_sandbox_refuses_what_is_not_the_folder(
+    name: str, box: Bubblewrap, workspace: Path, elsewhere: Path, put: Callable[[Path, Path], None]
+) -> None:
+    boxes: dict[str, Sandbox] = {
+        "bubblewrap": box,
+        "landlock": Landlock(1),
+        "container": ContainerSandbox("x", "y"),
+    }
+    job = SandboxCommand(
+        "cat secret.txt", workspace, workspace, identity=FolderIdentity.of(workspace)
+    )
+    put(workspace, elsewhere)
+    with pytest.raises(FolderReplaced), boxes[name].prepare(job):
+        pass
+
+
+def test_link_that_comes_after_the_check_leads_nowhere(
+    box: Bubblewrap, workspace: Path, elsewhere: Path
+) -> None:
+    (workspace / "own.txt").write_text("own")
+    job = SandboxCommand("cat *.txt; echo x >new", workspace, workspace)
+    output = bytearray()
+    with box.prepare(job) as spawn:
+        put_link(workspace, elsewhere)
+        run_briefly(spawn, 20, output.extend)
+    assert bytes(output) == b"own"
+    assert os.listdir(elsewhere) == ["secret.txt"]
+    assert (workspace.with_name("moved") / "new").exists()
+
+
+def test_root_of_the_file_system_is_no_workspace(box: Bubblewrap) -> None:
+    job = SandboxCommand("true", Path("/"), Path("/"))
+    with pytest.raises(ToolError, match="whole file system"), box.prepare(job):
+        pass
