@@ -19,7 +19,7 @@ from gateway.commands import argument_of, chat_command, command_of
 from gateway.commands.skill_calls import CommandReader
 from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
-from gateway.core.error_text import WITHHELD
+from gateway.core.errors import WITHHELD
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage
 from gateway.core.records import TypedCommand

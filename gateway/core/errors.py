@@ -1,7 +1,13 @@
 """Errors that more than one room raises or tells apart."""
 
 from agent.errors import KoreError
+from agent.i18n import mark_for_translation
 from agent.security.policy.base import AnswerPending
+
+# An error of a model service, for people who are not to learn the owner's addresses and accounts.
+WITHHELD = mark_for_translation(
+    "The model did not answer. Try again later; the log of this Kore tells its owner why."
+)
 
 
 class ConnectionLost(KoreError):

@@ -8,7 +8,7 @@ from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
-from gateway.core.error_text import WITHHELD
+from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
