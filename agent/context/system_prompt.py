@@ -141,7 +141,7 @@ class Workspace:
                 notices.append(unconfirmed_notice(path))
                 continue
             text = prompt_text.text
-            if self._is_linked(path):
+            if not text and self._is_linked(path):
                 notices.append(
                     f"{path.name} is a link, or lies in a folder that is one, so it is not used; "
                     "put a file in its place."

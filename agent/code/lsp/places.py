@@ -9,7 +9,7 @@ from agent.code.lsp.protocol.positions import Encoding, TextLines
 from agent.code.lsp.protocol.uris import path_of
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.taint.file_marks import is_marked
+from agent.security.taint.file_marks import ShownPaths
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
@@ -59,8 +59,12 @@ class PlaceListing:
         self._sight = VisibleFiles(scope, call, call.workspace)
         self._encoding = encoding
         self._texts: dict[Path, TextLines | None] = {}
-        # A file that is shown was written by strangers.
-        self.is_marked = False
+        self._shown_paths = ShownPaths(self._sight.root)
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a file that is shown, or its name, was written by strangers."""
+        return self._shown_paths.is_marked
 
     def write(self, places: Iterable[Place]) -> list[str]:
         """A line each, sorted, without those that the call must not know of."""
@@ -102,5 +106,5 @@ class PlaceListing:
             text, _ = read_document(path)
         except ToolError:
             return None
-        self.is_marked |= is_marked(path)
+        self._shown_paths.add(path)
         return TextLines(text)

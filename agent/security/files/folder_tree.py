@@ -327,10 +327,17 @@ def open_up(name: str, folder: int) -> None:
     with suppress(OSError):
         fd = os.open(name, THROUGH, dir_fd=folder)
         try:
+            mode = stat.S_IMODE(os.fstat(fd).st_mode)
             # There is no way to change what is open for passing through only, but by its name.
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IRWXU)
+            os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
         finally:
             os.close(fd)
+
+
+def open_up_folder(path: Path) -> None:
+    """Like `open_up`, of a folder at a real path."""
+    with suppress(OSError), open_folder_beneath(path.parent) as above:
+        open_up(path.name, above)
 
 
 def _identity(fd: int) -> tuple[int, int]:

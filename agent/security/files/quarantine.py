@@ -7,15 +7,14 @@ top of the workspace, where Kore looks for it.
 
 import logging
 import os
-import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
 from agent.security.files.filenames import normalize_filename
+from agent.security.files.folder_tree import open_up_folder
 from agent.security.files.instruction_files import CONFIGURATIONS, PROMPT_FILES, PROMPT_FOLDERS
-from agent.security.files.safe_open import THROUGH
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class CreatedFiles:
             return ()
         except PermissionError:
             # A command took the right away, and could give it back.
-            _open_up(self.root)
+            open_up_folder(self.root)
             names = os.listdir(self.root)
         return sorted(name for name in names if normalize_filename(name) in self._names)
 
@@ -90,7 +89,7 @@ def set_aside(path: Path) -> str | None:
             try:
                 os.rename(path, new)
             except PermissionError:
-                _open_up(path.parent)
+                open_up_folder(path.parent)
                 os.rename(path, new)
         except FileNotFoundError:
             return None
@@ -104,17 +103,6 @@ def set_aside(path: Path) -> str | None:
             return None
         return new.name
     return None
-
-
-def _open_up(folder: Path) -> None:
-    """Give ourselves all rights to a folder of ours. Raises `OSError`."""
-    descriptor = os.open(folder, THROUGH)
-    try:
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        # There is no way to change what is open for passing through only, but by its name.
-        os.chmod(f"/proc/self/fd/{descriptor}", mode | stat.S_IRWXU)
-    finally:
-        os.close(descriptor)
 
 
 _open: list[CreatedFiles] = []

@@ -58,13 +58,17 @@ _without_attributes: set[Path] = set()
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
     """Mark `path`, in `workspace`, and the folders around both, which are marked first."""
     mark_folders_around(path, workspace)
-    if not mark_entry(path, unseen=unseen):
+    is_marked_already = path == workspace and not unseen
+    if not is_marked_already and not mark_entry(path, unseen=unseen):
         note_unmarked(path, workspace)
 
 
 def mark_folders_around(path: Path, workspace: Path) -> None:
-    for folder in dict.fromkeys((*path.parents, workspace, *workspace.parents)):
-        if _is_ours(folder) and not _is_folder_marked(folder):
+    real = Path(os.path.realpath(workspace))
+    for folder in dict.fromkeys((*path.parents, real, *real.parents)):
+        # A workspace may belong to another user; what is above it then is not ours to mark.
+        is_inside = folder == real or real in folder.parents
+        if (is_inside or _is_ours(folder)) and not _is_folder_marked(folder):
             try:
                 write_attribute(folder, _NAME, _KNOWN)
             except OSError as exc:
@@ -137,13 +141,13 @@ def _remember(folder: Path, attribute: str, value: float, reason: OSError) -> No
 
 @frozen
 class _FolderMarks:
-    """Whether the folder is a link, and the times that count for all that is in it and for its
-    entries that take no mark."""
+    """The times that count for all that is in a folder, and for its entries that take no mark."""
 
-    is_link: bool
-    since: Sequence[float]
-    unmarkable_since: float | None
+    since: Sequence[float] = ()
+    unmarkable_since: float | None = None
 
+
+_NO_MARKS = _FolderMarks()
 
 # What folders say, for a look at several files in a row.
 FolderTimes = dict[str, _FolderMarks]
@@ -171,22 +175,18 @@ def mark_level(
     path until the next file. `opened` is what was read at `path`, whatever is there by now.
     """
     times = {} if times is None else times
-    is_link = False
     try:
-        if opened is None:
-            opened = OpenFileMark(os.lstat(path), read_attribute(path, _NAME))
-        else:
-            is_link = os.path.islink(path)
+        mark = opened or OpenFileMark(os.lstat(path), read_attribute(path, _NAME))
     except OSError:
         return "none"
-    level, has_links = _entry_level(path, opened, times)
-    if not (has_links or is_link) or level == "unseen":
+    level = opened_level(os.path.abspath(path), mark, times)
+    if level == "unseen" or os.path.realpath(path) == os.path.abspath(path):
         return level
     levels: set[MarkLevel] = {level}
     try:
         for place in _places_of_links(path):
             mark = OpenFileMark(os.lstat(place), read_attribute(place, _NAME))
-            levels.add(_entry_level(place, mark, times)[0])
+            levels.add(opened_level(str(place), mark, times))
     except OSError as exc:
         # Nothing is read through a link that leads to nothing, or in a circle.
         if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -210,7 +210,7 @@ def is_name_marked(path: Path, times: FolderTimes | None = None) -> bool:
         # It was there when it was listed.
         return True
     mark = OpenFileMark(info, read_attribute(path, _NAME))
-    level, _ = _entry_level(path, mark, {} if times is None else times)
+    level = opened_level(os.path.abspath(path), mark, {} if times is None else times)
     # A folder is also marked for what is in it.
     return level == "unseen" if stat.S_ISDIR(info.st_mode) else level != "none"
 
@@ -259,30 +259,27 @@ def _unmark_entry(path: Path) -> int:
     return sum(remove_attribute(path, name) for name in _ALL) + len(unstored) - unstored.count(None)
 
 
-def _entry_level(path: Path, opened: OpenFileMark, times: FolderTimes) -> tuple[MarkLevel, bool]:
-    """The level of one entry, and whether it or a folder on the way is a link."""
-    mark, info = opened.mark, opened.info
-    level: MarkLevel = "none" if mark is None else "seen" if mark == _KNOWN else "unseen"
-    has_links = stat.S_ISLNK(info.st_mode)
-    entry = os.path.abspath(path)
-    if level == "none" and (entry, _NAME) in _unstored:
-        level = "seen"
-    above = os.path.dirname(entry)
-    folder = entry if stat.S_ISDIR(info.st_mode) else above
-    takes_marks = _takes_marks(info)
+def opened_level(path: str, opened: OpenFileMark, times: FolderTimes) -> MarkLevel:
+    """Return the level of what was found at an absolute path, without following links."""
+    if opened.mark is None:
+        level: MarkLevel = "seen" if (path, _NAME) in _unstored else "none"
+    else:
+        level = "seen" if opened.mark == _KNOWN else "unseen"
+    changed_s = opened.info.st_ctime
+    above = os.path.dirname(path)
+    folder = path if stat.S_ISDIR(opened.info.st_mode) else above
     while True:
         if (marks := times.get(folder)) is None:
             marks = times[folder] = _folder_marks(folder)
-        has_links |= marks.is_link
         since = marks.since
-        if not takes_marks and folder == above:
-            since = (*since, *filter(None, [marks.unmarkable_since]))
+        if marks.unmarkable_since is not None and folder == above:
+            since = since if _takes_marks(opened.info) else (*since, marks.unmarkable_since)
         for moment in since:
             # Where the clock was set back behind the beginning, nothing tells what is new.
-            if info.st_ctime >= moment or time.time() < moment:
+            if changed_s >= moment or time.time() < moment:
                 level = "unseen"
         if (parent := os.path.dirname(folder)) == folder:
-            return level, has_links
+            return level
         folder = parent
 
 
@@ -312,15 +309,13 @@ def _folder_marks(folder: str) -> _FolderMarks:
     names = list_attributes(folder)
     # A command may have added more than can be listed; each is still there when asked for.
     names = _ALL if names is None else names
-    is_link = os.path.islink(folder)
     if not names and not _unstored:
         # Nearly every folder: each turn asks for several.
-        return _FolderMarks(is_link, (), None)
+        return _NO_MARKS
     times = (counting_since(folder, name) for name in _TIMES if name in names)
     since = [moment for moment in times if moment is not None]
     since += [_unstored[folder, name] for name in _TIMES if (folder, name) in _unstored]
-    unmarkable = _time_of(folder, _UNMARKABLE) if _UNMARKABLE in names else None
-    return _FolderMarks(is_link, since, unmarkable)
+    return _FolderMarks(since, _time_of(folder, _UNMARKABLE) if _UNMARKABLE in names else None)
 
 
 def counting_since(folder: str | Path, name: str) -> float | None:

@@ -6,7 +6,7 @@ from stat import S_ISREG
 
 from agent.records import frozen
 from agent.security.files.safe_open import open_folder_beneath
-from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, mark_level
+from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, opened_level
 
 LIMIT_CHARS = 20_000
 _MOST_FILES = 64
@@ -23,6 +23,7 @@ class PromptText:
 
 @frozen
 class _CachedText:
+    key: _Key
     text: str
     mark: OpenFileMark
 
@@ -43,7 +44,8 @@ class PromptFiles:
         cached = self._find(path)
         if cached is None:
             return PromptText()
-        return PromptText(cached.text, mark_level(Path(path), times, opened=cached.mark))
+        level = opened_level(path, cached.mark, {} if times is None else times)
+        return PromptText(cached.text, level)
 
     def read_text(self, path: str) -> str:
         """Return the text alone, for what does not depend on its mark."""
@@ -54,7 +56,7 @@ class PromptFiles:
         try:
             info = os.lstat(path)
             cached = self._cache.get(path)
-            if cached is None or _key(cached.mark.info) != _key(info):
+            if cached is None or cached.key != _key(info):
                 if not S_ISREG(info.st_mode):
                     return None
                 if len(self._cache) >= _MOST_FILES:
@@ -69,7 +71,7 @@ class PromptFiles:
 def read_prompt_file(path: Path) -> PromptText:
     """Return a file as `PromptFiles` does, without remembering it. Raises `OSError`."""
     read = _read(path)
-    return PromptText(read.text, mark_level(path, opened=read.mark))
+    return PromptText(read.text, opened_level(str(path), read.mark, {}))
 
 
 def _read(path: Path) -> _CachedText:
@@ -78,9 +80,10 @@ def _read(path: Path) -> _CachedText:
         descriptor = os.open(path.name, flags, dir_fd=folder)
     with open(descriptor, encoding="utf-8", errors="replace") as file:
         mark = OpenFileMark.of(descriptor)
+        key = _key(mark.info)
         if not S_ISREG(mark.info.st_mode):
-            return _CachedText("", mark)
-        return _CachedText(file.read(LIMIT_CHARS + 1).strip(), mark)
+            return _CachedText(key, "", mark)
+        return _CachedText(key, file.read(LIMIT_CHARS + 1).strip(), mark)
 
 
 def _key(info: os.stat_result) -> _Key:

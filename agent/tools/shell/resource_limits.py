@@ -6,6 +6,7 @@ conversation's commands without one, nor the files that they write. So this look
 
 import asyncio
 import os
+import stat
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.folder_tree import TreeWalk
+from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up_folder
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Limits
@@ -174,12 +175,23 @@ def _share(pid: int) -> int:
         return 0 if process is None else process.resident
 
 
+def _enter(folder: TreeEntry) -> bool:
+    """Look into every folder: a command may have closed one to hide what it writes there."""
+    listable = stat.S_IRUSR | stat.S_IXUSR
+    if folder.info.st_mode & listable != listable:
+        folder.open_up()
+    return True
+
+
 def _changed_bytes(folder: Path, since: float) -> int:
     """What the files below take on the disk that have changed since; those of many entries only
     as far as they were looked at."""
     total = entries = 0
-    with suppress(OSError), open_folder_beneath(folder.resolve(), flags=LISTED) as root:
-        for member in TreeWalk(root):
+    real = folder.resolve()
+    if not os.access(real, os.R_OK | os.X_OK):
+        open_up_folder(real)
+    with suppress(OSError), open_folder_beneath(real, flags=LISTED) as root:
+        for member in TreeWalk(root, _enter):
             entries += 1
             if entries > _MOST_ENTRIES:
                 break

@@ -396,6 +396,21 @@ def test_marked_link_to_a_clean_file_is_marked(tmp_path: Path) -> None:
     assert not is_marked(clean)
 
 
+@pytest.mark.usefixtures("file")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_workspace_of_another_user_knows_of_its_marks(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    (workspace / "deeper").mkdir(parents=True)
+    page = workspace / "deeper" / "page.md"
+    page.touch()
+    for path in (workspace, workspace / "deeper", page):
+        os.chown(path, 65534, 65534)
+    mark_tainted(page, workspace)
+    assert is_marked(page)
+    assert is_marked(workspace)
+    assert is_marked(workspace / "deeper")
+
+
 def test_circle_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("other")
     (tmp_path / "other").symlink_to("one")

@@ -86,6 +86,13 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
         remove(workspace / ("n" * 50))
 
 
+async def test_closed_folder_hides_nothing_that_was_written(call: CallContext) -> None:
+    """Nothing is closed to root; for another user Kore opens the folder to look."""
+    fill = "mkdir box; chmod 0311 box; head -c 60000000 /dev/urandom >box/f; sync box/f; sleep 5"
+    said = (await exec_within(disk_bytes=20_000_000).run({"command": fill}, call)).for_model
+    assert "it wrote more than 20 MB to the workspace" in said
+
+
 async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
     tool = exec_within(free_bytes=2**60)
     # What nobody finds by its name takes room as well.
