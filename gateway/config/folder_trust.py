@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from agent.security.files.regular_file import open_regular
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
@@ -30,7 +31,7 @@ def mentions_hooks(path: Path, raw: bytes | None) -> bool:
 def content(path: Path) -> bytes | None:
     """What a file holds; None for one that cannot be read, or is larger than any that would be."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(SIZE_LIMIT_BYTES + 1)
     except OSError:
         return None

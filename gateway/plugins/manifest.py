@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 from agent.text.visible import escape_line
 from gateway.config.foreign.hook_files import hooks_in
 from gateway.plugins.errors import PluginError
@@ -91,7 +92,7 @@ def is_name(name: str) -> bool:
 def read_object(path: Path) -> dict[str, Any]:
     """The object that a JSON file holds. Raises `PluginError`."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(_LIMIT_BYTES + 1)
         if len(raw) > _LIMIT_BYTES:
             raise PluginError(t("{path} is too large", path=path))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.ignore_rules import NAME, Ignores
+from agent.security.files.regular_file import open_regular
 
 # A folder with more entries is looked at no further.
 _ENTRIES = 50_000
@@ -75,7 +76,7 @@ class FolderFilter:
         try:
             if path.is_symlink() or not path.is_file():
                 return None
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 return file.read(_IGNORE_LIMIT_BYTES)
         except OSError:
             return None

@@ -13,6 +13,7 @@ from agent.context.project.repository_state import describe_repository, find_hea
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 from agent.security.sandbox.base import Sandbox
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.origin import TrustedOrigins
@@ -158,7 +159,7 @@ class ProjectContext:
             mark = (info.st_mtime_ns, info.st_size)
             cached = self._stats.get(path)
             if cached is None or cached[0] != mark:
-                with path.open("rb") as file:
+                with open_regular(path) as file:
                     text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")
                 cached = self._stats[path] = (mark, text)
         except OSError:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
+from agent.security.files.regular_file import open_regular
 
 TREE_TOKENS = 500
 # Whether it is a folder.
@@ -172,7 +173,7 @@ def _ignores(path: Path) -> bytes | None:
     try:
         if path.is_symlink() or not path.is_file():
             return None
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_IGNORE_LIMIT_BYTES)
     except OSError:
         return None

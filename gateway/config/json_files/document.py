@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from agent.errors import ConfigError
 from agent.i18n import plural, t
+from agent.security.files.regular_file import open_regular
 from gateway.config.origin import printable
 
 SIZE_LIMIT_BYTES = 1_000_000
@@ -120,7 +121,7 @@ def _read(path: Path) -> bytes | None:
             raise ConfigError(t("{path}: found a folder, expected a JSON file", path=path))
         if not stat.S_ISREG(mode):
             raise ConfigError(t("{path}: not a regular file, expected a JSON file", path=path))
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(SIZE_LIMIT_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 from agent.text import frontmatter
 from agent.text.visible import escape_line
 from gateway.config.installed_plugins import InstalledPlugins
@@ -42,7 +43,7 @@ def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
         files = sorted(place.glob("*.md"))[:_MOST_FILES] if place.is_dir() else [place]
         for path in files:
             try:
-                with path.open("rb") as file:
+                with open_regular(path) as file:
                     raw = file.read(_MOST_BYTES)
             except OSError:
                 # It is not there, or is no file: no style.

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 from agent.skills.definition import Skill
 from agent.skills.substitution import fill_in, mark_commands
 
@@ -133,7 +134,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     if not source.is_trusted and path.resolve() != path.absolute():
         return None
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             mark = OpenFileMark.of(file.fileno())
             text, _ = decode(file.read(SIZE_LIMIT_BYTES))
     except OSError:

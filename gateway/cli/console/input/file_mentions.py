@@ -6,6 +6,7 @@ from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 
 # At the beginning of a word: me@example.com names no file.
 # Of an MCP server: `@server:uri`.
@@ -94,5 +95,5 @@ def _is_blocked(real: Path, root: Path, blocked: Sequence[str]) -> bool:
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(_BINARY_BYTES)
