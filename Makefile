@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test test-postgres proofs test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
+.PHONY: help setup docs screenshots chat test test-postgres proofs injection test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-postgres  what stores something, on PostgreSQL in place of SQLite"
 	@echo "make proofs       the long proofs only: every way out of the sandbox, kills by the dozen"
 	@echo "make test-all     both"
+	@echo "make injection    prompt injection with other sandboxes, and as an ordinary user"
 	@echo "make check        lint, types, layering, house tests"
 	@echo "make lint         the same without the house tests, which make test runs, too"
 	@echo "make format       put the code into its house form"
@@ -62,6 +63,9 @@ test-postgres: $(VENV)/.dev
 
 proofs: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
+
+injection: $(VENV)/.dev
+	@$(BIN)/python -m tests.injection -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-all: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

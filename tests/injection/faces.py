@@ -143,7 +143,10 @@ async def full_screen(scenario: Scenario) -> str:
         full_screen_of(parts.service, scenario.folder) as screens,
     ):
         await screens.write("hi")
-        return _visible(await screens.see("Done."))
+        shown = await screens.see("Done.")
+        # A screen that is closed in the middle of a turn may miss a part of itself.
+        await parts.until_stored("turn", state="done")
+        return _visible(shown)
 
 
 async def acp(scenario: Scenario) -> str:
