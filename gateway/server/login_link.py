@@ -1,23 +1,13 @@
 """A link that lets a browser in once."""
 
-import html
 from pathlib import Path
 
 import aiohttp
 
-from gateway.config.atomic_write import write_atomic
 from gateway.runtime.paths import socket_address
 from gateway.server.local_access import ServerAccess
 
 _WAIT_S = 5.0
-_PAGE = """\
-<!doctype html>
-<meta charset="utf-8">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url={link}">
-<title>Kore</title>
-<a href="{link}">Kore</a>
-"""
 
 
 async def login_link(access: ServerAccess) -> str | None:
@@ -40,10 +30,3 @@ async def login_link(access: ServerAccess) -> str | None:
                 return f"{access.web}/#login={code}"
     except (aiohttp.ClientError, OSError, TimeoutError, KeyError, ValueError):
         return None
-
-
-def write_link_page(path: Path, link: str) -> None:
-    """Write a page that leads to the link, for this user only: the command line of a browser, which
-    every user of the machine sees, then names a file."""
-    path.unlink(missing_ok=True)
-    write_atomic(path, _PAGE.format(link=html.escape(link)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.server.tokens import OWNER, TokenFile
 from tests.fakes.model import ModelServer
+from tests.gateway.cli.verbs.private_browser import PrivateBrowser
 from tests.gateway.server.browser import (
     IDLE,
     NEEDS_CHROMIUM,
@@ -35,14 +36,6 @@ _KEY = """async () => {
   const ends = (await Promise.allSettled(exports)).map((one) => one.status)
   return [ends, key.extractable, JSON.stringify(localStorage), document.cookie]
 }"""
-_BROWSER = """#!{python}
-import json, os, sys
-from pathlib import Path
-path = Path(sys.argv[1].removeprefix("file://"))
-told = {{"command": sys.argv, "mode": path.stat().st_mode & 0o777, "page": path.read_text(),
-        "folder": path.parent.stat().st_mode & 0o777}}
-Path({file!r}).write_text(json.dumps(told))
-"""
 
 
 async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
@@ -114,14 +107,12 @@ async def test_two_servers_of_one_host_have_keys_of_their_own(tmp_path: Path) ->
 
 async def test_the_link_of_kore_web_is_in_no_process_list(tmp_path: Path) -> None:
     """The browser is started with the name of a private file, which leads to the link."""
-    told, browser = tmp_path / "told.json", tmp_path / "browser"
-    browser.write_text(_BROWSER.format(python=sys.executable, file=str(told)))
-    browser.chmod(0o755)
+    browser = PrivateBrowser(tmp_path)
     async with ModelServer(api_key=KEY) as model, browser_page() as page:
         machine = Machine(tmp_path, model)
         machine.home.chmod(0o700)
         environ = {"PATH": os.environ["PATH"], "HOME": str(machine.home)}
-        environ |= {"KORE_HOME": str(machine.home), "DISPLAY": ":9", "BROWSER": f"{browser} %s"}
+        environ |= {"KORE_HOME": str(machine.home), **browser.environ}
         kore = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "web", "--listen-addr", "auto"),
             env=environ,
@@ -132,15 +123,11 @@ async def test_the_link_of_kore_web_is_in_no_process_list(tmp_path: Path) -> Non
             assert kore.stdout is not None
             async with asyncio.timeout(60):
                 link = (await kore.stdout.readline()).decode().strip()
-                while not told.exists() or not told.read_text():
+                while not browser.is_started:
                     await asyncio.sleep(0.05)
-            seen = json.loads(told.read_text())
             code = link.rpartition("=")[2]
             assert len(code) > 20
-            assert not any(code in word for word in seen["command"])
-            assert (seen["mode"], seen["folder"]) == (0o600, 0o700)
-            assert link in seen["page"]
-            await page.goto(seen["command"][1])
+            await page.goto(browser.check(code))
             await page.wait_for_selector(".composer textarea")
             assert page.url.startswith("http://127.0.0.1:")
             (browsers,) = TokenFile(machine.home / "tokens.json").list()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,19 +36,20 @@ class LoopbackDialog:
     machine, or its address pasted into the terminal. One without the right `state` belongs to
     another login, and is not taken."""
 
-    def __init__(self, port: int, *, opens_browser: bool) -> None:
+    def __init__(self, port: int, page: Path | None) -> None:
+        """`page` is the file through which a browser is opened; None for no browser."""
         self.redirect_uri = f"http://127.0.0.1:{port}{_PATH}"
-        self._opens_browser = opens_browser
+        self._page = page
         self._state = ""
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def show(self, url: str) -> None:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         print(t("Open this page to log in:"), clean(url), sep="\n", flush=True)
-        if self._opens_browser:
-            import webbrowser
+        if self._page is not None:
+            from gateway.cli.private_link import open_privately
 
-            await asyncio.to_thread(webbrowser.open, url)
+            await asyncio.to_thread(open_privately, self._page, url)
         else:
             print(t("Is the browser on another machine? Paste the address it ends up at here."))
         sys.stdout.flush()
@@ -106,7 +108,7 @@ class LoopbackDialog:
 
 
 @asynccontextmanager
-async def _listening(port: int, *, opens_browser: bool) -> AsyncIterator[LoopbackDialog]:
+async def _listening(port: int, page: Path | None) -> AsyncIterator[LoopbackDialog]:
     """A dialog at this port of 127.0.0.1, or at any when something else has that one."""
     dialogs: list[LoopbackDialog] = []
 
@@ -119,7 +121,7 @@ async def _listening(port: int, *, opens_browser: bool) -> AsyncIterator[Loopbac
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_MOST_REQUEST_BYTES)
     async with server:
         bound = server.sockets[0].getsockname()[1]
-        dialogs.append(LoopbackDialog(bound, opens_browser=opens_browser))
+        dialogs.append(LoopbackDialog(bound, page))
         yield dialogs[0]
 
 
@@ -153,8 +155,8 @@ async def _login(
     has_screen = sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
-    opens_browser = has_screen and not args.no_browser
-    async with _listening(port, opens_browser=opens_browser) as dialog:
+    page = home.login_page if has_screen and not args.no_browser else None
+    async with _listening(port, page) as dialog:
         logins = LoginOptions(learn, dialog, args.client_id or "", secret)
         servers = McpServers(configured, ToolSettings(), logins=logins)
         try:
@@ -164,6 +166,7 @@ async def _login(
             raise KoreError(args.crash.redactor.clean(str(exc))) from None
         finally:
             await servers.aclose()
+            home.login_page.unlink(missing_ok=True)
     if not stored.get("tokens"):
         print(t("{name} needs no login", name=args.name))
         return 0

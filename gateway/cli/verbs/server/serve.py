@@ -88,16 +88,14 @@ async def _web(args: argparse.Namespace) -> int:
 def _show(link: str, args: argparse.Namespace, home: "DataDir") -> None:
     import os
     import sys
-    import webbrowser
 
-    from gateway.server.login_link import write_link_page
+    from gateway.cli.private_link import open_privately
 
     print(link, flush=True)
     tell(t("This link works once, within five minutes."))
     has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not args.no_browser and (has_screen or sys.platform == "darwin"):
-        write_link_page(home.login_page, link)
-        webbrowser.open(home.login_page.as_uri())
+        open_privately(home.login_page, link)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
@@ -15,17 +16,21 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_script import reply_with_call
 from tests.fakes.oauth_mcp import OauthMcpServer, open_page
 from tests.gateway.cli.kore import kore
+from tests.gateway.cli.verbs.private_browser import PrivateBrowser
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 PROGRAM = Path(sys.executable).with_name("kore")
 
 
 @asynccontextmanager
-async def logging_in(home: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def logging_in(
+    home: Path, browser: PrivateBrowser | None = None
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """`kore mcp login g`, and the link that it shows."""
+    environ = {**os.environ, "KORE_HOME": str(home), "LANG": "C.UTF-8"}
     process = await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "mcp", "login", "g", "--no-browser"),
-        env={**os.environ, "KORE_HOME": str(home), "LANG": "C.UTF-8"},
+        *(str(PROGRAM), "mcp", "login", "g", *([] if browser else ["--no-browser"])),
+        env=environ | (browser.environ if browser else {}),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -55,6 +60,17 @@ async def ends(process: asyncio.subprocess.Process) -> str:
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return (out + err).decode()
+
+
+async def test_the_link_of_a_login_is_in_no_process_list(tmp_path: Path) -> None:
+    """Whoever knows its state can end the login with an account of their own."""
+    home, browser = tmp_path / "home", PrivateBrowser(tmp_path)
+    home.mkdir(0o700)
+    async with configured(home), logging_in(home, browser) as (_, link):
+        async with asyncio.timeout(30):
+            while not browser.is_started:
+                await asyncio.sleep(0.02)
+        browser.check(parse_qs(urlsplit(link).query)["state"][0])
 
 
 async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
