@@ -17,6 +17,7 @@ import aiohttp
 from bench.figure import Figure, percentile
 from bench.process import Running
 from bench.stage import Stage, open_stage, until
+from gateway.server.tokens import TokenFile
 from kore.client import Client
 
 IDLE, TALKING, ROUNDS = 500, 50, 4
@@ -75,7 +76,8 @@ async def serving(stage: Stage) -> AsyncIterator[tuple[Running, str, str]]:
 
         await until(is_serving)
         access = json.loads(file.read_text("utf-8"))
-        yield running, access["address"], access["token"]
+        token = TokenFile(stage.home / "tokens.json").add(f"bench-{time.time_ns()}", ("admin",))
+        yield running, access["web"], token
 
 
 @asynccontextmanager
@@ -90,7 +92,7 @@ async def _idle(address: str, token: str) -> AsyncIterator[None]:
             aiohttp.ClientSession(connector=connector, headers=headers)
         )
         for n in range(IDLE):
-            if n % 40 == 39:
+            if n % 20 == 19:
                 await asyncio.sleep(1.0)  # fifty calls a second are a token's share
             socket = await stack.enter_async_context(http.ws_connect(f"{address}/v1/connect"))
             follow = {"id": 1, "call": "follow_session", "arguments": {"session": session}}

@@ -80,30 +80,29 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             serving(stage) as (_, address, token),
             browser_context() as context,
         ):
-            state = await _log_in(context, address, token)
+            await _log_in(context, address, token)
             return [
-                *await _visits(context, address, state),
+                *await _visits(context, address),
                 *await _stream(context, stage, f"{address}/#{session}", address),
                 *await _scroll(context, f"{address}/#{session}", address),
                 *await _hour(context, stage, address),
             ]
 
 
-async def _log_in(context: "BrowserContext", address: str, token: str) -> Any:
+async def _log_in(context: "BrowserContext", address: str, token: str) -> None:
     page = await context.new_page()
     await page.goto(address)
     await page.fill(".login input", token)
     await page.press(".login input", "Enter")
     await page.wait_for_selector(".composer textarea")
     await page.close()
-    return await context.storage_state()
 
 
-async def _visits(context: "BrowserContext", address: str, state: Any) -> list[Figure]:
+async def _visits(context: "BrowserContext", address: str) -> list[Figure]:
     plain, ours = [], []
     for _ in range(VISITS):
-        plain.append(await _visit(context, address + _PLAIN, state, "pre"))
-        ours.append(await _visit(context, address, state, ".composer textarea"))
+        plain.append(await _visit(context, address + _PLAIN, "pre"))
+        ours.append(await _visit(context, address, ".composer textarea"))
     paints, usable, sizes = (list(one) for one in zip(*ours, strict=True))
     bare = [paint for paint, _, _ in plain]
     return [
@@ -114,21 +113,20 @@ async def _visits(context: "BrowserContext", address: str, state: Any) -> list[F
 
 
 async def _visit(
-    context: "BrowserContext", address: str, state: Any, wanted: str
+    context: "BrowserContext", address: str, wanted: str
 ) -> tuple[float, float, float]:
     """With an empty cache: milliseconds to the first paint and until that is there, and KB."""
-    assert context.browser is not None
     received: list[float] = []
-    visit = await context.browser.new_context(storage_state=state)
-    page = await visit.new_page()
-    network = await visit.new_cdp_session(page)
+    page = await context.new_page()
+    network = await context.new_cdp_session(page)
     network.on("Network.loadingFinished", lambda end: received.append(end["encodedDataLength"]))
     await network.send("Network.enable")
+    await network.send("Network.setCacheDisabled", {"cacheDisabled": True})
     await page.goto(address)
     await page.wait_for_selector(wanted)
     there_ms = float(await page.evaluate("performance.now()"))
     paint_ms = float(await page.evaluate(_PAINT))
-    await visit.close()
+    await page.close()
     return paint_ms, there_ms, sum(received) / 1024
 
 
