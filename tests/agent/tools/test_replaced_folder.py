@@ -1,7 +1,11 @@
 """A link in the place of a conversation's folder takes neither tools nor sandbox with it."""
 
+import json
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +16,22 @@ from agent.errors import ToolError
 from agent.security.files.folder_identity import FolderIdentity, FolderReplaced
 from agent.security.policy.base import Decision, ToolRequest
 from agent.security.sandbox.base import Sandbox, SandboxCommand
-from agent.security.sandbox.brief_run import run_briefly
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.container import ContainerSandbox
-from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
+from agent.security.sandbox.landlock.sandbox import kernel_abi
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.registry import ToolRegistry, default_tools
 from agent.tools.runner import Permissions, ToolRunner
 from agent.types import ToolCall
+from tests.agent.security.sandbox.test_escapes import NOBODY, ROOT, USERS, python, rights
 
+SANDBOXES = [
+    (user, name)
+    for user in USERS
+    for name in ("bwrap", "landlock")
+    if (user, name) != ("root", "landlock")
+]
 SECRET = "the secret of another folder"
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -112,28 +122,11 @@ async def test_tools_do_not_follow_a_link_that_nobody_has_looked_for(
     assert (elsewhere / "secret.txt").read_text() == SECRET
 
 
-def sandboxes() -> list[Any]:
-    return [
-        "bubblewrap",
-        pytest.param(
-            "landlock",
-            marks=pytest.mark.skipif(
-                os.geteuid() == 0 or kernel_abi() < 1, reason="Landlock confines no root"
-            ),
-        ),
-        pytest.param("container"),
-    ]
-
-
-@pytest.mark.parametrize("name", sandboxes())
+@pytest.mark.parametrize("name", ["bubblewrap", "container"])
 def test_sandbox_refuses_what_is_not_the_folder(
     name: str, box: Bubblewrap, workspace: Path, elsewhere: Path, put: Callable[[Path, Path], None]
 ) -> None:
-    boxes: dict[str, Sandbox] = {
-        "bubblewrap": box,
-        "landlock": Landlock(1),
-        "container": ContainerSandbox("x", "y"),
-    }
+    boxes: dict[str, Sandbox] = {"bubblewrap": box, "container": ContainerSandbox("x", "y")}
     job = SandboxCommand(
         "cat secret.txt", workspace, workspace, identity=FolderIdentity.of(workspace)
     )
@@ -142,18 +135,64 @@ def test_sandbox_refuses_what_is_not_the_folder(
         pass
 
 
-def test_link_that_comes_after_the_check_leads_nowhere(
-    box: Bubblewrap, workspace: Path, elsewhere: Path
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that every user may enter, with what replaced_folder.py needs."""
+    folder = Path(tempfile.mkdtemp(prefix="kore-replaced-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    driver = Path("tests", "agent", "security", "sandbox", "driver.py")
+    (folder / driver).parent.mkdir(parents=True)
+    shutil.copy(ROOT / driver, folder / driver)
+    shutil.copy(Path(__file__).with_name("replaced_folder.py"), folder)
+    for user in USERS:
+        (folder / user).mkdir()
+        if user == "nobody":
+            os.chown(folder / user, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=SANDBOXES, ids="-".join)
+def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs replaced_folder.py and returns what it prints."""
+    user, name = request.param
+    if name == "bwrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    if name == "landlock" and kernel_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+
+    def play(put: str, *, is_early: bool) -> dict[str, Any]:
+        order = {"name": name, "folder": str(place / user), "put": put, "is_early": is_early}
+        ran = subprocess.run(
+            [python(user), str(place / "replaced_folder.py"), json.dumps(order)],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
+            cwd="/", text=True, capture_output=True, check=False, **rights(user),
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    return play
+
+
+@pytest.mark.parametrize("put", ["link", "folder"])
+def test_every_user_is_refused_what_is_not_the_folder(
+    replace_folder: Callable[..., dict[str, Any]], put: str
 ) -> None:
-    (workspace / "own.txt").write_text("own")
-    job = SandboxCommand("cat *.txt; echo x >new", workspace, workspace)
-    output = bytearray()
-    with box.prepare(job) as spawn:
-        put_link(workspace, elsewhere)
-        run_briefly(spawn, 20, output.extend)
-    assert bytes(output) == b"own"
-    assert os.listdir(elsewhere) == ["secret.txt"]
-    assert (workspace.with_name("moved") / "new").exists()
+    found = replace_folder(put, is_early=True)
+    assert found["refused"]
+    assert (found["elsewhere"], found["moved"]) == (["secret.txt"], ["own.txt"])
+
+
+@pytest.mark.parametrize("put", ["link", "folder"])
+def test_what_comes_after_the_check_leads_nowhere(
+    replace_folder: Callable[..., dict[str, Any]], put: str
+) -> None:
+    found = replace_folder(put, is_early=False)
+    assert not found["refused"]
+    assert found["output"] == "own.txt"
+    assert (found["elsewhere"], found["moved"]) == (["secret.txt"], ["new", "own.txt"])
 
 
 def test_root_of_the_file_system_is_no_workspace(box: Bubblewrap) -> None:
