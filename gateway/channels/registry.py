@@ -1,7 +1,6 @@
 """The roster: which channels the configuration names, and who may write to them."""
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -15,6 +14,7 @@ from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
 from gateway.channels.state import StoreChannelState
 from gateway.config import Settings
 from gateway.config.foreign.python_plugins import call_offer, python_channels
+from gateway.config.real_folder import real_folder
 from gateway.core.messages import CONSOLE
 from gateway.core.token_routes import API
 from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
@@ -50,19 +50,7 @@ def _chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Pat
     """The real folder. Raises `ConfigError` for one that is not there, or holds more than a
     project: who may write in the chat may read it, as far as their role goes."""
     where = f"telegram.chats.{chat}.folder"
-    path = Path(os.path.abspath(Path(name).expanduser()))
-    folder = path.resolve()
-    if any(map(_is_own_link, (path, *path.parents))):
-        # A command in the folder above may have made it since.
-        raise ConfigError(
-            t(
-                "{where}: {path} leads through a link to {folder}; name that folder itself, "
-                "if it is the right one",
-                where=where,
-                path=path,
-                folder=folder,
-            )
-        )
+    folder = real_folder(where, name)
     if not folder.is_dir():
         raise ConfigError(
             t(
@@ -83,11 +71,6 @@ def _chat_folder(chat: str, name: str, settings: Settings, home: DataDir) -> Pat
             )
         )
     return folder
-
-
-def _is_own_link(path: Path) -> bool:
-    """Return whether this is a link that the user of this process could have made."""
-    return path.is_symlink() and os.access(path.parent, os.W_OK)
 
 
 async def open_channels(

@@ -20,7 +20,7 @@ from typing import Any
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.files.folder_identity import FolderIdentity
+from agent.security.files.folder_identity import FolderIdentity, check_folder
 from agent.security.files.private_folder import make_private_folder
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
@@ -49,9 +49,9 @@ class ServerCommand:
     """What to start.
 
     It works in `folder`, which it may change unless `read_only`, and which is the one of `identity`
-    if that is known; `home` is the folder that it has
-    as its /tmp and HOME, from start to start. It reads `shown_folders` besides, and reaches the
-    hosts of `network`; `reach` is for tests: which addresses that may lead to.
+    if that is known; `home` is the folder that it has as its /tmp and HOME, from start to start. It
+    reads `shown_folders` besides, and reaches the hosts of `network`; `reach` is for tests: which
+    addresses that may lead to.
     """
 
     argv: tuple[str, ...]
@@ -185,6 +185,7 @@ class ConfinedServer:
         program = command.argv[0]
         if "/" not in program and shutil.which(program) is None:
             raise ToolError(f"There is no program {program} on this machine.")
+        check_folder(command.identity)
         folder = command.identity.path if command.identity else command.folder.resolve()
         if not folder.is_dir():
             raise ToolError(f"The {self._title}: there is no folder {folder}.")

@@ -9,6 +9,7 @@ from agent.elicitation import decline
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.mcp.settings import ArgumentReach, McpServerSettings, McpSettings
+from gateway.config.real_folder import real_folder
 from gateway.config.sections import McpServer
 
 if TYPE_CHECKING:
@@ -74,12 +75,16 @@ def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
 def server_of(
     name: str, server: McpServer, reach: ArgumentReach | None = None
 ) -> McpServerSettings:
-    """Raises `ConfigError` for one that can neither be started nor be reached."""
+    """Raises `ConfigError` for one that can neither be started nor be reached, or whose folder
+    leads through a link."""
     if (server.command is None) == (server.url is None):
         raise ConfigError(
             t("mcp_servers.{name}: expected either `command` or `url`", name=name),
             hint=t('such as "command": "npx", or "url": "https://example.org/mcp"'),
         )
+    folder = None
+    if server.folder is not None:
+        folder = real_folder(f"mcp_servers.{name}.folder", server.folder)
     return McpServerSettings(
         name,
         server.command,
@@ -88,7 +93,7 @@ def server_of(
         server.url,
         {key: value.get_secret_value() for key, value in server.headers.items()},
         is_sse=server.type == "sse",
-        folder=None if server.folder is None else Path(server.folder),
+        folder=folder,
         reach=reach,
         read_only=server.read_only,
         network=server.network,

@@ -270,9 +270,10 @@ def _remove(args: argparse.Namespace) -> int:
 
     settings = settings_of(args)
     _configured(args, settings)
-    folder = _servers(args, settings).folder_of(args.name)
+    # So that a server which cannot be used is removed, too.
+    none = settings.model_copy(update={"mcp_servers": {}})
     file = _write(args, ("mcp_servers", args.name), None)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_servers(args, none).folder_of(args.name), ignore_errors=True)
     if args.json:
         print_json({"name": args.name, "file": str(file)})
     else:

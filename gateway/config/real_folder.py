@@ -1,0 +1,53 @@
+"""Folders that the configuration names, through no link that may lead elsewhere tomorrow."""
+
+import os
+from pathlib import Path
+
+from agent.errors import ConfigError
+from agent.i18n import t
+
+# As many as the kernel follows.
+_MOST_LINKS = 40
+
+
+def real_folder(where: str, name: str) -> Path:
+    """Return the real path of the folder that the key `where` names.
+
+    Raises `ConfigError` for a path with a link that a command or another user could have made.
+    """
+    path = Path(os.path.abspath(Path(name).expanduser()))
+    folder = Path(os.path.realpath(path))
+    if _has_changeable_link(path):
+        raise ConfigError(
+            t(
+                "{where}: {path} leads through a link to {folder}; name that folder itself, "
+                "if it is the right one",
+                where=where,
+                path=path,
+                folder=folder,
+            )
+        )
+    return folder
+
+
+def _has_changeable_link(path: Path, links: int = 0) -> bool:
+    """Follow a path as the kernel does and look at each of its links."""
+    place = Path(path.anchor)
+    for name in path.parts[1:]:
+        link = place / name
+        if not link.is_symlink():
+            place = link
+            continue
+        target = Path(os.path.normpath(place / os.readlink(link)))
+        if links >= _MOST_LINKS or _is_changeable(place):
+            return True
+        if _has_changeable_link(target, links + 1):
+            return True
+        place = Path(os.path.realpath(target))
+    return False
+
+
+def _is_changeable(folder: Path) -> bool:
+    """Return whether anybody but root, or this process, can put links into a folder."""
+    info = folder.stat()
+    return info.st_uid != 0 or bool(info.st_mode & 0o022) or os.access(folder, os.W_OK)
