@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from agent.prompts import render_prompt
-from agent.security.files.safe_open import open_folder_beneath
+from agent.security.files.regular_file import open_regular_beneath
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.tools.files.feature_list import LIST, PROGRESS, Feature, parse_features
@@ -70,10 +70,7 @@ def text_of(folder: Path, name: str) -> str:
     try:
         # Hardly any folder has one: the safe way to it is long.
         os.lstat(path)
-        with open_folder_beneath(path.parent) as parent:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(path.name, flags, dir_fd=parent)
-        with open(fd, "rb") as file:
+        with open_regular_beneath(path) as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError:
         return ""

@@ -12,6 +12,7 @@ from stat import S_ISDIR, S_ISREG
 from agent.context.project.instructions import project_folders
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.regular_file import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
 from agent.security.taint.origin import is_in
 from agent.skills.definition import Skill, read_skill
@@ -212,14 +213,9 @@ def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
     )
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _read(path: Path, key: _Key) -> _SkillFile:
     try:
-        # An opener's descriptor is closed also where it turns out to be a folder's.
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open_regular(path) as file:
             mark = OpenFileMark.of(file.fileno())
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:

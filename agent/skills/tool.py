@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
+from agent.security.files.regular_file import read_regular
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.catalog import SkillCatalog, files_of
 from agent.skills.definition import Skill
@@ -74,10 +75,15 @@ def _file(skill: Skill, name: str) -> str:
     """A file of the skill's folder. Raises `ToolError`."""
     folder = skill.folder.resolve()
     path = (folder / name).resolve()
-    if not path.is_relative_to(folder) or not path.is_file():
+    try:
+        if not path.is_relative_to(folder):
+            raise FileNotFoundError(path)
+        data = read_regular(path, _FILE_LIMIT_BYTES + 1)
+    except OSError as exc:
         names = ", ".join(files_of(skill)) or "none"
-        raise ToolError(f"The skill {skill.name} has no file {name[:200]!r}; its files: {names}.")
-    data = path.read_bytes()[: _FILE_LIMIT_BYTES + 1]
+        raise ToolError(
+            f"The skill {skill.name} has no file {name[:200]!r}; its files: {names}."
+        ) from exc
     if b"\0" in data[:4096]:
         raise ToolError(f"{Path(name).name} is no text.")
     return data[:_FILE_LIMIT_BYTES].decode("utf-8", "replace")

@@ -11,6 +11,7 @@ from stat import S_ISDIR, S_ISREG
 from agent.context.project.instructions import project_folders
 from agent.records import frozen
 from agent.security.files.filenames import normalize_filename
+from agent.security.files.regular_file import open_regular
 from agent.security.taint.file_marks import MarkLevel, OpenFileMark, mark_level
 from agent.security.taint.origin import is_in, unconfirmed_notice
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
@@ -216,10 +217,8 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Key
 def _read(path: Path, source: Source, key: _Key) -> _AgentFile:
     """Without a definition for a file that cannot be read, and for the note about a folder of
     agents."""
-    more = os.O_NONBLOCK | (0 if source.trusted else os.O_NOFOLLOW)
     try:
-        # An opener's descriptor is closed also where it turns out to be a folder's.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
+        with open_regular(path, follow_links=source.trusted) as file:
             mark = OpenFileMark.of(file.fileno())
             raw = file.read(frontmatter.SIZE_LIMIT_BYTES + 1)
     except OSError:

@@ -6,7 +6,6 @@ It is in memory, and whoever stores conversations stores it with them (`take_sto
 import hashlib
 import json
 import os
-import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from agent.records import frozen
+from agent.security.files.regular_file import read_regular
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -293,13 +293,9 @@ def _digest(path: Path, found_stamp: Stamp) -> str:
     if not 0 < found_stamp[1] <= DIGEST_LIMIT_BYTES:
         return ""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        content = read_regular(path, DIGEST_LIMIT_BYTES + 1, follow_links=False)
     except OSError:
         return ""
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        content = file.read(DIGEST_LIMIT_BYTES + 1)
     # What was written meanwhile is told by its times.
     is_it = stamp(path) == found_stamp and len(content) == found_stamp[1]
     return hashlib.blake2b(content, digest_size=16).hexdigest() if is_it else ""

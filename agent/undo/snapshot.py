@@ -15,6 +15,7 @@ from agent.records import frozen
 from agent.security.files.filenames import normalize_filename
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_BYTES
 from agent.security.files.ignore_rules import Ignores
+from agent.security.files.regular_file import open_regular, open_regular_beneath
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from agent.security.taint.file_marks import is_marked
 from agent.undo.blob_store import BlobStore
@@ -28,7 +29,6 @@ TREE_DEPTH = 200
 LEFT_OUT = frozenset({".git", "node_modules"})
 # A file that changed this shortly before it was read may change again unnoticed.
 _GRAIN_NS = 1_000_000_000
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @frozen
@@ -116,11 +116,8 @@ class SnapshotWalker:
         if self._is_complete:
             return None
         try:
-            with (
-                open_folder_beneath(path.parent) as folder,
-                open(_open_file(path.name, folder), "rb") as f,
-            ):
-                return f.read(IGNORES_BYTES)
+            with open_regular_beneath(path) as file:
+                return file.read(IGNORES_BYTES)
         except OSError:
             return None
 
@@ -197,10 +194,9 @@ class _SnapshotPass:
         if self._room_bytes < 0 or self._is_full:
             return unknown
         try:
-            with open(_open_file(name, folder), "rb") as file:
-                info = os.fstat(file.fileno())
+            with open_regular(name, folder=folder, follow_links=False) as file:
                 # A further name of the file may lie outside.
-                if info.st_nlink > 1 or not stat.S_ISREG(info.st_mode):
+                if os.fstat(file.fileno()).st_nlink > 1:
                     return unknown
                 now = time.time_ns()
                 data = file.read(self._walk.limits.file_bytes + 1)
@@ -214,10 +210,6 @@ class _SnapshotPass:
         self._needed.add(value)
         is_tainted = is_marked(self._walk.root / path)
         return SnapshotEntry(FileState("file", value, mode, is_tainted), stamp, now)
-
-
-def _open_file(name: str, folder: int) -> int:
-    return os.open(name, _READ, dir_fd=folder)
 
 
 def _is_in(path: Path, root: Path) -> bool:

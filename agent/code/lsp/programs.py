@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.security.files.regular_file import open_regular
 from agent.security.sandbox.trusted_programs import is_closed_file
 from agent.settings import LspServerSettings
 from agent.tools.shell.program_folders import folders_of_command, interpreter_of
@@ -97,7 +98,7 @@ def _is_server_tsc(program: str) -> bool:
         if not path.is_file():
             continue
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 package = json.loads(file.read(_MOST_BYTES))
             if package.get("name") == "typescript":
                 return int(str(package["version"]).split(".")[0]) >= _FIRST_SERVER_TSC

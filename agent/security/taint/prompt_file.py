@@ -1,11 +1,12 @@
 """Files that become part of the system prompt, each read again only when it has changed."""
 
+import io
 import os
 from pathlib import Path
 from stat import S_ISREG
 
 from agent.records import frozen
-from agent.security.files.safe_open import open_folder_beneath
+from agent.security.files.regular_file import open_regular_beneath
 from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, opened_level
 
 LIMIT_CHARS = 20_000
@@ -75,15 +76,12 @@ def read_prompt_file(path: Path) -> PromptText:
 
 
 def _read(path: Path) -> _CachedText:
-    with open_folder_beneath(path.parent) as folder:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path.name, flags, dir_fd=folder)
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        mark = OpenFileMark.of(descriptor)
-        key = _key(mark.info)
-        if not S_ISREG(mark.info.st_mode):
-            return _CachedText(key, "", mark)
-        return _CachedText(key, file.read(LIMIT_CHARS + 1).strip(), mark)
+    with (
+        open_regular_beneath(path) as raw,
+        io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as file,
+    ):
+        mark = OpenFileMark.of(raw.fileno())
+        return _CachedText(_key(mark.info), file.read(LIMIT_CHARS + 1).strip(), mark)
 
 
 def _key(info: os.stat_result) -> _Key:

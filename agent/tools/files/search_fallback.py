@@ -8,7 +8,6 @@ gone.
 
 import json
 import os
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import NAME, Ignores
+from agent.security.files.regular_file import open_regular
 from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
 from agent.tools.files.regex_syntax import BadPattern, compile_pattern
@@ -115,12 +115,9 @@ def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
 
 def _read(path: str | Path, limit_bytes: int) -> bytes | None:
     """The bytes of an ordinary file that is not too large, else None."""
-    with suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            info = os.fstat(fd)
-            if stat.S_ISREG(info.st_mode) and info.st_size <= limit_bytes:
-                return file.read(limit_bytes)
+    with suppress(OSError), open_regular(path, follow_links=False) as file:
+        if os.fstat(file.fileno()).st_size <= limit_bytes:
+            return file.read(limit_bytes)
     return None
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from agent.security.files.regular_file import open_regular
+
 # What stands at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
 _MOST_LINE_BYTES = 1_000
@@ -49,7 +51,7 @@ def interpreter_of(program: str) -> Path | None:
     """The program that a script names in its first line; None where `env` looks for it. May
     block."""
     try:
-        with open(program, "rb") as file:
+        with open_regular(program) as file:
             line = file.readline(_MOST_LINE_BYTES)
     except OSError:
         return None
