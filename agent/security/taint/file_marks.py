@@ -180,15 +180,16 @@ def mark_level(
     except OSError:
         return "none"
     level = opened_level(os.path.abspath(path), mark, times)
-    if level == "unseen" or os.path.realpath(path) == os.path.abspath(path):
-        return level
     levels: set[MarkLevel] = {level}
     try:
+        if level == "unseen" or os.path.realpath(path) == os.path.abspath(path):
+            return level
         for place in _places_of_links(path):
             mark = OpenFileMark(os.lstat(place), read_attribute(place, _NAME))
             levels.add(opened_level(str(place), mark, times))
     except OSError as exc:
-        # Nothing is read through a link that leads to nothing, or in a circle.
+        # Nothing is read through a link that leads to nothing, or in a circle. EINVAL is a link
+        # that became something else meanwhile.
         if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             levels.add("unseen")
     return next(one for one in ("unseen", "seen", "none") if one in levels)

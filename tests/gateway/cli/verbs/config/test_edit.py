@@ -238,13 +238,17 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     work.mkdir()
     theirs = work / ".mcp.json"
     theirs.write_text(f'{{"mcpServers": {{"a": {server}}}}}')
-    heard += [kore("trust", work, home=home)]
+    trust = kore("trust", work, home=home)
     key = "mcpServers.a.args.1"
     heard += [kore("config", "set", key, "canary-five", "--file", theirs, home=home)]
     assert heard[-1].returncode == 0
     said = "".join(done.stdout + done.stderr for done in heard)
     assert "--token" in said
     assert "canary" not in said
+    # A stranger's configuration is shown as it would run; the person's own secrets are not.
+    shown = trust.stdout + trust.stderr
+    assert "canary-one" in shown
+    assert "canary-known" not in shown
 
 
 def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:
