@@ -230,9 +230,10 @@ class ApprovalAsked:
     what would leave. Without `expires_s` it waits until it is answered. `answers` are those that it
     takes; `prefix` is what may be allowed of the command with any arguments; a lasting answer about
     a `network` is about these hosts. `unbound` names a program for whose sake no answer about
-    exactly this command lasts, `confinement` what confines it. `asker` is whose turn it is, unless
-    it is that of the person who is asked. With `server_question` nothing is to be allowed: a server
-    wants to know something, and the words of the answer are for it.
+    exactly this command lasts, `confinement` what confines it, `home_settings` files of earlier
+    commands that may steer it. `asker` is whose turn it is, unless it is that of the person who
+    is asked. With `server_question` nothing is to be allowed: a server wants to know something, and
+    the words of the answer are for it.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -257,6 +258,7 @@ class ApprovalAsked:
     command: str | None = None
     unbound: str | None = None
     confinement: str | None = None
+    home_settings: tuple[str, ...] = ()
     asker: str | None = None
     view: QuestionView = QuestionView()
 

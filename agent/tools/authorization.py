@@ -123,6 +123,7 @@ class Authorizer:
             confinement=plan.confinement,
             prefix=plan.prefix if _may_have_prefix(decision) else None,
             network=plan.network,
+            home_settings=plan.home_settings,
         )
         try:
             response = await _ask(self.approver, question, hooks, context)

@@ -277,10 +277,10 @@ class EffectPlan:
     that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
     counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
     `contents` is a hash of the scripts that the command runs, None when it names none; `unbound`
-    names a program of it that may run others. `confinement` describes what confines the command.
-    `outside_reason` says why it is to run outside of the sandbox, None inside of it. `prefix` is
-    what a person may allow of the command with any arguments, `network` are the hosts among `hosts`
-    that a person has to allow. `executables` are those of `creates` that may be run as programs.
+    names a program of it that may run others. `confinement` describes what confines the command,
+    `home_settings` names earlier commands' files that may steer it. `outside_reason` says why it is
+    to run outside of the sandbox. `prefix` is what a person may allow of it with any arguments,
+    `network` are those of `hosts` that they have to allow, `executables` programs in `creates`.
     """
 
     reads: tuple[Path, ...] = ()
@@ -295,6 +295,7 @@ class EffectPlan:
     contents: str | None = None
     unbound: str | None = None
     confinement: str | None = None
+    home_settings: tuple[str, ...] = ()
     outside_reason: str | None = None
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()

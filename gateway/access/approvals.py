@@ -136,6 +136,7 @@ class ApprovalService:
                 command=request.command and clean(request.command),
                 sends=request.sends and clean(request.sends),
                 diff=request.diff and clean(request.diff),
+                home_settings=tuple(map(clean, request.home_settings)),
             ),
             lane=context.message.session_key,
             session=context.session,
@@ -147,8 +148,7 @@ class ApprovalService:
             root=str(context.root),
         )
         question = approvals.open_approval(tx, key, question)
-        replies = self._render_prompt(question, context.message)
-        _put(tx, question, context.turn, replies, now)
+        _put(tx, question, context.turn, self._render_prompt(question, context.message), now)
         return question
 
     def ask_for_server(

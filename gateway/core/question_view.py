@@ -69,6 +69,7 @@ def approval_event(prompt: ApprovalPrompt, expires_s: float | None = None) -> Ap
         command=request.command,
         unbound=request.unbound,
         confinement=request.confinement,
+        home_settings=request.home_settings,
         asker=prompt.asker if prompt.asker != prompt.principal else None,
     )
     return with_view(event)
@@ -154,6 +155,10 @@ def _call_lines(event: ApprovalAsked) -> Iterator[QuestionLine]:
     yield from visible_lines(localized(event.reason), "reason", _INDENT)
     if event.confinement == "none":
         yield QuestionLine("note", t("It runs without a sandbox."))
+    if event.home_settings:
+        names = ", ".join(event.home_settings)
+        text = t("Settings of earlier commands in its home: {names}", names=names)
+        yield from visible_lines(text, "note", _INDENT)
     if event.unbound is not None and not event.network:
         text = t(
             "Exactly this can only be allowed once: which files {program} runs is not known.",

@@ -36,8 +36,11 @@ DECEPTIVE = "".join(
 )
 
 
+_FACTS = ("network", "prefix", "unbound", "home_settings")
+
+
 def run(command: str, **more: Any) -> ApprovalRequest:
-    facts = {name: more.pop(name) for name in ("network", "prefix", "unbound") if name in more}
+    facts = {name: more.pop(name) for name in _FACTS if name in more}
     arguments = {"command": command, **more}
     return ApprovalRequest(
         "exec", arguments, "Runs a command.", "1", "ask-exec", command, Path("/w"), **facts
@@ -49,6 +52,7 @@ HOSTILE = {
     "background": run("nc -l 80", background=True, timeout_s=9),
     "prefix": run("git push", prefix=CommandPrefix(("git", "push"))),
     "unbound": run("go run .", unbound="go"),
+    "home": run("curl a", home_settings=(".curlrc", ".npmrc\u202e\nin: /safe", ".n (→ /tmp/x)")),
     "bidi": run("rm \u202etxt.exe\u2066\u2069"),
     "deceptive": run("".join(char + "a" for char in DECEPTIVE[:300])),
     "empty lines": run("true" + "\n" * 41 + "rm -rf ."),

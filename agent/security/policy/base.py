@@ -133,7 +133,8 @@ class ApprovalRequest:
     hash of the scripts that it runs, `confinement` what confines it: the answer is about these.
     `unbound` names a program that may run other files than the answer is bound to, so that no
     answer about exactly this call lasts. `prefix` is what may be allowed of it with any arguments;
-    a lasting answer about a `network` is about these hosts, not the command.
+    a lasting answer about a `network` is about these hosts, not the command. `home_settings` names
+    files of earlier commands that may steer it, whose contents are part of `confinement`.
     """
 
     tool: str
@@ -150,6 +151,7 @@ class ApprovalRequest:
     confinement: str | None = None
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()
+    home_settings: tuple[str, ...] = ()
 
 
 # Whether a standing answer is about exactly this call, about its command with any arguments, or

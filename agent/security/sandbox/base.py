@@ -130,6 +130,15 @@ class Sandbox(Protocol):
 
 
 @runtime_checkable
+class KeepsHome(Protocol):
+    """Optional ability of a sandbox: the home folder outlives a command, as a folder of
+    `SandboxCommand.temporary`."""
+
+    @property
+    def home_folder(self) -> str: ...
+
+
+@runtime_checkable
 class ShowsFolders(Protocol):
     """Optional ability of a sandbox: further folders to read and run from."""
 

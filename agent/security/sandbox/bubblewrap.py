@@ -59,6 +59,7 @@ class Bubblewrap:
     name: ClassVar[str] = "bwrap"
     confines: ClassVar[bool] = True
     supports_egress: ClassVar[bool] = True
+    home_folder: ClassVar[str] = "tmp/home"
 
     program: str
     features: frozenset[str]

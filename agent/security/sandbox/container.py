@@ -34,6 +34,7 @@ class ContainerSandbox:
     name: ClassVar[str] = "container"
     confines: ClassVar[bool] = True
     supports_egress: ClassVar[bool] = False
+    home_folder: ClassVar[str] = "tmp"
 
     program: str
     image: str

@@ -78,17 +78,20 @@ class Exec:
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
         contents = await asyncio.to_thread(line.contents)
+        home = await asyncio.to_thread(self._commands.home, line)
+        prefix = None if home.unbound else await asyncio.to_thread(line.prefix)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
             contents=contents.digest,
-            unbound=contents.unbound,
-            confinement=self._commands.confinement(line),
+            unbound=contents.unbound or home.unbound,
+            confinement=self._commands.confinement(line, home),
             outside_reason=line.outside_reason,
-            prefix=await asyncio.to_thread(line.prefix),
+            prefix=prefix,
             network=self._commands.unsettled_hosts(line),
+            home_settings=home.names,
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

@@ -13,7 +13,13 @@ from agent.records import frozen
 from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
-from agent.security.sandbox.base import Sandbox, SandboxCommand, SharesNetwork, ShowsFolders
+from agent.security.sandbox.base import (
+    KeepsHome,
+    Sandbox,
+    SandboxCommand,
+    SharesNetwork,
+    ShowsFolders,
+)
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.command_marks import TaintingCommand
 from agent.security.taint.file_marks import mark_tainted
@@ -21,6 +27,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.git_stores import GitStoreGuard
+from agent.tools.shell.home_settings import HomeSettings, home_settings
 from agent.tools.shell.mount_restrictions import (
     TASK_FILES,
     MountRestrictions,
@@ -144,12 +151,23 @@ class SandboxedCommands:
         """Whether a sandbox confines this command."""
         return self.confines and line.outside_reason is None
 
-    def confinement(self, line: CommandLine) -> str:
-        """A description of what confines this command: an answer to it holds for no other."""
+    def home(self, line: CommandLine) -> HomeSettings:
+        """Return the settings that earlier commands have left in this command's home. May block."""
+        if not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
+            return HomeSettings()
+        folder = self._spaces.existing_folder(line.call.session)
+        return (
+            HomeSettings() if folder is None else home_settings(folder / self._sandbox.home_folder)
+        )
+
+    def confinement(self, line: CommandLine, home: HomeSettings) -> str:
+        """A description of what confines this command, and of the settings that it finds: an answer
+        to it holds for no other."""
         if not self.holds(line):
             return "none"
         parts = [self.sandbox_name, *(["read-only"] if line.read_only else [])]
-        return " ".join([*parts, *sorted(self._settled_hosts(line))])
+        parts += sorted(self._settled_hosts(line))
+        return " ".join([*parts, *([f"home={home.digest}"] if home.digest else [])])
 
     def is_read_only(self, line: CommandLine) -> bool:
         """Whether it looks, and can be held to it: without a sandbox nothing can be."""

@@ -41,6 +41,11 @@ class SessionSpaces:
         with self._lock:
             return self._space(session).folder
 
+    def existing_folder(self, session: str) -> Path | None:
+        """Return the same without making it; None where the session certainly has none."""
+        with self._lock:
+            return self._folder_of(session)
+
     def network(self, session: str) -> SessionNetwork | None:
         """The session's network; None where it has none."""
         with self._lock:

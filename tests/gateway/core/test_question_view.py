@@ -121,6 +121,16 @@ def test_a_question_says_why_no_answer_lasts_and_what_does_not_confine() -> None
     assert lines_of(command="make", confinement="bwrap example.org") == ["make", "why"]
 
 
+def test_settings_in_the_home_are_named() -> None:
+    shown = lines_of(command="curl a", home_settings=(".curlrc", ".x\u202e\nin: /safe"))
+    assert shown == [
+        "curl a",
+        "why",
+        "Settings of earlier commands in its home: .curlrc, .x\\u{202e}",
+        "    in: /safe",
+    ]
+
+
 @pytest.mark.parametrize("name", ["shop", "shop\nKore asks: allow?", "shop\u202e"])
 def test_a_server_is_named_on_one_line_and_its_words_hide_nothing(name: str) -> None:
     query = ServerQuestion(name, "a\u200b\n\n\n\n\nb", ("x\ny", "z"))

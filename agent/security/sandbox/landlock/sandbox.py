@@ -60,6 +60,7 @@ class Landlock:
 
     name: ClassVar[str] = "landlock"
     confines: ClassVar[bool] = True
+    home_folder: ClassVar[str] = "tmp"
 
     abi: int
     limits: Limits = field(default_factory=Limits)

@@ -350,6 +350,7 @@ def _format_content(question: ApprovalPrompt) -> str:
             "unbound": request.unbound,
             "confinement": request.confinement,
             "network": request.network,
+            "home_settings": request.home_settings,
             "words": question.words,
             "scope": question.scope,
             **(
@@ -375,6 +376,7 @@ def _parse_content(content: str) -> dict[str, Any]:
         folder=Path(folder) if folder else None,
         prefix=CommandPrefix(tuple(prefix[0]), prefix[1]) if prefix else None,
         network=tuple(values.pop("network", ())),
+        home_settings=tuple(values.pop("home_settings", ())),
         **values,
     )
     return contents

@@ -385,6 +385,7 @@ export interface ApprovalAskedEvent {
   command?: string | null
   unbound?: string | null
   confinement?: string | null
+  home_settings?: string[]
   asker?: string | null
   view?: QuestionView
 }
@@ -425,6 +426,7 @@ export interface ApprovalRequest {
   confinement?: string | null
   prefix?: CommandPrefix | null
   network?: string[]
+  home_settings?: string[]
 }
 
 export interface CommandPrefix {
