@@ -35,7 +35,7 @@ def _has_changeable_link(path: Path, links: int = 0) -> bool:
     place = Path(path.anchor)
     for name in path.parts[1:]:
         link = place / name
-        if not link.is_symlink():
+        if not os.path.islink(link):
             place = link
             continue
         target = Path(os.path.normpath(place / os.readlink(link)))

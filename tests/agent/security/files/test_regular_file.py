@@ -12,7 +12,6 @@ from agent.security.files.regular_file import (
     open_regular_beneath,
     read_regular,
 )
-from agent.tools.shell.program_folders import interpreter_of
 
 
 def test_beginning_of_a_file_is_read(tmp_path: Path) -> None:
@@ -63,8 +62,3 @@ def test_refusal_leaves_no_descriptor_open(tmp_path: Path) -> None:
         with pytest.raises(NotRegularFile):
             open_regular(tmp_path / "pipe")
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_pipe_as_a_program_names_no_interpreter(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "program")
-    assert interpreter_of(str(tmp_path / "program")) is None

@@ -1,12 +1,17 @@
 """What a server's sandbox shows so that its program can run."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import ArgumentReach, McpServerSettings
-from agent.tools.shell.program_folders import folders_of_command, folders_of_program
+from agent.tools.shell.program_folders import (
+    folders_of_command,
+    folders_of_program,
+    interpreter_of,
+)
 
 
 @pytest.fixture
@@ -62,3 +67,8 @@ def test_a_strangers_script_names_no_folder_by_its_interpreter(
     monkeypatch.setenv("PATH", str(home / "tools/bin"))
     folders = program_folders(McpServerSettings("x", "server", reach=reach), home)
     assert folders == (plugin, home / "tools", home / "versions/3/bin", home / "versions/3/lib")
+
+
+def test_pipe_as_a_program_names_no_interpreter(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "program")
+    assert interpreter_of(str(tmp_path / "program")) is None
