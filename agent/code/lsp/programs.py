@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from agent.tools.shell.program_folders import folders_of_command, interpreter_of
 # The first version of TypeScript whose compiler is a server.
 _FIRST_SERVER_TSC = 7
 _MOST_BYTES = 1_000_000
+_USUAL_TOOLCHAIN = "stable"
 
 
 def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
@@ -65,6 +67,19 @@ def module_cache(closed: Iterable[Path]) -> Path | None:
     is_closed = any(cache.is_relative_to(path) for path in closed)
     has_closed = any(path.is_relative_to(cache) for path in (Path.home(), *closed))
     return cache if cache.is_dir() and not is_closed and not has_closed else None
+
+
+def rust_toolchain() -> str:
+    """The toolchain that rustup takes by default for this person, wherever it is started. May
+    block."""
+    folder = Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup")
+    try:
+        with (folder / "settings.toml").open("rb") as file:
+            settings = tomllib.loads(file.read(_MOST_BYTES).decode())
+    except (OSError, ValueError):
+        settings = {}
+    name = settings.get("default_toolchain")
+    return name if isinstance(name, str) and name else _USUAL_TOOLCHAIN
 
 
 def typescript_beside(program: str) -> Path | None:

@@ -13,6 +13,7 @@ from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
 from agent.code.lsp.programs import (
     find_server_program,
     module_cache,
+    rust_toolchain,
     shown_folders,
     typescript_beside,
 )
@@ -220,6 +221,8 @@ class LanguageServers:
             if settings.name == "gopls" and (cache := module_cache(closed)) is not None:
                 folders += (cache,)
                 variables.setdefault("GOMODCACHE", str(cache))
+            # A `rust-toolchain.toml` may name a folder of the project, whose programs would run.
+            variables.setdefault("RUSTUP_TOOLCHAIN", rust_toolchain())
             return replace(command, shown_folders=folders, variables=variables)
 
         title = f"language server {settings.name}"

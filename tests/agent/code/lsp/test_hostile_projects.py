@@ -82,6 +82,27 @@ def test_without_a_typescript_of_its_own_a_server_would_run_that_of_the_project(
     assert find_server_program(replace(server, options=own), ()) is not None
 
 
+@pytest.mark.parametrize(
+    ("own", "toolchain"),
+    [('default_toolchain = "1.80.0"', "1.80.0"), ("", "stable"), ("= broken", "stable")],
+)
+async def test_a_project_does_not_choose_the_toolchain_of_rust(
+    own: str, toolchain: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rustup := folder.parent / "rustup").mkdir()
+    (rustup / "settings.toml").write_text(own)
+    (programs := folder.parent / "bin").mkdir()
+    (programs / "rust-analyzer").write_text('#!/usr/bin/sh\necho "runs $RUSTUP_TOOLCHAIN." >&2\n')
+    (programs / "rust-analyzer").chmod(0o755)
+    monkeypatch.setenv("RUSTUP_HOME", str(rustup))
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    (folder / "rust-toolchain.toml").write_text(f'[toolchain]\npath = "{folder}"\n')
+    (folder / "a.rs").write_text("fn main() {}\n")
+    async with code_calls(folder, only("rust-analyzer")) as calls:
+        with pytest.raises(ToolError, match=f"runs {toolchain}\\."):
+            await calls.ask("document_symbols", "a.rs")
+
+
 PLACES = {
     "elsewhere": "file:///etc/passwd",
     "above": "file://{folder}/..%2Fsecret.txt",
