@@ -1,6 +1,6 @@
 """Runs a command in a workspace that something else replaces, as the user who started this.
 
-    python replaced_folder.py '{"name": "landlock", "folder": "/srv/test", "put": "link"}'
+    echo '{"name": "landlock", "folder": "/srv/test", "put": "link"}' | python replaced_folder.py
 
 Something else is put in the place of the workspace once the command is prepared, with
 {"is_early": true} before. Printed is JSON: whether the sandbox `refused`, the command's `output`,
@@ -59,4 +59,4 @@ def main(order: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     os.umask(0o022)
-    print(json.dumps(main(json.loads(sys.argv[1]))))
+    print(json.dumps(main(json.load(sys.stdin))))

@@ -1,10 +1,6 @@
 """A link in the place of a conversation's folder takes neither tools nor sandbox with it."""
 
-import json
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +14,14 @@ from agent.security.policy.base import Decision, ToolRequest
 from agent.security.sandbox.base import Sandbox, SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.container import ContainerSandbox
-from agent.security.sandbox.landlock.sandbox import kernel_abi
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.registry import ToolRegistry, default_tools
 from agent.tools.runner import Permissions, ToolRunner
 from agent.types import ToolCall
-from tests.agent.security.sandbox.test_escapes import NOBODY, ROOT, USERS, python, rights
+from tests.ordinary_user import ROOT, USERS, require_sandbox, run_as, shared_place
 
+PROGRAM = Path(__file__).with_name("replaced_folder.py").relative_to(ROOT)
 SANDBOXES = [
     (user, name)
     for user in USERS
@@ -137,40 +133,19 @@ def test_sandbox_refuses_what_is_not_the_folder(
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder that every user may enter, with what replaced_folder.py needs."""
-    folder = Path(tempfile.mkdtemp(prefix="kore-replaced-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    driver = Path("tests", "agent", "security", "sandbox", "driver.py")
-    (folder / driver).parent.mkdir(parents=True)
-    shutil.copy(ROOT / driver, folder / driver)
-    shutil.copy(Path(__file__).with_name("replaced_folder.py"), folder)
-    for user in USERS:
-        (folder / user).mkdir()
-        if user == "nobody":
-            os.chown(folder / user, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with shared_place(PROGRAM) as folder:
+        yield folder
 
 
 @pytest.fixture(params=SANDBOXES, ids="-".join)
 def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[..., dict[str, Any]]:
     """Return a function that runs replaced_folder.py and returns what it prints."""
     user, name = request.param
-    if name == "bwrap" and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
-    if name == "landlock" and kernel_abi() < 1:
-        pytest.skip("this kernel has no Landlock")
+    require_sandbox(name)
 
     def play(put: str, *, is_early: bool) -> dict[str, Any]:
-        order = {"name": name, "folder": str(place / user), "put": put, "is_early": is_early}
-        ran = subprocess.run(
-            [python(user), str(place / "replaced_folder.py"), json.dumps(order)],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
-            cwd="/", text=True, capture_output=True, check=False, **rights(user),
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr[-2000:]
-        found: dict[str, Any] = json.loads(ran.stdout)
+        order = {"name": name, "put": put, "is_early": is_early}
+        found: dict[str, Any] = run_as(user, place, PROGRAM, order)
         return found
 
     return play

@@ -1,6 +1,6 @@
 """Runs shell lines in one sandbox as whoever started this, and tells which of them got out.
 
-    python driver.py '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}'
+    echo '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}' | python driver.py
 
 With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
 With {"read_only": true}, or false, the workspace holds a few files and what changes them is told.

@@ -4,39 +4,18 @@
 """
 
 import errno
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.security.sandbox.landlock.sandbox import kernel_abi
+from tests.agent.security.sandbox.attempts import core, corpus, drive, escapes
+from tests.ordinary_user import USERS
 from tests.processes import lasting_command
-
-ROOT = Path(__file__).parents[4]
-CORPUS = Path(__file__).parents[1] / "evasions.toml"
-NOBODY = 65534
-USERS = ("root", "nobody") if os.geteuid() == 0 else ("me",)
-IMPORTS = "import ctypes,os,socket,struct,fcntl; c=ctypes.CDLL(None,use_errno=True)"
-
-
-def core() -> list[str]:
-    lines = Path(__file__).with_name("core.txt").read_text("utf-8").splitlines()
-    return [line.replace("{ctypes}", IMPORTS) for line in lines if not line.startswith("#")]
-
-
-def corpus(*categories: str) -> list[str]:
-    entries = tomllib.loads(CORPUS.read_text("utf-8"))
-    wanted = categories or tuple(entries)
-    return [e["run"] for name in wanted for e in entries[name] if not e.get("dry")]
 
 
 def some() -> list[str]:
@@ -52,58 +31,6 @@ def whole() -> list[str]:
 EXTENT = pytest.mark.parametrize(
     "lines", [some, pytest.param(whole, marks=pytest.mark.slow)], ids=["some", "whole"]
 )
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """A folder that everybody may enter, with a copy of what the driver needs."""
-    folder = Path(tempfile.mkdtemp(prefix="kore-escapes-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(Path(__file__).with_name("driver.py"), folder)
-    for user in USERS:
-        (folder / user).mkdir()
-        if user == "nobody":
-            os.chown(folder / user, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def rights(user: str) -> dict[str, Any]:
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
-
-
-def python(user: str) -> str:
-    """One that this user may run: the suite's own may lie in root's home."""
-    code = "import sys, ctypes; sys.exit(sys.version_info < (3, 11))"
-    for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        try:
-            if (
-                subprocess.run(
-                    [program, "-c", code], cwd="/", check=False, **rights(user)
-                ).returncode
-                == 0
-            ):
-                return program
-        except OSError:
-            continue
-    pytest.skip("no Python 3.11 that another user may run")
-
-
-def escapes(place: Path, user: str, **order: Any) -> list[tuple[str, list[str]]]:
-    return [(line, found) for line, found in drive(place, user, **order)]
-
-
-def drive(place: Path, user: str, **order: Any) -> list[Any]:
-    ran = subprocess.run(
-        [python(user), str(place / "driver.py")],
-        input=json.dumps({"folder": str(place / user), **order}),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd="/", text=True, capture_output=True, check=False, **rights(user),
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    answer: list[Any] = json.loads(ran.stdout)
-    return answer
 
 
 @EXTENT

@@ -15,15 +15,9 @@ from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
-from tests.agent.security.sandbox.test_escapes import (  # noqa: F401 - place is a fixture
-    USERS,
-    core,
-    corpus,
-    drive,
-    escapes,
-    place,
-)
+from tests.agent.security.sandbox.attempts import core, corpus, drive, escapes
 from tests.fakes.web import WebSite
+from tests.ordinary_user import USERS
 
 PYTHON = """python3 -c "
 import asyncio, socket, threading, urllib.request
@@ -79,7 +73,7 @@ def needs_landlock(version: int) -> None:
         pytest.skip("this kernel's Landlock is too old")
 
 
-async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:  # noqa: F811
+async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:
     needs_landlock(4)
     async with serving() as (site, proxy):
         port = site.url.rpartition(":")[2]
@@ -113,7 +107,7 @@ for level, option, value in ((1, 37, 0x312), (1, 65, 0x312), (6, 3, 1)):
 """
 
 
-async def test_token_stays_off_the_error_queue(place: Path) -> None:  # noqa: F811
+async def test_token_stays_off_the_error_queue(place: Path) -> None:
     needs_landlock(4)
     async with serving() as (_, proxy):
         lines = [TIMESTAMPED.replace("{proxy}", str(proxy[0]))]
@@ -143,7 +137,7 @@ except OSError as exc:
 """
 
 
-async def test_connected_socket_keeps_its_options(place: Path) -> None:  # noqa: F811
+async def test_connected_socket_keeps_its_options(place: Path) -> None:
     needs_landlock(4)
     async with serving() as (_, proxy):
         lines = [SOCKET_STATE.replace("{proxy}", str(proxy[0]))]
@@ -153,7 +147,7 @@ async def test_connected_socket_keeps_its_options(place: Path) -> None:  # noqa:
 
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
-async def test_nothing_else_is_reached(place: Path, name: str) -> None:  # noqa: F811
+async def test_nothing_else_is_reached(place: Path, name: str) -> None:
     if name == "landlock":
         needs_landlock(4)
     elif shutil.which("bwrap") is None:

@@ -1,6 +1,6 @@
 """Runs one command that knows untrusted text, and prints what Kore makes of the workspace then.
 
-    python hostile_command.py '{"name": "landlock", "folder": "/srv/test", "command": "..."}'
+    echo '{"name": "landlock", "folder": "/srv/test", "command": "..."}' | python hostile_command.py
 
 `page.md` is marked and says OBEY ME, `mine.md` is not. With "sets_aside", what steers gets another
 name at the end, as after every command. Printed is JSON: the `prompt`, its
@@ -59,4 +59,4 @@ async def main(order: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     os.umask(0o022)
-    print(json.dumps(asyncio.run(main(json.loads(sys.argv[1])))))
+    print(json.dumps(asyncio.run(main(json.load(sys.stdin)))))

@@ -1,20 +1,15 @@
 """Commands that know untrusted text leave nothing without a mark: in every sandbox and without one,
 as root and as an ordinary user."""
 
-import json
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.security.sandbox.landlock.sandbox import kernel_abi
-from tests.agent.security.sandbox.test_escapes import NOBODY, ROOT, USERS, python, rights
+from tests.ordinary_user import ROOT, USERS, require_sandbox, run_as, shared_place
 
+PROGRAM = Path(__file__).with_name("hostile_command.py").relative_to(ROOT)
 SANDBOXES = [
     (user, name)
     for user in USERS
@@ -26,39 +21,19 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="kore-taint-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    shutil.copytree(ROOT / "agent", folder / "agent", ignore=shutil.ignore_patterns("__pycache__"))
-    driver = Path("tests", "agent", "security", "sandbox", "driver.py")
-    (folder / driver).parent.mkdir(parents=True)
-    shutil.copy(ROOT / driver, folder / driver)
-    shutil.copy(Path(__file__).with_name("hostile_command.py"), folder)
-    for user in USERS:
-        (folder / user).mkdir()
-        if user == "nobody":
-            os.chown(folder / user, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with shared_place(PROGRAM) as folder:
+        yield folder
 
 
 @pytest.fixture(params=SANDBOXES, ids="-".join)
 def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
     """Run a command and return what hostile_command.py tells."""
     user, name = request.param
-    if name == "bwrap" and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
-    if name == "landlock" and kernel_abi() < 1:
-        pytest.skip("this kernel has no Landlock")
+    require_sandbox(name)
 
     def play(command: str, **more: bool) -> dict[str, Any]:
-        order = {"name": name, "folder": str(place / user), "command": command, **more}
-        ran = subprocess.run(
-            [python(user), str(place / "hostile_command.py"), json.dumps(order)],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
-            cwd="/", text=True, capture_output=True, check=False, **rights(user),
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr[-2000:]
-        found: dict[str, Any] = json.loads(ran.stdout)
+        order = {"name": name, "command": command, **more}
+        found: dict[str, Any] = run_as(user, place, PROGRAM, order)
         return found
 
     return play
