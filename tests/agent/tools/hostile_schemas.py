@@ -75,6 +75,29 @@ HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
     "unknown keywords": _of(unevaluatedItems=False, contains={"type": "x"}, format=[]),
 }
 
+
+def _fan_out(leaf: Any) -> dict[str, Any]:
+    """A schema that leads to the leaf 22,500 times."""
+    many: dict[str, Any] = {
+        name: {"allOf": [{"$ref": f"#/{to}"}] * 150} for name, to in ("ab", "bc")
+    }
+    return {"$ref": "#/a", **many, "c": leaf}
+
+
+# Steps of these cost a hundred times what others do.
+COSTLY_SCHEMAS: dict[str, dict[str, Any]] = {
+    "long reference": _fan_out({"$ref": "#/" + "%41" * 18_000}),
+    "many types": _fan_out({"type": ["null"] * 6_500 + ["object"]}),
+    "many patterns": {
+        "propertyNames": {"allOf": [{"pattern": rf"(\pL{{9}}){{9}}|{n}"} for n in range(1_900)]}
+    },
+    "long text under not": {
+        "allOf": [{"anyOf": [{"$ref": "#/a"}] * 150}],
+        "a": {"anyOf": [{"$ref": "#/b"}] * 120},
+        "b": {"not": {"title": "\x01" * 8_000}},
+    },
+}
+
 _DEEP_LIST: list[Any] = []
 for _ in range(300):
     _DEEP_LIST = [_DEEP_LIST]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from agent.errors import ToolError
-from agent.tools.json_schema import SchemaValidator
+from agent.tools.json_schema import SchemaTooComplex, SchemaValidator
 from agent.tools.schema import ArgumentSchema
-from tests.agent.tools.hostile_schemas import HOSTILE_ARGUMENTS, HOSTILE_SCHEMAS
+from tests.agent.tools.hostile_schemas import COSTLY_SCHEMAS, HOSTILE_ARGUMENTS, HOSTILE_SCHEMAS
 
 NAMES = some.sampled_from(["a", "b", "ab", "x1"])
 NUMBERS = some.integers(-4, 4) | some.sampled_from([0.5, 1.0, 2.5, -0.5, 1e300])
@@ -111,6 +111,12 @@ def test_hostile_schema_is_read_in_bounded_time(
     sentence = refusal(schema, arguments)
     assert time.process_time() - began_at < 1.5
     assert len(sentence.encode()) < 10_000
+
+
+@pytest.mark.parametrize("schema", COSTLY_SCHEMAS.values(), ids=COSTLY_SCHEMAS)
+def test_schema_of_costly_steps_is_given_up(schema: dict[str, Any]) -> None:
+    with pytest.raises(SchemaTooComplex):
+        SchemaValidator(schema).find_violation({"a": 1})
 
 
 @given(NONSENSE, VALUES | some.floats() | some.text(max_size=5))
