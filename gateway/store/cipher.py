@@ -77,6 +77,7 @@ SEALED = (
             *("turn_id", "step", "args_hash", "grant_hash", "session", "asker", "principal"),
             *(*_ROUTE, "state", "answered_by"),
         ),
+        required=True,
     ),
     Sealed(
         "permission_grant",
@@ -84,6 +85,7 @@ SEALED = (
         ("title", "folder"),
         "standing",
         bound=("granted_by",),
+        required=True,
     ),
     Sealed(
         "member",

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH
+
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 AS_NOBODY: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -34,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         if python is None:
             print(f"SKIPPED [1] {__package__}: an ordinary user can run no Python {VERSION} here")
         else:
-            settled = {"HOME": str(folder), "PYTEST_DEBUG_TEMPROOT": str(folder)}
+            # The programs of whoever started this may lie in closed folders.
+            own = {"HOME": str(folder), "PATH": SYSTEM_PATH}
+            settled = {**own, "PYTEST_DEBUG_TEMPROOT": str(folder)}
             cache = ("-o", f"cache_dir={folder / 'cache'}")
             for sandbox in ("bwrap", "landlock", "none"):
                 codes.append(run(python, sandbox, (*arguments, *cache), settled, **AS_NOBODY))

@@ -103,6 +103,26 @@ def test_a_forged_answer_is_none(tx: Transaction) -> None:
     assert approvals.find_decision(tx, key) is None
 
 
+@pytest.mark.parametrize("question", ["", "[]"])
+def test_an_answer_to_an_emptied_question_is_none(tx: Transaction, question: str) -> None:
+    key, _ = ask(tx, begin(tx))
+    values = {"state": "once", "answered_by": "telegram:1", "answered_at": 2.0}
+    stored.change(tx, "approval", {**values, "question": question}, nonce="n1")
+    assert approvals.find_decision(tx, key) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]"])
+def test_a_grant_with_empty_texts_allows_nothing(tx: Transaction, text: str) -> None:
+    """Its hash can be computed without the key."""
+    tx.run(
+        "INSERT INTO permission_grant (principal, session, grant_hash, title, folder, granted_by,"
+        " granted_at) VALUES ('telegram:2', '', 'hash', ?, ?, 'telegram:1', 1)",
+        (text, text),
+    )
+    assert grants.find_grant(tx, "telegram:2", "s", "hash") is None
+    assert grants.list_grants(tx) == []
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [("principal", "telegram:2"), ("args_hash", "other"), ("chat", "2"), ("asker", "telegram:2")],
