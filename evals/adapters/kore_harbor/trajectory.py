@@ -180,6 +180,9 @@ class _Reply:
         if calls:
             step["tool_calls"] = calls
         if self._results:
+            # Calls that run together end in any order.
+            order = list(self._calls)
+            self._results.sort(key=lambda result: order.index(result["source_call_id"]))
             step["observation"] = {"results": self._results}
         if self.metrics is not None:
             step["metrics"] = self.metrics
