@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -126,6 +126,11 @@ class MessageOptions:
     by_model: bool = False
     speakers: tuple[Sender, ...] = ()
 
+    @property
+    def lasting(self) -> "MessageOptions":
+        """The sender's choices for all that the message leads to, without what they showed."""
+        return replace(self, project=None, run=())
+
     def to_json(self) -> dict[str, Any]:
         """What is set, as a JSON object."""
         values = {name: value for name, value in _values(self).items() if value or value == 0}
@@ -244,6 +249,40 @@ class InboundMessage:
     def principal(self) -> str:
         return f"{self.channel}:{self.sender.id}"
 
+    def derive(  # noqa: PLR0913 - each field that passes over is named
+        self,
+        kind: MessageKind,
+        event_id: str,
+        content: str,
+        received_at: float,
+        *,
+        options: MessageOptions,
+        task: int | None = None,
+        job: int | None = None,
+        lane: str | None = None,
+    ) -> "InboundMessage":
+        """Return a message that Kore writes on account of this one, for the same people and place.
+
+        Only the fields named here pass over: files, album, quote and id belong to one message.
+        """
+        return InboundMessage(
+            channel=self.channel,
+            account=self.account,
+            chat_id=self.chat_id,
+            thread_id=self.thread_id,
+            private=self.private,
+            sender=self.sender,
+            language=self.language,
+            kind=kind,
+            event_id=event_id,
+            content=content,
+            received_at=received_at,
+            options=options,
+            task=task,
+            job=self.job if job is None else job,
+            lane=lane,
+        )
+
     def to_json(self) -> str:
         media = [_values(one) for one in self.media]
         values = {"sender": _values(self.sender), "media": media, "options": self.options.to_json()}
@@ -265,6 +304,35 @@ class InboundMessage:
                 "media": media,
             }
         )
+
+
+def derive_report(  # noqa: PLR0913 - as `derive`
+    messages: Sequence[InboundMessage],
+    kind: Literal["subagent_report", "command_report"],
+    event_id: str,
+    content: str,
+    received_at: float,
+    *,
+    session: str,
+    taint: tuple[Taint, ...],
+    task: int | None = None,
+) -> InboundMessage:
+    """Return a report of background work for everybody whose `messages` began it."""
+    last = messages[-1]
+    speakers = {one.sender.id: one.sender for message in messages for one in message.speakers}
+    return last.derive(
+        kind,
+        event_id,
+        content,
+        received_at,
+        options=replace(
+            last.options.lasting,
+            session=session,
+            speakers=tuple(one for one in speakers.values() if one != last.sender),
+            taint=taint,
+        ),
+        task=task,
+    )
 
 
 def _list(data: Mapping[str, Any], name: str) -> list[Any]:

@@ -169,15 +169,8 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
     message = job.message
     content = f"{message.content}\n\n{late}" if late else message.content
     options = replace(message.options, session=session or message.options.session)
-    question = replace(
-        message,
-        event_id=job.event(slot),
-        content=content,
-        received_at=now,
-        kind="job",
-        job=job.id,
-        lane=job.lane,
-        options=options,
+    question = message.derive(
+        "job", job.event(slot), content, now, options=options, job=job.id, lane=job.lane
     )
     inbox.accept(tx, InboxBatch(question.channel, question.account, now), [InboxEntry(question)])
 

@@ -8,7 +8,7 @@ one message. Nothing is told that the model has read meanwhile, and nothing twic
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agent.events import Notice
 from agent.i18n import t
@@ -19,7 +19,7 @@ from agent.text.visible import escape_invisible
 from agent.tools.base import EndedCommand
 from agent.types import Taint
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import derive_report
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
@@ -142,32 +142,15 @@ def enqueue(
     messages = inbox.of_turn(tx, ended.turn)
     if not messages:
         return None
-    *before, last = messages
-    others = _others(before, last)
     text, taint = note
-    message = replace(
-        last,
-        event_id=event_id,
-        content=text,
-        received_at=time.time(),
-        message_id=None,
-        quoted=None,
-        quoted_id=None,
-        edited=False,
-        forwarded=False,
-        media=(),
-        album=None,
-        kind="command_report",
-        task=None,
-        lane=None,
-        options=replace(
-            last.options,
-            project=None,
-            run=(),
-            session=ended.session,
-            speakers=others,
-            taint=taint,
-        ),
+    message = derive_report(
+        messages,
+        "command_report",
+        event_id,
+        text,
+        time.time(),
+        session=ended.session,
+        taint=taint,
     )
     batch = InboxBatch(message.channel, message.account, message.received_at)
     inbox.accept(tx, batch, [InboxEntry(message)])
@@ -183,12 +166,6 @@ def report_lost_commands(tx: Transaction, session: str, where: str) -> str | Non
     text = render_prompt("commands_lost", where=where)
     event_id = f"command:lost:{turn}:{time.time_ns()}"
     return enqueue(tx, _Ended(turn, session), event_id, (text, ()))
-
-
-def _others(before: Sequence[InboundMessage], last: InboundMessage) -> tuple[Sender, ...]:
-    speakers = {one.sender.id: one.sender for message in before for one in message.speakers}
-    speakers |= {one.sender.id: one.sender for one in last.speakers}
-    return tuple(one for one in speakers.values() if one != last.sender)
 
 
 def _note(commands: Sequence[EndedCommand]) -> str:

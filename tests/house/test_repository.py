@@ -149,6 +149,15 @@ def vague_fields(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
                     yield f"{owner.name}.{name}", node
 
 
+def renumbered_copies(tree: ast.Module) -> Iterator[ast.expr]:
+    """Copies of a message under another `event_id`, which keep its album, files and quote."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="replace") | ast.Attribute(attr="replace")):
+                if any(keyword.arg == "event_id" for keyword in node.keywords):
+                    yield node
+
+
 def test_no_file_names_a_package_registry() -> None:
     violations = [
         f"{path.relative_to(ROOT)} names {address}"
@@ -187,7 +196,19 @@ def test_no_test_mocks_our_own_code() -> None:
     assert violations == []
 
 
+def test_new_messages_are_derived_and_not_copied() -> None:
+    violations = [
+        f"{place(path, node)}: use InboundMessage.derive"
+        for path in python_files(*PACKAGES)
+        for node in renumbered_copies(parse(path))
+    ]
+    assert violations == []
+
+
 def test_the_rules_notice_what_they_forbid() -> None:
+    assert list(renumbered_copies(ast.parse("replace(cause, event_id='2', content='x')")))
+    assert list(renumbered_copies(ast.parse("dataclasses.replace(cause, event_id='2')")))
+    assert not list(renumbered_copies(ast.parse("replace(message, content='x')")))
     assert list(broad_handlers(ast.parse("try: ...\nexcept (OSError, Exception): pass")))
     assert list(broad_handlers(ast.parse("try: ...\nexcept: pass")))
     assert not list(broad_handlers(ast.parse("try: ...\nexcept BaseException: raise")))

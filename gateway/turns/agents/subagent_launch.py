@@ -13,7 +13,7 @@ from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
 from agent.tools import base
 from agent.tools.base import CallContext
-from gateway.core.messages import ONCE, InboundMessage, MessageOptions
+from gateway.core.messages import ONCE, InboundMessage, derive_report
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.conversations import sessions
@@ -24,7 +24,6 @@ from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 
 RUNNING_MOST = 32
-# Options that show something with one message.
 
 
 @frozen
@@ -132,18 +131,14 @@ def enqueue_task(
     tx: Transaction, cause: InboundMessage, errand: SubagentTask, prompt: str, now: float
 ) -> None:
     """The message that the sub-agent's turn answers."""
-    message = replace(
-        cause,
-        event_id=f"task:{errand.id}",
-        content=prompt,
-        received_at=now,
-        message_id=None,
-        quoted=None,
-        edited=False,
-        kind="subagent_task",
+    message = cause.derive(
+        "subagent_task",
+        f"task:{errand.id}",
+        prompt,
+        now,
+        options=replace(cause.options.lasting, agent=None),
         task=errand.id,
         lane=errand.lane,
-        options=replace(_lasting(cause), agent=None),
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
@@ -151,11 +146,6 @@ def enqueue_task(
 
 def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, now: float) -> None:
     """The message that tells the caller's conversation; its key is the errand's."""
-    *before, last = inbox.of_turn(tx, errand.root_turn)
-    others = {
-        one.sender.id: one.sender for earlier_message in before for one in earlier_message.speakers
-    }
-    others |= {one.sender.id: one.sender for one in last.speakers}
     text = render_prompt(
         "subagent_report",
         agent=errand.agent,
@@ -164,31 +154,18 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
         outcome="has finished" if outcome.state == "done" else "has failed",
         text=profile.shorten_result(outcome.text),
     )
-    message = replace(
-        last,
-        event_id=f"report:{errand.id}",
-        content=text,
-        received_at=now,
-        message_id=None,
-        quoted=None,
-        edited=False,
-        kind="subagent_report",
+    message = derive_report(
+        inbox.of_turn(tx, errand.root_turn),
+        "subagent_report",
+        f"report:{errand.id}",
+        text,
+        now,
+        session=errand.caller,
+        taint=tuple(sorted(outcome.taint)),
         task=errand.id,
-        lane=None,
-        options=replace(
-            _lasting(last),
-            session=errand.caller,
-            speakers=tuple(one for one in others.values() if one != last.sender),
-            taint=tuple(sorted(outcome.taint)),
-        ),
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
-
-
-def _lasting(message: InboundMessage) -> MessageOptions:
-    """What a person chose for all that their message leads to: not what it showed."""
-    return replace(message.options, project=None, run=())
 
 
 def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:

@@ -1,10 +1,11 @@
 import json
 import time
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from gateway.core.messages import InboundMessage, Media, MessageOptions, Sender
+from gateway.core.messages import InboundMessage, Media, MessageOptions, Sender, derive_report
 
 PICTURE = Media("photo", None, "p.jpg", "image/jpeg", 12, remote="AgAC")
 HERE = Media("document", "inbox/notes.txt", "notes.txt")
@@ -32,6 +33,64 @@ def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> No
     assert PICTURE.is_awaited
     assert not HERE.is_awaited
     assert not Media("photo", remote="AgAC", trouble="too large").is_awaited
+
+
+def everything_set() -> InboundMessage:
+    """A message in which no field has its default."""
+    fields: dict[str, Any] = {
+        "thread_id": "5",
+        "message_id": "9",
+        "quoted": "before",
+        "quoted_id": "8",
+        "quoted_own": True,
+        "edited": True,
+        "private": False,
+        "forwarded": True,
+        "kind": "button",
+        "options": MessageOptions(model="big", project={"text": "x"}, run=({"text": "y"},)),
+        "pressed_on": "3",
+        "task": 1,
+        "lane": "task:1",
+        "job": 2,
+        "media": (PICTURE,),
+        "album": "7:99",
+        "follows": True,
+        "unknown": True,
+        "language": "de",
+    }
+    return InboundMessage("telegram", "bot", "7", Sender("7", "Ann"), "7:1", "look", 1.0, **fields)
+
+
+def test_derived_message_takes_people_and_place_and_nothing_else() -> None:
+    cause = everything_set()
+    derived = cause.derive("subagent_task", "task:4", "look", 2.0, options=MessageOptions(), task=4)
+    passed_on = {
+        "channel": "telegram",
+        "account": "bot",
+        "chat_id": "7",
+        "thread_id": "5",
+        "private": False,
+        "sender": Sender("7", "Ann"),
+        "language": "de",
+        "job": 2,
+    }
+    own = {"kind": "subagent_task", "event_id": "task:4", "content": "look", "received_at": 2.0}
+    assert derived == InboundMessage(**{**passed_on, **own, "task": 4})
+    defaults = {one.name: one.default for one in fields(InboundMessage)}
+    changed = [name for name, value in defaults.items() if getattr(cause, name) != value]
+    assert sorted(changed) == sorted(defaults), "a new field is set in the cause, too"
+
+
+def test_report_is_for_everybody_and_shows_nothing_of_their_messages() -> None:
+    before = replace(everything_set(), sender=Sender("8", "Bob"), task=None)
+    cause = everything_set()
+    report = derive_report(
+        [before, cause], "command_report", "command:1", "It ended.", 2.0, session="s", taint=()
+    )
+    assert report.options == MessageOptions(
+        model="big", session="s", speakers=(Sender("8", "Bob"),)
+    )
+    assert report.media == ()
 
 
 @pytest.mark.parametrize(

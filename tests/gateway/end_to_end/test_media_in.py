@@ -4,11 +4,14 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fakes.faults import hang, reset, status, truncated
+from tests.fakes.model_mind import echo
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -118,6 +121,36 @@ async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> No
     assert len(inbox(gateway, chat)) == 3
     first = gateway.model.requests[0].body["messages"][-1]
     assert [part["type"] for part in first["content"]] == ["image_url"] * 3 + ["text"]
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["waiting", "background"])
+async def test_album_whose_turn_uses_a_subagent_leaves_its_chat_free(
+    gateway: GatewayProcess, *, background: bool
+) -> None:
+    arguments = {"description": "look", "prompt": "look", "background": background}
+
+    def mind(body: Mapping[str, Any]) -> ReplyScript:
+        last = body["messages"][-1]
+        text = json.dumps(last["content"])
+        if "Not from the person" in text:
+            return ReplyScript(text="The report came.")
+        if last["role"] == "tool":
+            return ReplyScript(text=f"Sent out, background {background}.")
+        if "[album of 2]" in text:
+            return ReplyScript(tool_calls=(Call("task", arguments),))
+        return echo(body)
+
+    gateway.model.mind = mind
+    album = f"background {background}"
+    await gateway.api.user_sends(OWNER, "photo", png(1), album=album, caption="look")
+    await gateway.api.user_sends(OWNER, "photo", png(2), album=album)
+    last = "The report came." if background else "Sent out, background False."
+    await gateway.until(lambda: last in gateway.api.answers(OWNER))
+    assert (await gateway.answers_to(OWNER, "and?"))[-1] == "echo: and?"
+    (subagent,) = [
+        one.body for one in gateway.model.requests if echo(one.body).text == "echo: look"
+    ]
+    assert "image_url" not in json.dumps(subagent)
 
 
 async def test_an_album_in_a_group_is_ours_when_one_part_names_us(gateway: GatewayProcess) -> None:

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.port import Transaction
@@ -50,8 +49,9 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
             " AND effect = 'unsafe'",
             (turn,),
         )
-        letters = [replace(_letter(rows, f"t{turn}", notice), event_id=rows[-1][1].event_id)]
-        turns.give_up(tx, turn, letters, REASON, now)
+        event_id = rows[-1][1].event_id
+        letter = _letter(rows, f"t{turn}", notice, event_id=event_id)
+        turns.give_up(tx, turn, [letter], REASON, now)
         closed += len(rows)
     return closed + _withdraw(tx, now, notice)
 
@@ -76,8 +76,12 @@ def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
 
 
 def _letter(
-    rows: Sequence[tuple[int, InboundMessage]], name: str, notice: Callable[[Sequence[int]], str]
+    rows: Sequence[tuple[int, InboundMessage]],
+    name: str,
+    notice: Callable[[Sequence[int]], str],
+    *,
+    event_id: str | None = None,
 ) -> OutgoingReply:
     part = OutboundPart(notice([seq for seq, _ in rows]))
     message = rows[-1][1]
-    return OutgoingReply(name, message.route, [part], reply_to=message.answer_to)
+    return OutgoingReply(name, message.route, [part], reply_to=message.answer_to, event_id=event_id)
