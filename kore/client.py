@@ -28,7 +28,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from agent.security.key_proof import KeyClaim, KeyMismatch, answer, key_of
+from agent.security.key_proof import KeyClaim, KeyMismatch, answer, key_of, literal_address
 
 # Of the server's window of 256 items.
 _ACK_AFTER = 64
@@ -61,14 +61,17 @@ class Client:
 
     def __init__(self, address: str, token: str = "", *, patience_s: float = 120.0) -> None:
         """`address` is `https://HOST:PORT`, on this machine also `http://HOST:PORT` or `unix:/PATH`
-        (no token needed). For `patience_s` seconds a server that went away is looked for.
+        (no token needed). `http://localhost` is 127.0.0.1: at `::1` another user may listen. For
+        `patience_s` seconds a server that went away is looked for.
 
         Raises `ValueError` for another machine without https: others could listen.
         """
         if not address.startswith(("unix:", "https:")) and not _is_loopback(address):
             raise ValueError(f"{address} is on another machine: that needs https")
         self._is_unix = address.startswith("unix:")
-        self._address = "http://localhost" if self._is_unix else address.rstrip("/")
+        self._address = (
+            "http://localhost" if self._is_unix else literal_address(address.rstrip("/"))
+        )
         self._path = address.removeprefix("unix:")
         self._token = "" if self._is_unix else token
         self._patience_s = patience_s

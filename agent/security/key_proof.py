@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from yarl import URL
+
 from agent.records import frozen
 
 # The WebSocket subprotocol; the one behind it is the client's `KEYID.NONCE`.
@@ -82,6 +84,17 @@ class KeyProof:
     def _sign(self, label: str) -> bytes:
         parts = (f"kore {label}", self.host, self.claim.id, self.claim.nonce, self.server_nonce)
         return hmac.digest(self.key, "\n".join(parts).encode(), "sha256")
+
+
+def literal_address(address: str, literal: str = "127.0.0.1") -> str:
+    """Return a URL with an address in place of `localhost`, unless a certificate names it.
+
+    `localhost` is 127.0.0.1 and `::1`, and at the one that Kore does not hold, another user of the
+    machine may listen and pass on what a client says."""
+    url = URL(address)
+    if url.scheme != "http" or url.host != "localhost":
+        return address
+    return str(url.with_host(literal)).rstrip("/")
 
 
 def new_proof(key: bytes, host: str, claim: KeyClaim) -> KeyProof:

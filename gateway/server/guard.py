@@ -88,6 +88,12 @@ class Guard:
         """Note whose request it is; an error where this token has no business."""
         self._ranks.note(request.transport, access)
         request[ACCESS] = access
+        # A page that another program served at a former address can use the browser's key there.
+        if access.host is not None and access.host != request.headers.get("Host"):
+            return PolicyDenied(
+                t("this browser has logged in at {host}", host=access.host),
+                hint=t("`kore web` makes a new link."),
+            )
         if access.role is None or is_openai_path(request.path):
             return None
         return PolicyDenied(
@@ -167,6 +173,15 @@ def is_local(request: web.Request) -> bool:
     if request.transport is None:
         return False
     return bool(request.transport.get_extra_info("socket").family == socket.AF_UNIX)
+
+
+def local_address(request: web.Request) -> tuple[str, int]:
+    """Return the address and the port at which the connection was accepted; none for a Unix
+    socket."""
+    if request.transport is None or is_local(request):
+        return "", 0
+    host, port, *_ = request.transport.get_extra_info("sockname")
+    return host, port
 
 
 def needs_token(request: web.Request) -> bool:

@@ -5,7 +5,6 @@ listens by now says nothing that could be used later.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,16 +16,14 @@ from agent.security.key_proof import SUBPROTOCOL, KeyClaim, KeyProof, new_proof
 from agent.serialization import dumps
 from gateway.control.protocol import error_to_json
 from gateway.server.call_routes import json_object, set_language
-from gateway.server.guard import LOGIN_PATH, Guard, TooManyTries
-from gateway.server.host_names import HostNames
+from gateway.server.guard import LOGIN_PATH, Guard, TooManyTries, local_address
+from gateway.server.host_names import HostNames, with_port
 
 # Closing codes that are Kore's own: the key or the way does not count.
 DENIED = 4401
 _PROOF_S = 10.0
 _HEARTBEAT_S = 30.0
 _FIRST_FRAME_LIMIT_BYTES = 1024
-# Connections on which the proof of one key is awaited: its id is no secret.
-_MAX_PENDING = 16
 
 Holder = TypeVar("Holder")
 
@@ -37,7 +34,6 @@ class KeyHandshake:
     def __init__(self, guard: Guard, hosts: HostNames) -> None:
         self._guard = guard
         self._hosts = hosts
-        self._pending: Counter[str] = Counter()
 
     async def open(
         self,
@@ -63,13 +59,9 @@ class KeyHandshake:
         await socket.prepare(request)
         proof = new_proof(key, request.headers["Host"], claim)
         await socket.send_str(dumps(proof.opening()))
-        self._pending[claim.id] += 1
-        try:
-            is_proven = await _is_proven(socket, proof)
-        finally:
-            self._pending[claim.id] -= 1
-            self._pending += Counter()  # without the zeros
-        if not is_proven:
+        # There is no limit for each key, whose id is no secret: the oldest connection of a stranger
+        # makes room for a new one (`connection_ranks.py`), and a client answers at once.
+        if not await _is_proven(socket, proof):
             self._guard.count_failure(request.remote or "")
             await socket.close(code=DENIED, message=b"wrong proof")
             return socket, None
@@ -96,19 +88,16 @@ class KeyHandshake:
                 t("this token is wrong, was revoked, or has expired"),
                 hint=t("make one: kore token add NAME"),
             )
-        if self._pending[claim.id] >= _MAX_PENDING:
-            raise TooManyTries(t("too many connections"))
-        port = _own_port(request)
-        if not self._hosts.leads_here(host, request.scheme, port):
+        local = local_address(request)
+        if not self._hosts.leads_here(host, request.scheme, local):
             raise PolicyDenied(
                 t(
-                    "this server listens at port {port}, and was asked for at {host}",
-                    port=port,
+                    "this server listens at {address}, and was asked for at {host}",
+                    address=with_port(*local),
                     host=host,
                 ),
                 hint=t(
-                    "let the tunnel or proxy use the same port, or add {host} to server.hosts",
-                    host=host,
+                    "ask for that address, or add the one of your tunnel or proxy to server.hosts"
                 ),
             )
         return entry
@@ -140,9 +129,3 @@ async def _is_proven(socket: web.WebSocketResponse, proof: KeyProof) -> bool:
         return proof.is_proven_by(json_object(message.data))
     except KoreError:
         return False
-
-
-def _own_port(request: web.Request) -> int:
-    assert request.transport is not None
-    port: int = request.transport.get_extra_info("sockname")[1]
-    return port

@@ -9,6 +9,37 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
+class HostNames:
+    """The names of the server itself, and those of `server.hosts`, by which a proxy or a tunnel
+    reaches it: `NAME` with any port, or `NAME:PORT`."""
+
+    def __init__(self, own: str, others: Collection[str] = ()) -> None:
+        self._others = [split_host(_bracketed(host)) for host in others]
+        self._names = {*_LOOPBACK, own.casefold(), *(name for name, _ in self._others)} - {""}
+
+    def knows(self, host: str) -> bool:
+        """Return whether a header Host has one of these names."""
+        return split_host(host)[0] in self._names
+
+    def leads_here(self, host: str, scheme: str, local: tuple[str, int]) -> bool:
+        """Return whether who dials this host reaches this server and no program that passes on what
+        it is sent. `local` are the address and the port at which the connection was accepted.
+
+        Nobody else can listen at these. A name leads to several addresses, of which another program
+        may hold one (`localhost` to `::1`), so without TLS it counts only where `server.hosts` has
+        it."""
+        name, dialled = split_host(host)
+        if (name, None) in self._others and not is_loopback(name):
+            return True
+        # Everybody on this machine can listen at some port of it: there the entry has to name one.
+        if dialled is not None and (name, dialled) in self._others and name != "localhost":
+            return True
+        address, port = local
+        if (dialled or _DEFAULT_PORTS[scheme]) != port:
+            return False
+        return scheme == "https" or _is_same_address(name, address)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a name or address of a host always is this machine."""
     try:
@@ -26,26 +57,16 @@ def split_host(host: str) -> tuple[str, int | None]:
         return "", None
 
 
-class HostNames:
-    """The names of the server itself, and those of `server.hosts`, by which a proxy or a tunnel
-    reaches it: `NAME` with any port, or `NAME:PORT`."""
+def with_port(host: str, port: int) -> str:
+    """Return `HOST:PORT`, as a URL has it."""
+    return f"{_bracketed(host)}:{port}"
 
-    def __init__(self, own: str, others: Collection[str] = ()) -> None:
-        self._others = [split_host(_bracketed(host)) for host in others]
-        self._names = {*_LOOPBACK, own.casefold(), *(name for name, _ in self._others)} - {""}
 
-    def knows(self, host: str) -> bool:
-        """Return whether a header Host has one of these names."""
-        return split_host(host)[0] in self._names
-
-    def leads_here(self, host: str, scheme: str, port: int) -> bool:
-        """Return whether who dials this host reaches the port that the server listens at, as far as
-        can be known: another program may listen at another port of this machine, and pass on what
-        it is sent."""
-        name, dialled = split_host(host)
-        if (dialled or _DEFAULT_PORTS[scheme]) == port:
-            return True
-        return (name, None) in self._others or (name, dialled) in self._others
+def _is_same_address(name: str, address: str) -> bool:
+    try:
+        return ipaddress.ip_address(name) == ipaddress.ip_address(address)
+    except ValueError:
+        return False
 
 
 def _bracketed(host: str) -> str:

@@ -26,7 +26,7 @@ from gateway.core.task_scope import task_scope
 from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.connection_ranks import ConnectionRanks
-from gateway.server.host_names import HostNames, is_loopback
+from gateway.server.host_names import HostNames, is_loopback, with_port
 from gateway.server.local_access import ServerAccess
 from gateway.server.tokens import TokenFile
 
@@ -163,12 +163,14 @@ async def serve(
             return
         context = options.tls.context() if options.tls else None
         sockets = await _listen(address)
-        port = sockets[0].getsockname()[1]
-        scheme = "https" if context else "http"
-        host = f"[{address.host}]" if ":" in address.host else address.host
+        host, port = sockets[0].getsockname()[:2]
+        if context is not None:
+            # The certificate has the name.
+            host = address.host
+        place = with_port(host, port)
         if not address.is_loopback and context is None:
-            log.warning("the server at %s:%d is reachable by others without TLS", host, port)
-        url = f"{scheme}://{host}:{port}"
+            log.warning("the server at %s is reachable by others without TLS", place)
+        url = f"{'https' if context else 'http'}://{place}"
         with ExitStack() as stack:
             if local is not None:
                 sockets.append(stack.enter_context(_unix_socket(local, replace=True)))

@@ -78,7 +78,7 @@ class Login:
         proof, holder = proven
         try:
             parent = self._parent(holder)
-            browser = self._tokens.add_browser(proof.derived_key(), parent)
+            browser = self._tokens.add_browser(proof.derived_key(), parent, proof.host)
         except KoreError as exc:
             await refuse(socket, exc)
             return socket

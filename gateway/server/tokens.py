@@ -38,7 +38,8 @@ class AccessToken:
 
     One with a `role` does not speak for the owner: it is a person of its own (`api:NAME`), who may
     talk with Kore over the OpenAI-compatible API and do nothing else. A browser's has a `parent`:
-    the name of the token that let it in, or `OWNER`.
+    the name of the token that let it in, or `OWNER`, and counts only at the `host` (`NAME:PORT`)
+    of the page.
     """
 
     name: str
@@ -46,6 +47,7 @@ class AccessToken:
     created_at: float
     role: str | None = None
     parent: str | None = None
+    host: str | None = None
 
     @property
     def expires_at(self) -> float | None:
@@ -114,10 +116,10 @@ class TokenFile:
             self._save({**tokens, key_of(secret).hex(): token})
         return secret
 
-    def add_browser(self, key: bytes, parent: AccessToken | None) -> AccessToken:
-        """Store the key of a browser that `parent` has let in, None for the owner. Where there are
-        too many, the oldest of the same parent leaves. Raises `KoreError` when the parent was
-        revoked meanwhile."""
+    def add_browser(self, key: bytes, parent: AccessToken | None, host: str) -> AccessToken:
+        """Store the key of a browser that `parent` has let in, None for the owner, by the page at
+        `host`. Where there are too many, the oldest of the same parent leaves. Raises `KoreError`
+        when the parent was revoked meanwhile."""
         name = f"{BROWSER_PREFIX}{secrets.token_hex(4)}"
         with file_lock(self._path):
             tokens = {key: token for key, token in self._load().items() if not _is_over(token)}
@@ -125,7 +127,7 @@ class TokenFile:
                 raise KoreError(t("no token {name}", name=parent.name))
             scopes = frozenset[Scope](["admin"]) if parent is None else parent.scopes
             parent_name = OWNER if parent is None else parent.name
-            browser = AccessToken(name, scopes, time.time(), None, parent_name)
+            browser = AccessToken(name, scopes, time.time(), None, parent_name, host)
             siblings = [key for key, token in tokens.items() if token.parent == parent_name]
             for oldest in siblings[: max(0, len(siblings) + 1 - MAX_BROWSERS)]:
                 del tokens[oldest]
@@ -201,6 +203,7 @@ class TokenFile:
                 "created_at": token.created_at,
                 **({"role": token.role} if token.role is not None else {}),
                 **({"parent": token.parent} if token.parent is not None else {}),
+                **({"host": token.host} if token.host is not None else {}),
             }
             for key, token in tokens.items()
         }
@@ -212,10 +215,15 @@ def _token(data: Mapping[str, object]) -> AccessToken:
     if not isinstance(scopes, list) or not isinstance(data["created_at"], int | float):
         raise TypeError
     own_scopes = frozenset(scope for scope in SCOPES if scope in scopes)
-    role, parent = data.get("role"), data.get("parent")
-    if not isinstance(role, str | None) or not isinstance(parent, str | None):
+    created_at = float(data["created_at"])
+    role, parent, host = (_optional_text(data.get(key)) for key in ("role", "parent", "host"))
+    return AccessToken(str(data["name"]), own_scopes, created_at, role, parent, host)
+
+
+def _optional_text(value: object) -> str | None:
+    if not isinstance(value, str | None):
         raise TypeError
-    return AccessToken(str(data["name"]), own_scopes, float(data["created_at"]), role, parent)
+    return value
 
 
 def _is_over(token: AccessToken) -> bool:

@@ -11,6 +11,9 @@ from pathlib import Path
 from aiohttp import web
 
 from agent.records import frozen
+from agent.security.key_proof import literal_address
+from gateway.server.guard import is_local, local_address
+from gateway.server.host_names import is_loopback
 
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {
@@ -55,6 +58,12 @@ def add_web_routes(app: web.Application) -> None:
 
 
 async def _index(request: web.Request) -> web.Response:
+    asked_at = f"{request.scheme}://{request.headers.get('Host', '')}"
+    address, _ = local_address(request)
+    literal = literal_address(asked_at, address if is_loopback(address) else "127.0.0.1")
+    if literal != asked_at and not is_local(request):
+        # No key is made for a name at which another program may answer, too.
+        raise web.HTTPTemporaryRedirect(f"{literal}/")
     return _answer(request, "index.html")
 
 

@@ -14,6 +14,8 @@ from tests.gateway.server.browser import login_code
 from tests.gateway.server.proving import frame_of, host_of, is_let_in, log_in, opened
 from tests.gateway.server.served import Served, served
 
+HOST = "127.0.0.1:8790"
+
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Served]:
@@ -61,14 +63,14 @@ async def test_a_browser_has_the_scopes_of_its_token_and_makes_no_other(server: 
 def test_a_browser_ends_after_30_days(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     key = key_of("x")
-    browser = tokens.add_browser(key, None)
+    browser = tokens.add_browser(key, None, HOST)
     file = tmp_path / "tokens.json"
     file.write_text(
         file.read_text().replace(str(browser.created_at), str(time.time() - BROWSER_LIFETIME_S - 1))
     )
     assert tokens.list() == ()
     other = TokenFile(tmp_path / "tokens.json")
-    other.add_browser(key_of("y"), None)
+    other.add_browser(key_of("y"), None, HOST)
     assert len(other.list()) == 1
     assert file.read_text().count("browser-") == 1
 
@@ -95,15 +97,15 @@ def test_the_owner_is_never_locked_out(tmp_path: Path) -> None:
         parent = tokens.find(secret)
         assert parent is not None
         for n in range(MAX_BROWSERS + 3):
-            tokens.add_browser(key_of(f"{secret} {n}"), parent)
+            tokens.add_browser(key_of(f"{secret} {n}"), parent, HOST)
     assert len(tokens.list()) == 30 * (MAX_BROWSERS + 1)
     tokens.add("another", ("admin",))
-    assert tokens.add_browser(key_of("owner"), None).parent == OWNER
+    assert tokens.add_browser(key_of("owner"), None, HOST).parent == OWNER
 
 
 def test_the_oldest_browser_of_a_parent_leaves(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
-    names = [tokens.add_browser(key_of(f"{n}"), None).name for n in range(MAX_BROWSERS + 2)]
+    names = [tokens.add_browser(key_of(f"{n}"), None, HOST).name for n in range(MAX_BROWSERS + 2)]
     assert [token.name for token in tokens.list()] == names[2:]
 
 

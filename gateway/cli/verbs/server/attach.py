@@ -89,6 +89,7 @@ def connection_to(args: argparse.Namespace) -> "Connect":
 
 def _access(args: argparse.Namespace) -> tuple[str, str]:
     """Return the address and the token."""
+    from agent.security.key_proof import literal_address
     from gateway.server.host_names import is_loopback, split_host
     from gateway.server.local_access import read_access
     from gateway.server.remote_service import check_client_address
@@ -106,6 +107,7 @@ def _access(args: argparse.Namespace) -> tuple[str, str]:
     if "://" not in args.address:
         scheme = "http" if is_loopback(split_host(args.address)[0]) else "https"
         args.address = f"{scheme}://{args.address}"
+    args.address = literal_address(args.address)
     check_client_address(args.address)
     if not token:
         raise ConfigError(

@@ -30,6 +30,7 @@ from tests.gateway.server.served import Served, served
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 OWNER = "chat:7"
+HOST = "127.0.0.1:8790"
 
 
 @pytest.fixture
@@ -323,7 +324,7 @@ def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
         work(tokens)
 
     def add(n: int) -> Callable[[TokenFile], object]:
-        return lambda tokens: tokens.add_browser(bytes([n]) * 32, None)
+        return lambda tokens: tokens.add_browser(bytes([n]) * 32, None, HOST)
 
     with ThreadPoolExecutor(9) as pool:
         list(pool.map(change, [lambda tokens: tokens.revoke("kiosk"), *map(add, range(8))]))

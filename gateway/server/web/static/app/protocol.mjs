@@ -32,6 +32,8 @@ export async function keyOfBytes(bytes) {
 // that does not count, "foreign" for a server that does not know it, else "owner-lost".
 export async function openProven(address, path, { id, key }) {
   const url = new URL(path, address.replace(/^http/, "ws"))
+  // At the other address of that name another user of the machine may listen.
+  if (url.protocol === "ws:" && url.hostname === "localhost") url.hostname = "127.0.0.1"
   const nonce = newId()
   const socket = new WebSocket(url, ["kore", `${id}.${nonce}`])
   const opening = await firstFrame(socket)
