@@ -196,7 +196,7 @@ def build_container(
         is_held=resources.security.full_access is not None,
     )
     windows = SessionWindowCache(database, is_shared=link.is_shared)
-    isolation = Isolation()
+    isolation = Isolation(timing.newcomers_wait_s)
     session_servers = SessionServers(
         lambda: agent.settings.tools, agent.redactor.learn, lambda: agent.mcp
     )

@@ -19,6 +19,7 @@ from gateway.delivery.sender import wait_for
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store
 from gateway.turns.command_reports import REPORT_AFTER_S
+from gateway.turns.isolation import NEWCOMERS_WAIT_S
 from gateway.turns.usage.reservations import MemoryReservations, Reservations
 
 if TYPE_CHECKING:
@@ -79,3 +80,4 @@ class Timing:
     job_clock: Callable[[], float] = time.time
     job_wait: Wait = wait_for
     report_after_s: float = REPORT_AFTER_S
+    newcomers_wait_s: float = NEWCOMERS_WAIT_S

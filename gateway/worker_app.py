@@ -88,7 +88,7 @@ async def open_worker(
         agent.changes = open_change_log(database, home.undo, cipher, files)
         fanout = open_fanout(settings.bus.url, settings.store.url, cipher, database.name)
         # Made of each other: which turns may run alone is the bus's to say.
-        link = WorkerLink(number, fanout, lambda lane: app.bus.is_alone(lane))
+        link = WorkerLink(number, fanout, lambda lane: app.bus.is_isolated(lane))
         events = RelayedEvents(number, link.send_events)
         link.flush = events.flush
         channels = await _channels(settings, home, database, events, stack)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 from agent.i18n import set_locale, t
 from agent.security.files.folder_identity import FolderReplaced
@@ -27,7 +28,7 @@ from gateway.sessions.working_folder import describe_refusal
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.execution import claims
+from gateway.store.repositories.execution import claims, suspects
 from gateway.store.repositories.execution.claims import (
     CommandClaim,
     HeldElsewhere,
@@ -204,15 +205,16 @@ class MessageBus:
     def is_at_work(self, lane: str) -> bool:
         return (lane, False) in self._lanes
 
-    def is_alone(self, lane: str) -> bool:
-        """Whether a turn that may have ended a process can run on this lane now."""
-        return self._isolation.is_first(lane)
+    def is_isolated(self, lane: str) -> bool:
+        """Return whether a turn that may have ended a process can run on this lane now."""
+        return self._isolation.is_at_work(lane)
 
     async def isolate(self) -> None:
-        """Run turns that may have ended a process one at a time; while nothing else runs here."""
-        if not self._lanes and (lanes := await self._suspects()) and not self._lanes:
-            self._isolation.begin(lanes)
-            for lane in lanes:
+        """Run turns that may have ended a process apart from others; while nothing else runs
+        here."""
+        if not self._lanes and (groups := await self._suspects()) and not self._lanes:
+            self._isolation.begin(groups)
+            for lane in chain.from_iterable(groups):
                 self.wake(lane)
 
     def stop_now(self, lane: str) -> bool:
@@ -223,13 +225,15 @@ class MessageBus:
         lane_here.stop.request()
         return True
 
-    async def _suspects(self) -> list[str]:
-        lanes = await self._database.transact(claims.suspect_lanes)
-        if lanes:
+    async def _suspects(self) -> list[list[str]]:
+        groups = await self._database.transact(suspects.suspect_groups)
+        if groups:
             log.warning(
-                "%d turns were interrupted repeatedly: running them one at a time first", len(lanes)
+                "turns were interrupted repeatedly: running %d of them in %d groups",
+                sum(map(len, groups)),
+                len(groups),
             )
-        return lanes
+        return groups
 
     def _request_stop(self, name: str) -> None:
         """The journal knows it; the turn that runs hears of it now, wherever it does."""

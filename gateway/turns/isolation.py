@@ -1,41 +1,56 @@
-"""Isolation: turns that may have ended the process go on one at a time, before anything else."""
+"""Isolation: turns that may have ended the process go on in groups, apart from each other."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+NEWCOMERS_WAIT_S = 5.0
 
 
 class Isolation:
-    """`begin` with the lanes of such turns; all lanes `enter` before they claim.
+    """`begin` with the lanes of such turns, group by group; all lanes `enter` before they claim.
 
     A lane `leave`s when its turn has made a step, rests or is over: a process that ends before that
-    was ended by the turn that was alone at work.
+    was ended by a turn of the group at work, or by one that began after `newcomers_wait_s`.
     """
 
-    def __init__(self) -> None:
-        self._lanes: deque[str] = deque()
+    def __init__(self, newcomers_wait_s: float = NEWCOMERS_WAIT_S) -> None:
+        self._newcomers_wait_s = newcomers_wait_s
+        self._groups: deque[set[str]] = deque()
+        self._newcomers_at = 0.0
         self._changed = asyncio.Event()
 
-    def begin(self, lanes: Iterable[str]) -> None:
-        self._lanes.extend(lanes)
+    def begin(self, groups: Iterable[Collection[str]]) -> None:
+        self._groups.extend(set(group) for group in groups)
+        self._newcomers_at = asyncio.get_running_loop().time() + self._newcomers_wait_s
 
     async def enter(self, lane: str) -> None:
-        """Returns when it is the lane's turn, or no isolation is needed any more."""
-        while self._lanes and self._lanes[0] != lane:
-            await self._changed.wait()
+        """Return when the lane's group is at work; for other lanes when no group is, or newcomers
+        have waited long enough."""
+        while self._groups and lane not in self._groups[0]:
+            is_newcomer = not any(lane in group for group in self._groups)
+            wait_until = self._newcomers_at if is_newcomer else None
+            if is_newcomer and asyncio.get_running_loop().time() >= self._newcomers_at:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(wait_until):
+                    await self._changed.wait()
 
-    def is_first(self, lane: str) -> bool:
-        """Whether it runs alone now."""
-        return bool(self._lanes) and self._lanes[0] == lane
+    def is_at_work(self, lane: str) -> bool:
+        """Return whether the lane is of the group at work."""
+        return bool(self._groups) and lane in self._groups[0]
 
     def leave(self, lane: str) -> None:
-        if self._lanes and self._lanes[0] == lane:
-            self._lanes.popleft()
-            self._tell()
+        if self.is_at_work(lane):
+            self._groups[0].remove(lane)
+            if not self._groups[0]:
+                self._groups.popleft()
+                self._tell()
 
     def end(self) -> None:
-        """Nothing goes on alone any more: the process stops."""
-        self._lanes.clear()
+        """Nothing waits for others any more: the process stops."""
+        self._groups.clear()
         self._tell()
 
     def _tell(self) -> None:

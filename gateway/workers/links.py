@@ -7,7 +7,7 @@ from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.fanout.base import Fanout
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.execution import claims
+from gateway.store.repositories.execution import suspects
 from gateway.store.repositories.execution.claims import OWNER, ClaimScope
 from gateway.workers.hints import (
     EventsHint,
@@ -74,13 +74,13 @@ class FrontLink:
 
 
 class WorkerLink:
-    """In a worker. `is_alone`: see `ClaimScope`."""
+    """In a worker. `is_isolated`: see `ClaimScope`."""
 
     is_shared = True
 
-    def __init__(self, number: int, fanout: Fanout, is_alone: Callable[[str], bool]) -> None:
+    def __init__(self, number: int, fanout: Fanout, is_isolated: Callable[[str], bool]) -> None:
         self.number = number
-        self.scope = ClaimScope(number, lambda message: not is_of_terminal(message), is_alone)
+        self.scope = ClaimScope(number, lambda message: not is_of_terminal(message), is_isolated)
         self._fanout = fanout
         # What turns have shown goes out before what is told of them.
         self.flush: Callable[[], None] = lambda: None
@@ -97,7 +97,7 @@ class WorkerLink:
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         # What may have ended a process before; the rest is looked for by `WorkerLoop`.
-        return claims.suspect_lanes(tx)
+        return [lane for group in suspects.suspect_groups(tx) for lane in group]
 
     def pass_on_mail(self, lane: str) -> None:
         self.tell(MailHint(lane))

@@ -1,8 +1,13 @@
+"""Turns that are cut off again and again."""
+
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.history_validation import is_valid
+from gateway.resources import Timing
+from gateway.turns.isolation import NEWCOMERS_WAIT_S
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, accept_messages, chat_message, running, wait_until
 
@@ -36,7 +41,7 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
             parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
         )
     answers: dict[str, str] = {}
-    for _ in range(6):
+    for _ in range(10):
         # Whatever is asked is answered, but for the one that ends the process.
         model = Gated(is_open=lambda text: text == "job")
         async with running(tmp_path, model) as parts:
@@ -51,12 +56,13 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
     assert answers["5"].startswith("⚠️ I gave up on this message")
 
 
-async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Path) -> None:
+async def test_two_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=2) as parts:
         await accept_messages(parts, chat_message("one"), chat_message("two", "2"))
     async with life(tmp_path, Gated(), asked=2):
         pass
-    async with running(tmp_path, alone := Gated()) as parts:
+    timing = Timing(newcomers_wait_s=600)
+    async with running(tmp_path, alone := Gated(), timing=timing) as parts:
         await wait_until(lambda: alone.texts)
         await accept_messages(parts, chat_message("new", "3"))
         (first,) = alone.texts
@@ -67,6 +73,50 @@ async def test_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Pa
         alone.let_go()
         for chat in ("1", "2", "3"):
             await parts.platform.answers(chat, 1)
+
+
+async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
+    """20 turns whose model is slow, after two kills; half of them go on at once."""
+    chats = [str(n) for n in range(20)]
+    async with life(tmp_path, Gated(), asked=20) as parts:
+        await accept_messages(parts, *(chat_message(f"slow {chat}", chat) for chat in chats))
+    async with life(tmp_path, Gated(), asked=20):
+        pass
+    began_at = time.monotonic()
+    async with running(tmp_path, model := Gated(is_open=lambda text: text == "new")) as parts:
+        await accept_messages(parts, chat_message("new", "unrelated"))
+        assert await parts.platform.answers("unrelated", 1) == ["re: new"]
+        # A busy machine may be slow.
+        assert time.monotonic() - began_at < 3 * NEWCOMERS_WAIT_S
+        assert model.running == 10
+        model.let_go()
+        for chat in chats:
+            assert await parts.platform.answers(chat, 1) == [f"re: slow {chat}"]
+
+
+async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
+    """Each process ends only once a new chat is at work beside the suspects."""
+    async with life(tmp_path, Gated(), asked=12) as parts:
+        await accept_messages(
+            parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
+        )
+    shown: dict[str, str] = {}
+    timing = Timing(newcomers_wait_s=0)
+    for n in range(12):
+        # Earlier ones are answered, before the suspects go on.
+        model = Gated(is_open=lambda text, n=n: text not in ("bad", f"new {n}"))
+        async with running(tmp_path, model, timing=timing) as parts:
+            await accept_messages(parts, chat_message(f"new {n}", f"new {n}"))
+            await model.wait_for_text(f"new {n}")
+            platform = parts.platform
+            await wait_until(lambda: "bad" in model.texts or platform.chats["5"])  # noqa: B023
+            shown |= {chat: said[-1].text for chat, said in platform.chats.items() if said}
+        if "5" in shown:
+            break
+    async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
+        await parts.until_count(0, "turn", state="running")
+        assert (await parts.stored("turn", "lane", state="dead")) == [("chat:bot:5",)]
+    assert shown["5"].startswith("⚠️ I gave up on this message")
 
 
 async def test_what_was_given_up_is_closed_in_the_conversation(tmp_path: Path) -> None:

@@ -17,13 +17,12 @@ from gateway.store.repositories.conversations.sessions import SessionRow, Thinki
 from gateway.store.repositories.delivery import chats, inbox
 from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE
 from gateway.store.repositories.execution import subagent_tasks, windows
+from gateway.store.repositories.execution.suspects import CUTS, SUSPECT_AFTER
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
 
-# One that was cut off this often without a new step, alone or with others, goes on alone.
-_ALONE_AFTER = 2
 
 _STEPS = (
     "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
@@ -108,13 +107,13 @@ class HeldElsewhere:
 @frozen
 class ClaimScope:
     """What a process may claim where several do. `worker` is its number; None: it is the owner of
-    the data. `takes` says whether the turn that answers a message is run here; `is_alone`
+    the data. `takes` says whether the turn that answers a message is run here; `is_isolated`
     whether a turn that may have ended a process can be run on this lane now; `most_subagents` how
     many of a conversation may work at a time over all processes, None where there is only one."""
 
     worker: int | None = None
     takes: Callable[[InboundMessage], bool] = lambda message: True
-    is_alone: Callable[[str], bool] = lambda lane: True
+    is_isolated: Callable[[str], bool] = lambda lane: True
     most_subagents: Callable[[], int] | None = None
 
     @property
@@ -298,19 +297,26 @@ def _without_repeats(
 
 def recover(tx: Transaction, worker: int | None = None) -> list[str]:
     """Note which turns a process was at work on when it was cut off, the `worker` with this number
-    or the last owner of the data; returns their lanes. One that was alone is charged an attempt; of
-    several, the cause is unknown. A new step resets both counts."""
+    or the last owner of the data; returns their lanes. One that was alone is charged an attempt,
+    also a suspect beside turns that were cut off for the first time; of several, the cause is
+    unknown. A new step resets both counts."""
     process = (OWNER if worker is None else worker,)
     cut_off = tx.all(
-        f"SELECT id, progress, {_STEPS} FROM turn WHERE {RUNNING} AND {_WHOSE}"
+        f"SELECT id, progress, {_STEPS}, {CUTS} FROM turn WHERE {RUNNING} AND {_WHOSE}"
         " AND is_claimed = 1 AND is_suspended = 0",
         process,
     )
-    counted = (
-        "attempts = attempts + 1" if len(cut_off) == 1 else "interruptions = interruptions + 1"
-    )
-    for turn, progress, steps in cut_off:
-        change = counted if steps == progress else "attempts = 1, interruptions = 0"
+    stuck = {turn: cuts for turn, progress, steps, cuts in cut_off if steps == progress}
+    alone = list(stuck) if len(cut_off) == 1 else [turn for turn, cuts in stuck.items() if cuts]
+    if len(cut_off) > 1 and (len(alone) != 1 or stuck[alone[0]] < SUSPECT_AFTER):
+        alone = []
+    for turn, _, steps, _ in cut_off:
+        if turn not in stuck:
+            change = "attempts = 1, interruptions = 0"
+        elif turn in alone:
+            change = "attempts = attempts + 1"
+        else:
+            change = "interruptions = interruptions + 1"
         tx.run(f"UPDATE turn SET {change}, progress = ? WHERE id = ?", (steps, turn))
     lanes = tx.all(f"SELECT lane FROM turn WHERE {RUNNING} AND {_WHOSE}", process)
     tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE {LIVE} AND {_WHOSE}", process)
@@ -341,17 +347,6 @@ def suspend_all(tx: Transaction, worker: int | None = None) -> None:
     )
 
 
-def suspect_lanes(tx: Transaction) -> list[str]:
-    """Lanes of turns that were cut off again and again: any of them may have ended the process.
-    Those that were charged least come first."""
-    rows = tx.all(
-        f"SELECT lane FROM turn WHERE {RUNNING} AND is_suspended = 0"
-        f" AND attempts - 1 + interruptions >= ? AND {TURN_RUN_HERE} ORDER BY attempts, id",
-        (_ALONE_AFTER,),
-    )
-    return [lane for (lane,) in rows]
-
-
 @frozen
 class _LiveTurn:
     """A turn that has not ended. `stored` counts its messages in the history."""
@@ -369,7 +364,7 @@ class _LiveTurn:
 
     @property
     def is_suspect(self) -> bool:
-        return not self.is_suspended and self.attempts - 1 + self.interruptions >= _ALONE_AFTER
+        return not self.is_suspended and self.attempts - 1 + self.interruptions >= SUSPECT_AFTER
 
 
 @frozen
@@ -424,7 +419,7 @@ def _take_in(
 def _resume(
     tx: Transaction, lane: str, live: _LiveTurn, scope: ClaimScope
 ) -> TurnClaim | HeldElsewhere | None:
-    """The lane's unfinished turn. None while it has to run alone, and cannot here."""
+    """The lane's unfinished turn. None while it has to run apart from others, and cannot here."""
     if live.is_claimed and live.worker != scope.worker:
         return HeldElsewhere(OWNER if live.worker is None else live.worker)
     turn, session = live.id, live.session
@@ -433,7 +428,7 @@ def _resume(
     state = sessions.load_row(tx, session)
     if (home := scope.home(messages[-1], state.worker)) is not None:
         return home
-    if live.is_suspect and not scope.is_alone(lane):
+    if live.is_suspect and not scope.is_isolated(lane):
         return None
     if not scope.has_room(tx, messages[-1], lane):
         return None

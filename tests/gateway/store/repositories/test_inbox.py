@@ -16,6 +16,7 @@ from gateway.store.repositories.delivery import inbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT, InboxBatch, InboxEntry
 from gateway.store.repositories.execution import claims, turns
 from gateway.store.repositories.execution.claims import CommandClaim, SessionBusy, TurnClaim
+from gateway.store.repositories.execution.suspects import suspect_groups
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import WAITING
 from gateway.turns.prompt import build_user_message
@@ -188,18 +189,76 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
     take(db, message_in("a"), message_in("b", "2"))
     first, second = (claim_turn(db, lane) for lane in lanes)
     assert not any(claim.exhausted for _ in range(1) for claim in claims_after_kill(db, *lanes))
-    assert claims.suspect_lanes(db) == []
+    assert suspect_groups(db) == []
     claims.recover(db)
-    assert claims.suspect_lanes(db) == lanes
+    assert suspect_groups(db) == [[lane] for lane in lanes]
     for _ in range(2):
         assert not claim_turn(db).exhausted
         claims.recover(db)
         # Who was charged least is next.
-        assert claims.suspect_lanes(db) == lanes[::-1]
+        assert suspect_groups(db) == [[lane] for lane in lanes[::-1]]
     assert claim_turn(db).turn == first.turn
     claims.recover(db)
     assert claim_turn(db).exhausted
     assert claim_turn(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
+
+
+def cut_off(db: Transaction, *lanes: str) -> None:
+    """End the process while it is at work on these lanes only."""
+    for lane in lanes:
+        claim_turn(db, lane)
+    claims.recover(db)
+
+
+def test_each_end_of_the_process_halves_the_suspects(db: Transaction) -> None:
+    lanes = [f"chat:bot:{n}" for n in range(20)]
+    take(db, *(message_in("go on", str(n)) for n in range(20)))
+    for _ in range(2):
+        cut_off(db, *lanes)
+    ends = 2
+    while len(groups := suspect_groups(db)) > 1 or len(groups[0]) > 1:
+        # The process ends in the group that lane 13 is in; those before it have gone on.
+        guilty = next(group for group in groups if lanes[13] in group)
+        for group in groups[: groups.index(guilty)]:
+            for lane in group:
+                finish(db, claim_turn(db, lane))
+        cut_off(db, *guilty)
+        ends += 1
+    assert groups == [[lanes[13]]]
+    assert ends <= 8
+
+
+def test_suspect_beside_new_turns_is_charged(db: Transaction) -> None:
+    take(db, message_in("bad"), message_in("b", "2"))
+    for _ in range(2):
+        cut_off(db, LANE, "chat:bot:2")
+    finish(db, claim_turn(db, "chat:bot:2"))
+    for n in range(3):
+        assert not claim_turn(db).exhausted
+        take(db, message_in("new", f"new {n}"))
+        cut_off(db, f"chat:bot:new {n}")
+        # What was cut off beside it goes on before it.
+        assert suspect_groups(db) == [[f"chat:bot:new {n}"], [LANE]]
+        finish(db, claim_turn(db, f"chat:bot:new {n}"))
+    assert claim_turn(db).exhausted
+
+
+def test_suspect_is_not_charged_for_a_turn_that_was_cut_off_before(db: Transaction) -> None:
+    """A new turn ends the process while a suspect is at work."""
+    take(db, message_in("a"), message_in("b", "2"))
+    for _ in range(2):
+        cut_off(db, LANE, "chat:bot:2")
+    finish(db, claim_turn(db, "chat:bot:2"))
+    take(db, message_in("bad", "3"))
+    for _ in range(2):
+        cut_off(db, LANE, "chat:bot:3")
+    # By now it is a suspect itself, and goes on before the other.
+    assert suspect_groups(db) == [["chat:bot:3"], [LANE]]
+    for _ in range(3):
+        assert not claim_turn(db, "chat:bot:3").exhausted
+        claims.recover(db)
+    assert claim_turn(db, "chat:bot:3").exhausted
+    assert not claim_turn(db).exhausted
 
 
 def test_what_had_not_been_taken_up_again_is_not_suspected(db: Transaction) -> None:
