@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
@@ -10,6 +11,9 @@ from agent.records import frozen
 LIMIT_BYTES = 20_000_000
 # A file of this size is compared in well under a second; a larger one is named, not compared.
 DIFF_LIMIT_CHARS = 400_000
+# As much of a file is quoted to a model that changed it, or quoted it wrongly.
+QUOTE_BYTES = 2_000
+_QUOTED_CHARS = 200
 _TOO_LARGE = "@@ too large to compare:"
 
 # The order matters: the mark of UTF-32 begins with that of UTF-16.
@@ -124,6 +128,32 @@ def lines_of(text: str) -> list[str]:
     """Lines without their ends; a last line end opens no further line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def quote_lines(
+    lines: Sequence[str],
+    regions: Iterable[tuple[int, int]],
+    *,
+    around: int = 3,
+    limit_bytes: int = QUOTE_BYTES,
+) -> str:
+    """Return numbered lines for a model: the regions (from 0 on, without their ends) and the lines
+    `around` them. Long lines are cut, and the whole is too."""
+    visible: dict[int, None] = {}
+    for start, end in sorted(regions):
+        visible |= dict.fromkeys(range(max(0, start - around), min(len(lines), end + around)))
+    quoted: list[str] = []
+    room = limit_bytes - len("… (999,999 more lines)")
+    for count, n in enumerate(visible):
+        line = lines[n]
+        if len(line) > _QUOTED_CHARS:
+            line = f"{line[:_QUOTED_CHARS]}… ({len(line):,} characters)"
+        line = f"{n + 1}\t{line}"
+        room -= len(line.encode("utf-8", "replace")) + 1
+        if room < 0:
+            return "\n".join([*quoted, f"… ({len(visible) - count:,} more lines)"])
+        quoted.append(line)
+    return "\n".join(quoted)
 
 
 def diff(name: str, before: str, after: str) -> str:

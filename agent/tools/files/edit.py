@@ -14,7 +14,14 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, Document, decode, diff
+from agent.text.text_document import (
+    LIMIT_BYTES,
+    Document,
+    decode,
+    diff,
+    lines_of,
+    quote_lines,
+)
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import (
@@ -50,9 +57,8 @@ _SEVERAL = {
 _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}}
 
 
-# Of a changed place the model is shown the lines around it, unless they are too many.
-_AROUND = 3
-_MOST_LINES = 40
+# A changed place is quoted with the lines around it, unless it is larger.
+_MOST_LINES = 34
 
 
 _ON_DISK = UnsavedText()
@@ -124,14 +130,13 @@ class EditFile:
 
 def _describe(what: str, before: str, after: str, tolerance: str) -> str:
     """What was done, and the lines as they are now, for a model that edits on."""
-    old_lines, new_lines = before.splitlines(), after.splitlines()
+    old_lines, new_lines = lines_of(before), lines_of(after)
     start = _equal_lines(old_lines, new_lines)
     end = len(new_lines) - _equal_lines(old_lines[start:][::-1], new_lines[start:][::-1])
     matched = f"; {tolerance}" if tolerance else ""
-    first, last = max(0, start - _AROUND), min(len(new_lines), end + _AROUND)
-    if last - first > _MOST_LINES:
+    if end - start > _MOST_LINES:
         return f"{what} (between lines {start + 1} and {max(end, start + 1)} now{matched})."
-    listing = "\n".join(f"{n}\t{new_lines[n - 1]}" for n in range(first + 1, last + 1))
+    listing = quote_lines(new_lines, [(start, end)])
     return f"{what} (line {start + 1} on{matched}). It reads now:\n{listing}".rstrip()
 
 

@@ -7,10 +7,11 @@ All text outside of the matches stays as it is, character for character.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.text.text_document import quote_lines
 
 # One character each, so that positions stay the same.
 _PLAIN = str.maketrans(
@@ -29,6 +30,23 @@ _EXCERPT_LINES = 10
 _EXCERPT_CHARS = 200
 _DISTINCT_CHARS = 4
 _MOST_PLACES = 100
+_SEARCHED_LINES = 5_000
+
+
+def _without_end(line: str) -> str:
+    return line.rstrip(" \t")
+
+
+def _plain(line: str) -> str:
+    return line.translate(_PLAIN)
+
+
+def _bare(line: str) -> str:
+    return line.translate(_PLAIN).strip()
+
+
+# The same steps for whole lines: each forgives one more drift of a quotation.
+LINE_KEYS: tuple[Key, ...] = (str, _without_end, str.strip, _plain, _bare)
 
 
 @frozen
@@ -79,11 +97,9 @@ def find_spans(plain: str, old: str, new: str) -> tuple[list[Span], str]:
             plain, old, new, _without_end
         ),
         "matched after ignoring indentation": lambda: _by_lines(plain, old, new, str.strip),
-        "matched after ignoring typographic signs": lambda: _exact(
-            plain.translate(_PLAIN), old.translate(_PLAIN), new
-        ),
+        "matched after ignoring typographic signs": lambda: _exact(_plain(plain), _plain(old), new),
         "matched after ignoring indentation and typographic signs": lambda: _by_lines(
-            plain, old, new, lambda line: line.translate(_PLAIN).strip()
+            plain, old, new, _bare
         ),
     }
     for tolerance, step in steps.items():
@@ -117,11 +133,11 @@ def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[Span]:
         closes = ends_line and last + 1 < len(lines)
         text = new if closes else new.removesuffix("\n") if ends_line else new
         matched_lines = lines[i : last + 1]
-        yield Span(starts[i], end + closes, _reindent(text, old_lines, matched_lines))
+        yield Span(starts[i], end + closes, reindent(text, old_lines, matched_lines))
 
 
-def _reindent(new: str, old_lines: list[str], file_lines: list[str]) -> str:
-    """`new` moved from the indentation that the model quoted to the one that the file has."""
+def reindent(new: str, old_lines: Sequence[str], file_lines: Sequence[str]) -> str:
+    """Return `new` with the indentation of the file in place of the one that the model quoted."""
     moves: dict[str, str] = {}
     for quoted, real in zip(old_lines, file_lines, strict=True):
         if quoted.strip():
@@ -187,10 +203,6 @@ def _offsets(lines: list[str]) -> list[int]:
     return offsets
 
 
-def _without_end(line: str) -> str:
-    return line.rstrip(" \t")
-
-
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -205,8 +217,20 @@ def closest_lines(plain: str, old: str) -> str:
     if start is None:
         return " Read the file again and quote it exactly."
     end = min(start + min(len(old_lines), _EXCERPT_LINES), len(lines))
-    excerpt = "\n".join(f"{n + 1}\t{lines[n][:_EXCERPT_CHARS]}" for n in range(start, end))
+    excerpt = quote_lines(lines, [(start, end)], around=0)
     return f" Similar text is at line {start + 1}:\n{excerpt}"
+
+
+def similar_lines(lines: Sequence[str], missing: str) -> str:
+    """Return up to three lines of a file that are like one that it does not have, numbered."""
+    import difflib
+
+    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
+    close = difflib.get_close_matches(missing.strip()[:_EXCERPT_CHARS], set(searched), 3)
+    places = [n for n, line in enumerate(searched) if line in close][:_EXCERPT_LINES]
+    if not places:
+        return " Read the file again and quote a line of it exactly."
+    return f" Similar lines:\n{quote_lines(lines, [(n, n + 1) for n in places], around=0)}"
 
 
 def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
@@ -228,7 +252,7 @@ def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     offset, longest = max(enumerate(old_lines), key=lambda one: len(one[1].strip()))
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None
-    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:5000]]
+    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
     import difflib
 
     close = difflib.get_close_matches(longest.strip()[:_EXCERPT_CHARS], searched, 1, 0.7)

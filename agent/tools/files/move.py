@@ -149,14 +149,14 @@ class MoveFile:
     def _move(self, args: Mapping[str, Any], call: CallContext) -> _Move:
         """What the call asks for, as the disk is now. Raises ToolError."""
         root = call.workspace
-        source = self._place(args["path"], call)
+        source = self._scope.find_entry(args["path"], call)
         if root.is_relative_to(source):
             raise ToolError(f"{source} contains the workspace; give a path inside it.")
         target = None
         if to := args.get("to"):
-            target = self._place(to, call)
+            target = self._scope.find_entry(to, call)
             if file_io.kind(target) == "folder" and not target.is_symlink():
-                target = self._place(str(target / source.name), call)
+                target = self._scope.find_entry(str(target / source.name), call)
             if os.path.lexists(target):
                 raise ToolError(f"{target} already exists; nothing was replaced.")
             if target.is_relative_to(source):
@@ -168,13 +168,6 @@ class MoveFile:
             move = _Move(source, target, is_folder, _entries(source) if is_folder else ("",))
             self._check(move, call)
         return move
-
-    def _place(self, path: str, call: CallContext) -> Path:
-        """The path itself where it is a link, whose folder then counts, else what is behind it."""
-        unresolved = Path(os.path.normpath(call.workspace / path))
-        if not unresolved.is_symlink():
-            return self._scope.find(path, call)
-        return self._scope.find(str(unresolved.parent), call) / unresolved.name
 
     def _check(self, move: _Move, call: CallContext) -> None:
         """Raises ToolError for anything that the call may not change."""

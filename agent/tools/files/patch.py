@@ -19,12 +19,23 @@ from agent.security.files.safe_open import open_folder_beneath
 from agent.security.taint.file_marks import (
     MarkLevel,
     is_marked,
+    mark_folders_around,
     mark_level,
+    mark_tainted,
 )
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode, diff
+from agent.text.text_document import (
+    LIMIT_BYTES,
+    QUOTE_BYTES,
+    Document,
+    TextFormat,
+    decode,
+    diff,
+    lines_of,
+    quote_lines,
+)
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import (
@@ -37,6 +48,7 @@ from agent.tools.files.draft_check import (
 )
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.patch_format import FilePatch, apply_hunks, parse_patch
+from agent.tools.files.undo import change_check
 from agent.tools.files.unsaved_text import (
     UnsavedText,
     read_unsaved,
@@ -49,22 +61,37 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
+# Of each of many files at least so much is quoted.
+_LEAST_QUOTE_BYTES = 300
+
 
 @frozen
 class _Change:
-    """A file before and after; None where there is none. `mode` and `level` are what a moved one
-    keeps."""
+    """A file before and after; None where there is none.
+
+    `mode` and `level` are what a moved file keeps, `regions` the changed lines. For a symbolic link
+    that is moved or deleted, `link` is its target, and the documents are only descriptions.
+    """
 
     path: Path
     before: Document | None
     after: Document | None
     mode: int | None = None
     level: MarkLevel = "none"
+    regions: tuple[tuple[int, int], ...] = ()
+    link: str | None = None
 
     @property
     def draft(self) -> Draft:
         before, after = (each.text if each else None for each in (self.before, self.after))
+        if self.link is not None:
+            return Draft(self.path, before and "", after and "")
         return Draft(self.path, before, after)
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"added {self.path}"
+        return f"{'updated' if self.after else 'deleted'} {self.path}"
 
     def diff(self, root: Path) -> str:
         path = self.path
@@ -133,13 +160,14 @@ class ApplyPatch:
         await file_io.in_thread(save)
         async with call.changes.command(self._scope.unrecorded(call)):
             changes = await file_io.in_thread(work)
-        changed_paths = [change.path for change in changes if change.after]
+        changed_paths = [one.path for one in changes if one.after and one.link is None]
         remarks = [await show_change(path, call, self._views) for path in changed_paths]
         await self._drafts.after_write(drafts)
         root = call.workspace
-        lines = [f"{_verb(change)} {change.path}" for change in changes]
+        summary = "Applied the patch:\n" + "\n".join(map(str, changes))
         result = ToolResult(
-            "Applied the patch:\n" + "\n".join(lines),
+            summary + _quotes(changes),
+            for_user=summary,
             artifacts=tuple(
                 Artifact("diff", change.diff(root), str(change.path)) for change in changes
             ),
@@ -149,15 +177,23 @@ class ApplyPatch:
     async def _unsaved_texts(
         self, args: Mapping[str, Any], call: CallContext
     ) -> Mapping[Path, UnsavedText]:
-        """What the person's editor shows of the files that there are."""
+        """Return the unsaved texts of existing files in the person's editor."""
         patches = parse_patch(args["input"])
-        paths = [self._scope.find(one.path, call) for one in patches if one.kind != "add"]
-        return {path: await read_unsaved(path, call) for path in paths}
+        paths = [self._place(patch, call) for patch in patches if patch.kind != "add"]
+        return {path: await read_unsaved(path, call) for path in paths if not path.is_symlink()}
+
+    def _place(self, patch: FilePatch, call: CallContext) -> Path:
+        """Return the file of a patch. A link is deleted or moved itself, and followed otherwise."""
+        if patch.kind != "delete" and patch.target is None:
+            return self._scope.find(patch.path, call)
+        path = self._scope.find_entry(patch.path, call)
+        change_check(self._scope, call)(path)
+        return path
 
     def _changes(
         self, args: Mapping[str, Any], call: CallContext, unsaved: Mapping[Path, UnsavedText]
     ) -> list[_Change]:
-        """What the patch does to the files as they are now. Raises ToolError."""
+        """Return the changes that the patch makes to the current files. Raises `ToolError`."""
         patches = parse_patch(args["input"])
         changes = [change for patch in patches for change in self._of_file(patch, call, unsaved)]
         paths = [change.path for change in changes]
@@ -171,10 +207,12 @@ class ApplyPatch:
     def _of_file(
         self, patch: FilePatch, call: CallContext, unsaved: Mapping[Path, UnsavedText]
     ) -> Sequence[_Change]:
-        path = self._scope.find(patch.path, call)
+        path = self._place(patch, call)
         if patch.kind == "add":
             self._require_new(path)
             return [_Change(path, None, Document(patch.content, TextFormat()))]
+        if path.is_symlink():
+            return self._of_link(path, patch, call)
         try:
             before = decode(file_io.read(path, LIMIT_BYTES), path)
             before = unsaved.get(path, UnsavedText()).over(before)
@@ -183,17 +221,37 @@ class ApplyPatch:
         if patch.kind == "delete":
             return [_Change(path, before, None)]
         try:
-            after = replace(before, text=apply_hunks(before.text, patch.hunks, str(path)))
+            patched = apply_hunks(before.text, patch.hunks, str(path))
         except ToolError as exc:
             # It shows the closest lines of the file.
             exc.untrusted = is_marked(path)
             raise
+        after = replace(before, text=patched.text)
         if patch.target is None:
-            return [_Change(path, before, after)]
-        target = self._scope.find(patch.target, call)
-        self._require_new(target)
-        moved = _Change(target, None, after, os.lstat(path).st_mode, mark_level(path))
+            return [_Change(path, before, after, regions=patched.regions)]
+        target = self._target(patch.target, call)
+        mode, level = os.lstat(path).st_mode, mark_level(path)
+        moved = _Change(target, None, after, mode, level, patched.regions)
         return [moved, _Change(path, before, None)]
+
+    def _of_link(self, path: Path, patch: FilePatch, call: CallContext) -> Sequence[_Change]:
+        link = os.readlink(path)
+        description = Document(f"link to {link}\n", TextFormat())
+        deleted = _Change(path, description, None, link=link)
+        if patch.target is None:
+            return [deleted]
+        if patch.hunks:
+            raise ToolError(
+                f"{path} is a symbolic link: move it without hunks, or update the file that it "
+                f"leads to ({link})."
+            )
+        target = self._target(patch.target, call)
+        return [_Change(target, None, description, level=mark_level(path), link=link), deleted]
+
+    def _target(self, path: str, call: CallContext) -> Path:
+        target = self._scope.find(path, call)
+        self._require_new(target)
+        return target
 
     def _require_new(self, path: Path) -> None:
         if os.path.lexists(path):
@@ -203,6 +261,9 @@ class ApplyPatch:
 def _write(change: _Change, call: CallContext) -> None:
     path = change.path
     with exclusive_file(path):
+        if change.after is not None and change.link is not None:
+            _make_link(path, change.link, change.level, call)
+            return
         if change.after is not None:
             write_marked(
                 path,
@@ -217,7 +278,24 @@ def _write(change: _Change, call: CallContext) -> None:
             os.unlink(path.name, dir_fd=folder)
 
 
-def _verb(change: _Change) -> str:
-    if change.before is None:
-        return "added"
-    return "updated" if change.after else "deleted"
+def _make_link(path: Path, link: str, level: MarkLevel, call: CallContext) -> None:
+    is_marked = level != "none" or "untrusted" in call.taint
+    if is_marked:
+        mark_folders_around(path, call.workspace)
+    with file_io.explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
+        os.symlink(link, path.name, dir_fd=folder)
+    if is_marked:
+        mark_tainted(path, call.workspace, unseen=level == "unseen")
+
+
+def _quotes(changes: Sequence[_Change]) -> str:
+    """Return the lines that hunks changed, as they are now, for a model that edits on."""
+    quoted = [change for change in changes if change.after and change.regions]
+    limit_bytes = max(_LEAST_QUOTE_BYTES, QUOTE_BYTES // max(1, len(quoted)))
+    parts = [
+        f"{change.path} reads now:\n"
+        + quote_lines(lines_of(change.after.text), change.regions, limit_bytes=limit_bytes)
+        for change in quoted
+        if change.after
+    ]
+    return "".join(f"\n{part}" for part in parts)

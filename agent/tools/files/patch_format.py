@@ -15,12 +15,14 @@
 Format: https://developers.openai.com/cookbook/examples/gpt4-1_prompting_guide
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.tools.files.edit_matching import Span, closest_lines, find_spans, splice
+from agent.text.text_document import quote_lines
+from agent.tools.files.edit_matching import LINE_KEYS, Key, closest_lines, reindent, similar_lines
 
 _BEGIN, _END, _END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 _MOVE = "*** Move to: "
@@ -29,28 +31,54 @@ _HEADS: dict[str, Literal["add", "delete", "update"]] = {
     "*** Delete File: ": "delete",
     "*** Update File: ": "update",
 }
+# What follows the second @@ is git's guess at the function, often cut: no anchor.
+_NUMBERS = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)?(?: @@.*)?$")
+# As many places are listed in a refusal.
+_MOST_PLACES = 10
+
+
+@frozen
+class LineNumbers:
+    """The old lines of a hunk as its header counts them: a hint, as models count badly."""
+
+    start: int
+    count: int
 
 
 @frozen
 class Hunk:
-    """Lines to find and what takes their place, both with line ends; `anchors` are lines that stand
-    somewhere before. `at_end`: it is about the end of the file."""
+    """Lines of a patch, each with its sign (" ", "-" or "+").
 
-    old: str
-    new: str
+    `anchors` are lines above it, `at_end` says that the hunk ends with the file.
+    """
+
+    lines: tuple[tuple[str, str], ...]
     anchors: tuple[str, ...] = ()
+    numbers: LineNumbers | None = None
     at_end: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        return [text for sign, text in self.lines if sign != "+"]
 
 
 @frozen
 class FilePatch:
-    """What happens to one file; `content` is a new file's. `target`: where it is moved to."""
+    """Change of one file: `content` is that of a new file, `target` the path it is moved to."""
 
     kind: Literal["add", "delete", "update"]
     path: str
     content: str = ""
     target: str | None = None
     hunks: tuple[Hunk, ...] = ()
+
+
+@frozen
+class PatchedText:
+    """A text after its hunks, and the ranges of its lines (from 0 on) that they changed."""
+
+    text: str
+    regions: tuple[tuple[int, int], ...]
 
 
 def parse_patch(text: str) -> tuple[FilePatch, ...]:
@@ -66,23 +94,19 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
     return patches
 
 
-def apply_hunks(text: str, hunks: tuple[Hunk, ...], name: str) -> str:
-    """The text after all of them, in their order. Raises ToolError where one does not fit."""
-    plain = text.replace("\r\n", "\n")
-    spans: list[Span] = []
-    cursor = 0
+def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> PatchedText:
+    """Return the text after all hunks, which may come in any order.
+
+    Each hunk must fit exactly one place by its lines, anchors and line numbers. Lines that no hunk
+    removes stay as they are, character for character, and the last line stays (un)finished.
+    Raises `ToolError`, which lists the lines that may be meant.
+    """
+    places = _Places(text, name)
+    edits = _Edits(places.raw)
     for number, hunk in enumerate(hunks, 1):
-        for anchor in hunk.anchors:
-            cursor = _behind(plain, anchor, cursor)
-        span = _place(plain, hunk, cursor)
-        if span is None:
-            raise ToolError(
-                f"Hunk {number} of {len(hunks)} was not found in {name}; nothing was changed."
-                f"{closest_lines(plain, hunk.old)}"
-            )
-        spans.append(span)
-        cursor = span.end
-    return splice(text, spans)
+        which = f"Hunk {number} of {len(hunks)}"
+        edits.add(number, hunk, *places.find(hunk, which), name)
+    return edits.apply()
 
 
 def _files(lines: list[str]) -> Iterator[FilePatch]:
@@ -115,50 +139,239 @@ def _file(kind: Literal["add", "delete", "update"], path: str, lines: list[str])
 
 def _hunks(path: str, lines: list[str]) -> Iterator[Hunk]:
     anchors: list[str] = []
-    old: list[str] = []
-    new: list[str] = []
+    numbers: LineNumbers | None = None
+    signed: list[tuple[str, str]] = []
     for line in [*lines, "@@"]:
         at_end = line.rstrip() == _END_OF_FILE
         if line.startswith("@@") or at_end:
-            if old or new:
-                yield Hunk(_joined(old), _joined(new), tuple(anchors), at_end)
-                anchors, old, new = [], [], []
-            if anchor := line.removeprefix("@@").strip() if not at_end else "":
+            if signed:
+                yield Hunk(tuple(signed), tuple(anchors), numbers, at_end)
+                anchors, numbers, signed = [], None, []
+            if header := _NUMBERS.match(line.rstrip()):
+                numbers = LineNumbers(int(header[1]), int(header[2] or 1))
+            elif not at_end and (anchor := line[2:].removesuffix("@@").strip()):
                 anchors.append(anchor)
         elif line[:1] in ("", " ", "+", "-"):
-            if line[:1] != "+":
-                old.append(line[1:])
-            if line[:1] != "-":
-                new.append(line[1:])
+            signed.append((line[:1] or " ", line[1:]))
         else:
             raise ToolError(
                 f"In the patch of {path}, lines begin with ' ', '-' or '+', not {line[:80]!r}."
             )
+    if anchors:
+        raise ToolError(f"In the patch of {path}, '@@ {anchors[-1]}' is followed by no lines.")
 
 
-def _joined(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+class _Places:
+    """The lines of a file, and where hunks fit among them."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.raw = [f"{line}\n" for line in text.split("\n")]
+        last = self.raw.pop().removesuffix("\n")
+        self.raw += [last] if last else []
+        self.lines = [_without_end(line) for line in self.raw]
+        self._name = name
+        self._keyed: dict[Key, list[str]] = {}
+
+    def find(self, hunk: Hunk, which: str) -> tuple[int, Key]:
+        """Return the line at which a hunk begins, and how leniently it was compared. Raises
+        `ToolError`."""
+        anchors = self._anchors(hunk.anchors, which)
+        if not hunk.old:
+            return self._insertion(hunk, anchors, which), LINE_KEYS[0]
+        fits_elsewhere: list[int] = []
+        for key in LINE_KEYS:
+            fitting = self._fitting(hunk.old, key)
+            fits_elsewhere += [start for start in fitting if start not in fits_elsewhere]
+            if hunk.at_end:
+                fitting = [one for one in fitting if one + len(hunk.old) == len(self.lines)]
+            if hunk.anchors:
+                fitting = sorted(
+                    {one for anchor in anchors for one in self._below(anchor, fitting, hunk)}
+                )
+            if fitting:
+                return self._only(_nearest(fitting, hunk.numbers), which), key
+        where = f" below '@@ {hunk.anchors[-1]}'" if hunk.anchors else ""
+        where = f" at the end of the file{where}" if hunk.at_end else where
+        raise ToolError(
+            f"{which} was not found{where} in {self._name}; nothing was changed."
+            f"{self._hint(hunk, fits_elsewhere)}"
+        )
+
+    def _hint(self, hunk: Hunk, fits_elsewhere: Sequence[int]) -> str:
+        if hunk.at_end:
+            last = range(max(0, len(self.lines) - len(hunk.old)), len(self.lines))
+            return f" The end of the file is:\n{self._quote(last)}"
+        if fits_elsewhere:
+            return f" It would fit elsewhere:\n{self._quote(fits_elsewhere)}"
+        return closest_lines("\n".join(self.lines), "\n".join(hunk.old))
+
+    def _insertion(self, hunk: Hunk, anchors: Sequence[int], which: str) -> int:
+        """Return the position of a hunk that only adds lines. Raises `ToolError`."""
+        if hunk.at_end or not self.lines:
+            return len(self.lines)
+        if hunk.anchors:
+            return self._only(_nearest(anchors, hunk.numbers), which) + 1
+        numbers = hunk.numbers
+        if numbers is not None and numbers.count == 0 and numbers.start <= len(self.lines):
+            return numbers.start
+        raise ToolError(
+            f"{which} only adds lines to {self._name} and does not say where: quote the line above "
+            f"them, name it with '@@ LINE', or write {_END_OF_FILE!r} below them. Nothing was "
+            "changed."
+        )
+
+    def _anchors(self, anchors: Sequence[str], which: str) -> list[int]:
+        """Return the lines that the last anchor may mean. Raises `ToolError` for a missing one."""
+        positions: list[int] = []
+        for n, anchor in enumerate(anchors):
+            matching = self._matching(anchor)
+            if n > 0:
+                matching = sorted(
+                    {one for above in positions for one in self._inside(above, matching)}
+                )
+            if not matching:
+                raise ToolError(
+                    f"The line '@@ {anchor}' of {_small(which)} was not found in {self._name}; "
+                    f"nothing was changed.{similar_lines(self.lines, anchor)}"
+                )
+            positions = matching
+        return positions
+
+    def _matching(self, anchor: str) -> list[int]:
+        key = LINE_KEYS[-1]
+        start, lines = key(anchor), self._by(key)
+        whole = [n for n, line in enumerate(lines) if line == start]
+        return whole or [n for n, line in enumerate(lines) if line.startswith(start)]
+
+    def _fitting(self, old: Sequence[str], key: Key) -> list[int]:
+        key_lines, lines = [key(line) for line in old], self._by(key)
+        if key is not LINE_KEYS[0] and not any(key_lines):
+            return []
+        return [
+            n
+            for n in range(len(lines) - len(key_lines) + 1)
+            if lines[n] == key_lines[0] and lines[n : n + len(key_lines)] == key_lines
+        ]
+
+    def _by(self, key: Key) -> list[str]:
+        if key not in self._keyed:
+            self._keyed[key] = [key(line) for line in self.lines]
+        return self._keyed[key]
+
+    def _below(self, anchor: int, fitting: Sequence[int], hunk: Hunk) -> list[int]:
+        """Return the places that an anchor may mean: around or directly below it; else in its
+        indented block; else anywhere below."""
+        touching = [one for one in fitting if one <= anchor + 1 and anchor < one + len(hunk.old)]
+        return touching or self._inside(anchor, fitting)
+
+    def _inside(self, anchor: int, places: Iterable[int]) -> list[int]:
+        below = [one for one in places if one > anchor]
+        end = self._block_end(anchor)
+        return [one for one in below if one < end] or below
+
+    def _block_end(self, anchor: int) -> int:
+        indent = _indent(self.lines[anchor])
+        for n in range(anchor + 1, len(self.lines)):
+            if self.lines[n].strip() and _indent(self.lines[n]) <= indent:
+                return n
+        return len(self.lines)
+
+    def _only(self, places: Sequence[int], which: str) -> int:
+        if len(places) == 1:
+            return places[0]
+        raise ToolError(
+            f"{which} fits {len(places)} places in {self._name}; nothing was changed. Quote more "
+            f"lines around it, or name a line above it with '@@ LINE':\n{self._quote(places)}"
+        )
+
+    def _quote(self, places: Sequence[int]) -> str:
+        more = f"\n… ({len(places) - _MOST_PLACES} more)" if len(places) > _MOST_PLACES else ""
+        regions = [(n, n + 1) for n in places[:_MOST_PLACES]]
+        return quote_lines(self.lines, regions, around=0) + more
 
 
-def _behind(plain: str, anchor: str, cursor: int) -> int:
-    """Where the line after the next one that reads like the anchor begins; the cursor without."""
-    for start in (cursor, 0):
+class _Edits:
+    """Changes of several hunks to the same lines, which must not contradict each other."""
+
+    def __init__(self, raw: list[str]) -> None:
+        self._raw = raw
+        self._removed: dict[int, int] = {}
+        self._covered: dict[int, int] = {}
+        self._added: dict[int, tuple[int, list[str]]] = {}
+
+    def add(self, number: int, hunk: Hunk, start: int, key: Key, name: str) -> None:
+        """Take in a hunk that begins at a line. Raises `ToolError` where another hunk removes what
+        this one quotes, or adds to the same place."""
+        matched = [_without_end(line) for line in self._raw[start : start + len(hunk.old)]]
+        added = [text for sign, text in hunk.lines if sign == "+"]
+        if key is not LINE_KEYS[0]:
+            added = reindent("\n".join(added), hunk.old, matched).split("\n")
+        new_lines = iter(added)
         position = start
-        for line in plain[start:].splitlines(keepends=True):
-            position += len(line)
-            if line.strip() == anchor:
-                return position
-    return cursor
+        for sign, _ in hunk.lines:
+            if sign == "+":
+                other, lines = self._added.setdefault(position, (number, []))
+                _refuse_both(other, number, position, name)
+                lines.append(next(new_lines) + self._ending(position))
+                continue
+            _refuse_both(self._removed.get(position, number), number, position, name)
+            if sign == "-":
+                _refuse_both(self._covered.get(position, number), number, position, name)
+                self._removed[position] = number
+            self._covered[position] = number
+            position += 1
+
+    def apply(self) -> PatchedText:
+        lines: list[str] = []
+        regions: list[tuple[int, int]] = []
+        for n in range(len(self._raw) + 1):
+            start = len(lines)
+            lines += self._added.get(n, (0, []))[1]
+            if n in self._added or n in self._removed:
+                regions.append((start, len(lines)))
+            if n < len(self._raw) and n not in self._removed:
+                lines.append(self._raw[n])
+        if self._raw and not self._raw[-1].endswith("\n") and lines:
+            finished = [
+                line if line.endswith("\n") else line + self._ending(len(self._raw) - 1)
+                for line in lines[:-1]
+            ]
+            lines = [*finished, _without_end(lines[-1])]
+        return PatchedText("".join(lines), tuple(regions))
+
+    def _ending(self, position: int) -> str:
+        """Return the line end that is usual around a line."""
+        around = (position - 1, position, position - 2)
+        lines = [self._raw[n] for n in around if 0 <= n < len(self._raw)]
+        ending = next((line[-2:] for line in lines if line.endswith("\n")), "\n")
+        return ending if ending == "\r\n" else "\n"
 
 
-def _place(plain: str, hunk: Hunk, cursor: int) -> Span | None:
-    if not hunk.old:
-        # Nothing to find: behind its anchor, or at the end.
-        start = cursor if hunk.anchors else len(plain)
-        line_end = "" if start == 0 or plain[start - 1] == "\n" else "\n"
-        return Span(start, start, line_end + hunk.new)
-    found_spans, _ = find_spans(plain, hunk.old, hunk.new)
-    spans = [span for span in found_spans if span.start == 0 or plain[span.start - 1] == "\n"]
-    if hunk.at_end:
-        return spans[-1] if spans else None
-    return next((span for span in spans if span.start >= cursor), None)
+def _refuse_both(one: int, other: int, position: int, name: str) -> None:
+    if one != other:
+        first, second = sorted((one, other))
+        raise ToolError(
+            f"Hunks {first} and {second} change the same place in {name} (line {position + 1}); "
+            "make one hunk of them. Nothing was changed."
+        )
+
+
+def _nearest(places: Sequence[int], numbers: LineNumbers | None) -> list[int]:
+    """Return the places that are nearest to the line of the header; all without one."""
+    if numbers is None:
+        return list(places)
+    least = min(abs(place + 1 - numbers.start) for place in places)
+    return [place for place in places if abs(place + 1 - numbers.start) == least]
+
+
+def _without_end(line: str) -> str:
+    return line[:-1].removesuffix("\r") if line.endswith("\n") else line
+
+
+def _indent(line: str) -> int:
+    expanded = line.expandtabs()
+    return len(expanded) - len(expanded.lstrip(" "))
+
+
+def _small(which: str) -> str:
+    return which[:1].lower() + which[1:]

@@ -75,6 +75,14 @@ class WorkspaceScope:
             raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
         return real
 
+    def find_entry(self, path: str, call: CallContext) -> Path:
+        """Return the path of what is moved or deleted: a link itself, whose folder then counts,
+        else what `find` returns. Raises `ToolError`."""
+        unresolved = Path(os.path.normpath(call.workspace / path))
+        if not unresolved.is_symlink():
+            return self.find(path, call)
+        return self.find(str(unresolved.parent), call) / unresolved.name
+
     def missing(self, path: Path, call: CallContext) -> ToolError:
         """The error for a path where nothing is, with names that are like it."""
         folder = next(parent for parent in path.parents if parent.is_dir())

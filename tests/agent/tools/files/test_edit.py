@@ -12,7 +12,7 @@ from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.edit import EditFile
-from agent.tools.files.read_write import AppendFile
+from agent.tools.files.read_write import AppendFile, ReadFile
 from agent.types import ToolResult
 
 FORMS = {
@@ -306,6 +306,25 @@ async def test_of_a_change_all_over_a_file_only_its_lines_are_named(
     result = await edit(call, path="f.txt", **args)
     path = workspace / "f.txt"
     assert result.for_model == f"Made the edit in {path} (between lines 1 and 100 now)."
+
+
+async def test_echo_of_a_minified_line_is_short(call: CallContext, workspace: Path) -> None:
+    (workspace / "min.js").write_text(f"{'x' * 15_000};a=1;{'y' * 15_000}\nlast\n")
+    result = await edit(call, path="min.js", old_string="a=1", new_string="a=2")
+    assert len(result.for_model.encode()) < 2_200
+    assert "… (30,005 characters)\n2\tlast" in result.for_model
+
+
+@pytest.mark.parametrize("separator", ["\f", "\r", "\u2028", "\x85", "\v"])
+async def test_lines_are_counted_as_read_file_counts_them(
+    call: CallContext, workspace: Path, separator: str
+) -> None:
+    (workspace / "f.txt").write_bytes(f"one{separator}more\ntwo\nthree\n".encode())
+    read = await ReadFile(ToolSettings()).run({"path": "f.txt"}, call)
+    result = await edit(call, path="f.txt", old_string="three", new_string="3")
+    assert "3\tthree" in read.for_model
+    assert "(line 3 on)" in result.for_model
+    assert "3\t3" in result.for_model
 
 
 async def test_a_file_that_is_missing_has_names_like_it(call: CallContext, workspace: Path) -> None:

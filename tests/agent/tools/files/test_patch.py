@@ -1,5 +1,6 @@
 """`apply_patch`: the format, and what it does to files."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -53,9 +54,7 @@ async def test_files_are_added_changed_moved_and_deleted(
     assert "deleted" in text
 
 
-async def test_an_anchor_tells_places_apart_and_hunks_come_in_order(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_anchors_tell_places_apart(call: CallContext, workspace: Path) -> None:
     (workspace / "cart.py").write_text(CART)
     await apply(
         call, "*** Update File: cart.py", "@@ class Order:", "-        x = 1", "+        x = 2"
@@ -65,8 +64,8 @@ async def test_an_anchor_tells_places_apart_and_hunks_come_in_order(
     await apply(
         call,
         "*** Update File: cart.py",
-        "@@", "-        x = 1", "+        x = 8",
-        "@@", "-        x = 1", "+        x = 9",
+        "@@ class Cart:", "-        x = 1", "+        x = 8",
+        "@@ class Order:", "-        x = 1", "+        x = 9",
         "@@", "+# end", "*** End of File",
     )  # fmt: skip
     text = (workspace / "cart.py").read_text()
@@ -109,6 +108,71 @@ async def test_what_does_not_fit_changes_nothing(
 async def test_what_is_no_patch_is_said(call: CallContext, text: str) -> None:
     with pytest.raises(ToolError, match=r"The patch must begin with|The patch is incomplete"):
         await ApplyPatch(ToolSettings()).plan({"input": text}, call)
+
+
+async def test_result_quotes_the_changed_lines(call: CallContext, workspace: Path) -> None:
+    (workspace / "cart.py").write_text(CART)
+    (workspace / "min.js").write_text(f"a=1;{'x' * 30_000}\nb=2;\n")
+    text = await apply(
+        call,
+        "*** Update File: cart.py",
+        "@@ class Cart:", "-        x = 1", "+        x = 8",
+        "*** Update File: min.js", "@@", "-b=2;", "+b=3;",
+    )  # fmt: skip
+    assert f"{workspace / 'cart.py'} reads now:\n1\tclass Cart:\n2\t    def total" in text
+    assert "\n3\t        x = 8\n" in text
+    assert "… (30,004 characters)\n2\tb=3;" in text
+    assert len(text) < 2_000
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+async def test_deletion_of_a_link_keeps_its_target(
+    call: CallContext, workspace: Path, is_inside: bool
+) -> None:
+    target = (workspace if is_inside else workspace.parent) / "target.txt"
+    target.write_text("keep\n")
+    (workspace / "link.txt").symlink_to(target)
+    lines = ["*** Delete File: link.txt"]
+    plan = await ApplyPatch(ToolSettings()).plan(patch(*lines), call)
+    assert plan.changes == (workspace / "link.txt",)
+    assert f"link to {target}" in (plan.diff or "")
+    await apply(call, *lines)
+    assert not os.path.lexists(workspace / "link.txt")
+    assert target.read_text() == "keep\n"
+
+
+async def test_move_of_a_link_moves_the_link(call: CallContext, workspace: Path) -> None:
+    (workspace / "target.txt").write_text("keep\n")
+    (workspace / "link.txt").symlink_to("target.txt")
+    await apply(call, "*** Update File: link.txt", "*** Move to: new.txt")
+    assert os.readlink(workspace / "new.txt") == "target.txt"
+    assert not os.path.lexists(workspace / "link.txt")
+    assert (workspace / "target.txt").read_text() == "keep\n"
+    with pytest.raises(ToolError, match="is a symbolic link"):
+        await apply(
+            call, "*** Update File: new.txt", "*** Move to: old.txt", "@@", "-keep", "+gone"
+        )
+    await apply(call, "*** Update File: new.txt", "@@", "-keep", "+kept")
+    assert (workspace / "target.txt").read_text() == "kept\n"
+    assert (workspace / "new.txt").is_symlink()
+
+
+async def test_moved_link_keeps_its_mark(call: CallContext, workspace: Path) -> None:
+    (workspace / "evil.md").write_text("obey\n")
+    mark_tainted(workspace / "evil.md", workspace)
+    (workspace / "link.md").symlink_to("evil.md")
+    await apply(call, "*** Update File: link.md", "*** Move to: rules.md")
+    assert mark_level(workspace / "rules.md") != "none"
+
+
+def test_undo_brings_a_deleted_link_back(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "project", tmp_path / "undo")
+    (scene.root / "a.txt").write_text("one\n")
+    (scene.root / "link.txt").symlink_to("a.txt")
+    scene.call("apply_patch", **patch("*** Delete File: link.txt"))
+    scene.call("undo")
+    assert os.readlink(scene.root / "link.txt") == "a.txt"
+    assert (scene.root / "a.txt").read_text() == "one\n"
 
 
 def test_models_are_not_told_of_it_and_may_call_it() -> None:
