@@ -82,10 +82,14 @@ class ConfigError(KoreError):
 
 
 class ProviderError(KoreError):
-    """The model's side failed. `retryable` says whether the same request may work later."""
+    """The model's side failed. `retryable` says whether the same request may work later.
+
+    `status` is the HTTP status with which the server refused the request, if it did.
+    """
 
     code = "provider"
     retryable = False
+    status: int | None = None
 
 
 class RateLimited(ProviderError):
@@ -116,9 +120,13 @@ class Unavailable(ProviderError):
 
 
 class ContextTooLong(ProviderError):
-    """The conversation does not fit the model's window; the loop trims and asks again."""
+    """The conversation does not fit the model's window; the loop trims and asks again.
+
+    `by_size`: the server refused the bytes of the request, which pictures may account for.
+    """
 
     code = "context-too-long"
+    by_size = False
 
 
 class BadReply(ProviderError):

@@ -38,7 +38,8 @@ class ModelRequest:
     """One model call. `messages` holds no system message: `system` is the whole prompt.
 
     `messages` must be valid (see `history.repair`); `tools` keeps its order within a session, so
-    that one request is a byte-identical continuation of the one before.
+    that one request is a byte-identical continuation of the one before. `omitted_fields` names
+    optional fields of the body that the server refused (see `optional_parts`).
     """
 
     model: str
@@ -48,6 +49,7 @@ class ModelRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    omitted_fields: frozenset[str] = frozenset()
 
 
 class Provider(Protocol):

@@ -1,28 +1,57 @@
-"""What a model turns out not to have, done without: a provider around a provider."""
+"""A provider around a provider that leaves out what a server refuses."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
+from dataclasses import replace
+from typing import Literal, Protocol, cast, runtime_checkable
 
 from agent.errors import (
-    BadImage,
     BadThoughts,
+    ContextTooLong,
     NoImages,
-    NoThinking,
-    NoTools,
-    Rejected,
+    ProviderError,
     WrongLimitName,
 )
 from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.base import ClosingProvider, ModelRequest
-from agent.providers.model_settings import asks_for_thoughts, without_thinking
+from agent.providers.model_settings import without_thinking
+from agent.providers.optional_parts import (
+    NEWEST_PICTURES,
+    PICTURE_PARTS,
+    PICTURES,
+    THINKING,
+    THOUGHTS,
+    TOOLS,
+    ModelMemory,
+    ServerMemory,
+    is_searchable,
+    is_server_error,
+    optional_groups,
+    search_parts,
+)
 from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _MOST_REFUSED = 50_000
+# Refused pictures after which a model that never accepted one counts as blind.
+_BLIND_AFTER = 2
+
+# Parts of which a person should know in any case that they are missing.
+_NOTABLE = PICTURE_PARTS | {TOOLS}
+_NOTHING = frozenset[str]()
+_NOT_FIELDS = PICTURE_PARTS | {THOUGHTS, THINKING, TOOLS}
+_SERVER_ERRORS_IN_A_ROW = 2
 
 
 @runtime_checkable
@@ -41,37 +70,18 @@ class RenamesLimit(Protocol):
         """Use the other one from now on; False when it does already."""
 
 
-class _Kind(NamedTuple):
-    """What a request asks of a model that not every model has."""
-
-    model: str
-    tools: bool
-    thinking: bool
-    images: bool
-    # Whether tools were called before: some want the thoughts that went with it.
-    calls: bool
-
-
-@dataclass(slots=True)
-class _MissingCapabilities:
-    """What a model does without."""
-
-    tools: bool = False
-    thinking: bool = False
-    images: bool = False
-
-
 class CapabilityFallback:
-    """Remembers what each model refused: native tools are then told in words, thinking is left out,
-    and of a picture the model is told that there was one.
+    """Finds out which optional parts of a request a server refuses, and leaves them out.
 
-    Thoughts of another model, account or prompt, which their vendor signs and checks, are left out
-    once they were refused: the conversation goes on without them. So it does without a picture
-    that is too large or broken. A refusal comes before anything was said, so that the same request
-    can be made again at once. Once a model has answered a kind of request that holds neither
-    thoughts nor pictures, it is asked directly. A model that was given tools and writes its calls
-    as text is told of them in words from then on, unless `tools` is "native". A model that is known
-    not to see or not to think (`images`, `thinking`) is not tried with either.
+    After a refusal the request is repeated without one part after the other until it passes (see
+    `search_parts`), never after output has begun. What was left out then is remembered for the
+    server and the model, and a notice says so. Native tools are described in the prompt instead;
+    for a picture the model reads that there was one. Refused pictures and thoughts are remembered
+    one by one, since others may pass.
+
+    A model that was given tools and writes its calls as text gets them in the prompt from then on,
+    unless `tools` is "native". A model that is known not to see or not to think (`images`,
+    `thinking`) is not tried with either. `memory` may be shared by several keys of one server.
     """
 
     def __init__(
@@ -81,83 +91,125 @@ class CapabilityFallback:
         tools: Literal["native", "xml"] | None = None,
         images: bool | None = None,
         thinking: bool | None = None,
+        memory: ServerMemory | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._provider = provider
         self._xml: ClosingProvider | None = None
         self._tools = tools
-        self._known_missing = _MissingCapabilities(
-            thinking=thinking is False, images=images is False
+        self._is_seeing = images is True
+        self._always_omitted = frozenset({PICTURES} if images is False else ()) | (
+            {THINKING} if thinking is False else frozenset()
         )
-        self._missing_by_model: dict[str, _MissingCapabilities] = {}
-        self._answered_kinds: set[_Kind] = set()
-        # Models that have called a tool natively, and those of which a person was told otherwise.
-        self._native: set[str] = set()
-        self._noticed: set[str] = set()
+        self._memory = memory or ServerMemory()
+        self._clock = clock
         self._is_blindness_noticed = False
-        # Hashes of thoughts and pictures that were refused.
-        self._refused_parts: set[int] = set()
 
     @property
     def name(self) -> str:
         return self._provider.name
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        kind = _kind(request)
-        if kind in self._answered_kinds and not _may_be_refused(request):
-            return self._ask(request)
-        return self._try(request, kind)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        memory = self._memory.models.get(request.model) or self._memory.of(request.model)
+        if memory.ends_at:
+            memory.forget_doubts(self._clock())
+        if self._is_blindness_to_notice(request):
+            yield Notice("warning", t("{model} cannot see pictures", model=request.model))
+        search: _Search | None = None
+        while True:
+            sent = self._reduce(request, memory, search.omitted if search else _NOTHING)
+            # Providers are async generators; closing one ends its connection at once.
+            stream = cast(AsyncGenerator[ModelEvent], self._ask(sent, memory, search))
+            has_begun = False
+            try:
+                async with aclosing(stream):
+                    async for event in stream:
+                        if not has_begun and not isinstance(event, Notice):
+                            has_begun = True
+                            memory.server_errors = 0
+                            memory.sees = memory.sees or _has_pictures(sent)
+                            for notice in self._learn(request, memory, search):
+                                yield notice
+                        yield event
+                return
+            except ProviderError as exc:
+                if has_begun:
+                    raise
+                if isinstance(exc, BadThoughts):
+                    request = self._without_thoughts(request, exc)
+                    continue
+                if isinstance(exc, ContextTooLong) and not exc.by_size:
+                    # Without the parts of the trial it got further than before.
+                    for notice in self._learn(request, memory, search):
+                        yield notice
+                search = self._continue_search(request, memory, search, exc)
 
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    async def _try(self, request: ModelRequest, kind: _Kind) -> AsyncIterator[ModelEvent]:
-        blurred = False
-        if kind.images and self._known_missing.images and not self._is_blindness_noticed:
-            self._is_blindness_noticed = True
-            yield Notice("warning", t("{model} cannot see pictures", model=kind.model))
-        while True:
-            # Providers are async generators; closing one ends its connection at once.
-            stream = cast(AsyncGenerator[ModelEvent], self._ask(request))
-            try:
-                async with aclosing(stream):
-                    async for event in stream:
-                        self._answered_kinds.add(kind)
-                        yield event
-                return
-            except BadThoughts as exc:
-                request = self._without_thoughts(request, exc)
-            except BadImage as exc:
-                self._refuse_pictures(request, exc, every=blurred)
-                blurred = True
-                yield Notice("warning", t("retrying without the picture: {exc}", exc=exc))
-            except Rejected as exc:
-                notice = self._adapt_to_rejection(kind, exc)
-                if notice:
-                    yield notice
+    def _is_blindness_to_notice(self, request: ModelRequest) -> bool:
+        if PICTURES not in self._always_omitted or self._is_blindness_noticed:
+            return False
+        self._is_blindness_noticed = _has_pictures(request)
+        return self._is_blindness_noticed
 
-    def _missing(self, model: str) -> _MissingCapabilities:
-        if model not in self._missing_by_model:
-            self._missing_by_model[model] = replace(self._known_missing)
-        return self._missing_by_model[model]
+    def _continue_search(
+        self,
+        request: ModelRequest,
+        memory: ModelMemory,
+        search: "_Search | None",
+        refusal: ProviderError,
+    ) -> "_Search | None":
+        """Choose what the next request leaves out. Raises the refusal when that cannot help."""
+        if isinstance(refusal, WrongLimitName) and self._rename_limit(request.model):
+            return search
+        if search is not None:
+            search.advance(refusal)
+            return search
+        if not is_searchable(refusal):
+            raise refusal
+        if is_server_error(refusal):
+            # Mostly an outage. The request is repeated by the caller; then it is looked into.
+            memory.server_errors += 1
+            if memory.server_errors < _SERVER_ERRORS_IN_A_ROW:
+                raise refusal
+        groups = optional_groups(
+            self._reduce(request, memory, _NOTHING),
+            self._provider,
+            may_omit_tools=self._tools is None and TOOLS not in memory.parts,
+        )
+        return _Search(refusal, search_parts(refusal, groups, memory, self._clock()))
 
-    def _adapt_to_rejection(self, kind: _Kind, exc: Rejected) -> Notice | None:
-        """Notes what the model lacks; returns what a person is told. Raises what nothing mends."""
-        lacks = self._missing(kind.model)
-        match exc:
-            case NoTools() if kind.tools and self._tools is None and not lacks.tools:
-                lacks.tools = True
-                return None
-            case WrongLimitName() if isinstance(
-                self._provider, RenamesLimit
-            ) and self._provider.rename_limit(kind.model):
-                return None
-            case NoThinking() if kind.thinking and not lacks.thinking:
-                lacks.thinking = True
-                return Notice("info", t("retrying without thinking: {exc}", exc=exc))
-            case NoImages() if kind.images and not lacks.images:
-                lacks.images = True
-                return Notice("warning", t("retrying without pictures: {exc}", exc=exc))
-        raise exc
+    def _learn(
+        self, request: ModelRequest, memory: ModelMemory, search: "_Search | None"
+    ) -> Sequence[Notice]:
+        """Remember what the search left out; return the notice for the person."""
+        if search is None:
+            return ()
+        reduced = self._reduce(request, memory, _NOTHING)
+        refused, omitted = search.refusal, search.omitted
+        if pictures := omitted & PICTURE_PARTS:
+            self._refuse(_pictures_of(reduced, newest=PICTURES not in pictures))
+            memory.refused_pictures += not isinstance(refused, ContextTooLong)
+            is_blind = not (memory.sees or self._is_seeing) and (
+                memory.refused_pictures >= _BLIND_AFTER
+            )
+            if isinstance(refused, NoImages) or is_blind:
+                memory.omit({PICTURES}, self._clock(), in_doubt=is_server_error(refused))
+        if THOUGHTS in omitted:
+            self._refuse(part for part in _parts(reduced) if not isinstance(part, Image))
+        others = omitted - PICTURE_PARTS - {THOUGHTS}
+        memory.omit(others, self._clock(), in_doubt=is_server_error(refused))
+        text = t(
+            "{model}: left out from now on: {parts}. {reason}",
+            model=request.model,
+            parts=", ".join(map(_part_name, sorted(omitted))),
+            reason=refused,
+        )
+        return [Notice("warning" if omitted & _NOTABLE else "info", text)]
+
+    def _rename_limit(self, model: str) -> bool:
+        return isinstance(self._provider, RenamesLimit) and self._provider.rename_limit(model)
 
     def _without_thoughts(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:
         """The request to make instead. Raises what nothing mends."""
@@ -172,52 +224,65 @@ class CapabilityFallback:
         options = without_thinking(request.options)
         return replace(request, options={**options, "thinking": False})
 
-    def _refuse_pictures(self, request: ModelRequest, exc: BadImage, *, every: bool) -> None:
-        """Leave out the pictures that came last, mostly the ones that are refused, or `every` one.
-
-        Raises what nothing mends.
-        """
-        pictured = [
-            pictures
-            for one in request.messages
-            if (pictures := [part for part in one.content if isinstance(part, Image)])
-            and not all(map(self._is_refused, pictures))
-        ]
-        if not self._refuse(part for one in pictured[0 if every else -1 :] for part in one):
-            raise exc
-
     def _refuse(self, parts: Iterable[Part]) -> bool:
         """Remember them; False when there was nothing new."""
-        new = {
-            hash(mark) for part in parts if (mark := _mark(part)) is not None
-        } - self._refused_parts
-        if len(self._refused_parts) > _MOST_REFUSED:
-            self._refused_parts.clear()
-        self._refused_parts |= new
+        refused = self._memory.refused_parts
+        new = {hash(mark) for part in parts if (mark := _mark(part)) is not None} - refused
+        if len(refused) > _MOST_REFUSED:
+            refused.clear()
+        refused |= new
         return bool(new)
 
-    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        lacks = self._missing(request.model)
-        if lacks.thinking:
-            request = replace(request, options=without_thinking(request.options))
-        if lacks.images:
-            request = replace(request, messages=[_unseen(one) for one in request.messages])
-        if self._refused_parts:
-            messages = [self._without_refused(one) for one in request.messages]
-            request = replace(request, messages=messages)
+    def _reduce(
+        self, request: ModelRequest, memory: ModelMemory, trial: frozenset[str]
+    ) -> ModelRequest:
+        """Return the request without what is remembered as refused, and without the `trial`."""
+        omitted = memory.parts | self._always_omitted | trial
+        messages = request.messages
+        if self._memory.refused_parts:
+            messages = [self._without_refused(one) for one in messages]
+        if omitted:
+            if PICTURES in omitted:
+                messages = [_unseen(one) for one in messages]
+            elif NEWEST_PICTURES in omitted:
+                newest = _newest_pictured(messages)
+                messages = [_unseen(one) if one is newest else one for one in messages]
+            if THOUGHTS in omitted:
+                messages = [_without_thoughts(one) for one in messages]
+            if THINKING in omitted:
+                request = replace(request, options=without_thinking(request.options))
+            if fields := omitted - _NOT_FIELDS:
+                request = replace(request, omitted_fields=request.omitted_fields | fields)
+        return request if messages is request.messages else replace(request, messages=messages)
+
+    def _ask(
+        self, request: ModelRequest, memory: ModelMemory, search: "_Search | None"
+    ) -> AsyncIterator[ModelEvent]:
         provider: ClosingProvider = self._provider
-        if lacks.tools or self._tools == "xml":
+        in_words = (
+            self._tools == "xml"
+            or TOOLS in memory.parts
+            or (search is not None and TOOLS in search.omitted)
+        )
+        if in_words:
             if self._xml is None:
                 from agent.providers.text_tools.provider import TextToolProvider
 
                 self._xml = TextToolProvider(self._provider)
             provider = self._xml
-        elif request.model in self._native:
+        elif memory.has_native_calls or not request.tools:
             return provider.stream(request)
-        return self._read_stream(provider, request) if request.tools else provider.stream(request)
+        if not request.tools:
+            return provider.stream(request)
+        return self._read_stream(provider, request, memory, in_words=in_words)
 
     async def _read_stream(
-        self, provider: ClosingProvider, request: ModelRequest
+        self,
+        provider: ClosingProvider,
+        request: ModelRequest,
+        memory: ModelMemory,
+        *,
+        in_words: bool,
     ) -> AsyncIterator[ModelEvent]:
         """The stream, with calls that stand in its text taken out of it."""
         from agent.providers.text_tools.detection import DetectionBuffer
@@ -231,34 +296,39 @@ class CapabilityFallback:
                         yield TextDelta(text)
                     continue
                 if isinstance(event, Reply):
-                    for one in self._convert_reply(request, event, buffer.release()):
+                    pending = buffer.release()
+                    for one in self._convert_reply(request, event, pending, memory, in_words):
                         yield one
                     continue
                 yield event
 
     def _convert_reply(
-        self, request: ModelRequest, reply: Reply, pending: str
+        self,
+        request: ModelRequest,
+        reply: Reply,
+        pending: str,
+        memory: ModelMemory,
+        in_words: bool,
     ) -> Iterator[ModelEvent]:
         from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
-        in_words = self._tools == "xml" or self._missing(model).tools
         tools = {tool.name: tool for tool in request.tools}
         detected = None
         if message.tool_calls:
             if not in_words:
-                self._native.add(model)
+                memory.has_native_calls = True
         else:
             detected = detect_calls(message.text, tools, next_call_number(request.messages))
-        if detected is not None and not in_words and model not in self._noticed:
-            self._noticed.add(model)
+        if detected is not None and not in_words and not memory.is_text_calls_noticed:
+            memory.is_text_calls_noticed = True
             yield Notice("warning", _written_as_text(model, is_native_set=self._tools == "native"))
         if detected is None or self._tools == "native":
             if pending:
                 yield TextDelta(pending)
             yield reply
             return
-        self._missing(model).tools = True
+        memory.parts.add(TOOLS)
         for call in detected.calls:
             yield ToolCallDelta(call.id, call.name, call.raw)
         parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]
@@ -279,7 +349,7 @@ class CapabilityFallback:
 
     def _is_refused(self, part: Part) -> bool:
         mark = _mark(part)
-        return mark is not None and hash(mark) in self._refused_parts
+        return mark is not None and hash(mark) in self._memory.refused_parts
 
 
 def _written_as_text(model: str, *, is_native_set: bool) -> str:
@@ -296,28 +366,32 @@ def _written_as_text(model: str, *, is_native_set: bool) -> str:
     )
 
 
-def _kind(request: ModelRequest) -> _Kind:
-    images = Image in _part_types(request)
-    thinking = asks_for_thoughts(request.options)
-    calls = any(one.tool_calls for one in request.messages)
-    return _Kind(request.model, bool(request.tools), thinking, images, calls)
-
-
 def _parts(request: ModelRequest) -> Iterator[Part]:
     return (part for one in request.messages for part in one.content)
 
 
-def _part_types(request: ModelRequest) -> set[type[Part]]:
+def _has_pictures(request: ModelRequest) -> bool:
     # Every request looks at the whole conversation: of the ways to do so this is the cheapest.
-    return {type(part) for one in request.messages for part in one.content}
+    return Image in {type(part) for one in request.messages for part in one.content}
 
 
-def _may_be_refused(request: ModelRequest) -> bool:
-    return not _part_types(request).isdisjoint((Thinking, RedactedThinking, Image))
+def _newest_pictured(messages: Sequence[Message]) -> Message | None:
+    return next((one for one in reversed(messages) if _images(one)), None)
+
+
+def _pictures_of(request: ModelRequest, *, newest: bool) -> Iterator[Part]:
+    if newest:
+        message = _newest_pictured(request.messages)
+        return iter(_images(message) if message else ())
+    return (part for part in _parts(request) if isinstance(part, Image))
+
+
+def _images(message: Message) -> list[Image]:
+    return [part for part in message.content if isinstance(part, Image)]
 
 
 def _mark(part: Part) -> str | bytes | None:
-    """What tells a thought or a picture from all others; None for what is neither."""
+    """Return what identifies a thought or a picture; None for any other part."""
     match part:
         case Thinking(text, signature):
             return signature or text
@@ -327,10 +401,57 @@ def _mark(part: Part) -> str | bytes | None:
 
 
 def _unseen(message: Message) -> Message:
-    if not any(isinstance(part, Image) for part in message.content):
+    if not _images(message):
         return message
     return replace(message, content=tuple(map(_replace_picture, message.content)))
 
 
 def _replace_picture(part: Part) -> Part:
     return Text(f"{load_prompt('unseen_picture')}\n") if isinstance(part, Image) else part
+
+
+def _without_thoughts(message: Message) -> Message:
+    content = tuple(p for p in message.content if not isinstance(p, Thinking | RedactedThinking))
+    return message if len(content) == len(message.content) else replace(message, content=content)
+
+
+def _part_name(part: str) -> str:
+    """Return a part's name for people; a field of the body goes by its own."""
+    match part:
+        case "pictures":
+            return t("pictures")
+        case "newest pictures":
+            return t("the last picture")
+        case "thoughts":
+            return t("earlier thoughts")
+        case "thinking":
+            return t("thinking")
+        case "tools":
+            return t("native tools (they are described in the prompt instead)")
+    return part
+
+
+class _Search:
+    """The search that one refused request has started: its trial and what it is about."""
+
+    def __init__(
+        self,
+        refusal: ProviderError,
+        trials: Generator[frozenset[str], ProviderError, ProviderError],
+    ) -> None:
+        self.refusal = refusal
+        self._trials = trials
+        self.omitted = self._next(lambda: next(trials))
+
+    def advance(self, answer: ProviderError) -> None:
+        """Choose the next trial. Raises the refusal when none is left, or another error."""
+        is_same_kind = is_server_error(answer) <= is_server_error(self.refusal)
+        if not (is_searchable(answer) and is_same_kind):
+            raise answer
+        self.omitted = self._next(lambda: self._trials.send(answer))
+
+    def _next(self, step: Callable[[], frozenset[str]]) -> frozenset[str]:
+        try:
+            return step()
+        except StopIteration as end:
+            raise end.value from None

@@ -8,6 +8,7 @@ from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.providers.http.transport import SECRET_HEADER
+from agent.providers.optional_parts import ServerMemory
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import (
     PROFILES,
@@ -56,6 +57,10 @@ class ModelPool:
     cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
+    # What servers refused, by model, address and API: all keys and entries for them share it.
+    _memories: dict[tuple[str, str | None, str | None], ServerMemory] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _notices_given: set[str] = field(default_factory=set, init=False, repr=False)
     _notices: list[str] = field(default_factory=list, init=False, repr=False)
 
@@ -121,7 +126,7 @@ class ModelPool:
         candidates = [
             candidate
             for rank, one in enumerate((config, *others))
-            for candidate in _candidates(one, rank)
+            for candidate in self._candidates(one, rank)
         ]
         return OpenModel(
             RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
@@ -132,6 +137,14 @@ class ModelPool:
             tariff_of(config),
             tuple(map(tariff_of, others)),
         )
+
+    def _candidates(self, config: ModelConfig, rank: int) -> list[ModelCandidate]:
+        server = (config.model, config.api_base, config.api)
+        memory = self._memories.setdefault(server, ServerMemory())
+        return [
+            ModelCandidate(open_provider(one, memory=memory), config.model_id, _account(one), rank)
+            for one in config.by_key()
+        ]
 
     def check(self, name: str) -> ModelConfig:
         """What the name stands for. Raises `ConfigError`."""
@@ -186,10 +199,3 @@ def _accounts(config: ModelConfig) -> list[KeyRef]:
 
 def _account(config: ModelConfig) -> KeyRef:
     return KeyRef(config.api_base or config.vendor, next(iter(config.api_keys), ""))
-
-
-def _candidates(config: ModelConfig, rank: int) -> list[ModelCandidate]:
-    return [
-        ModelCandidate(open_provider(one), config.model_id, _account(one), rank)
-        for one in config.by_key()
-    ]

@@ -12,6 +12,7 @@ from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.model_facts import ModelFacts, facts_of
+from agent.providers.optional_parts import ServerMemory
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Dialect, Vendor, find_vendor
 from agent.records import frozen
 
@@ -188,8 +189,16 @@ def window_of(config: ModelConfig) -> int:
     return vendor.context_tokens if is_own else min(vendor.context_tokens, CONTEXT_TOKENS)
 
 
-def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) -> ClosingProvider:
-    """A provider for a resolved config; nothing is connected before its first request."""
+def open_provider(
+    config: ModelConfig,
+    *,
+    deadlines: Deadlines | None = None,
+    memory: ServerMemory | None = None,
+) -> ClosingProvider:
+    """A provider for a resolved config; nothing is connected before its first request.
+
+    `memory` is shared by providers that ask the same server.
+    """
     if config.vendor in _registered:
         from agent.providers.custom import CustomProvider
 
@@ -200,7 +209,7 @@ def open_provider(config: ModelConfig, *, deadlines: Deadlines | None = None) ->
 
         return EchoProvider()
 
-    return build_provider(config, vendor, deadlines or Deadlines())
+    return build_provider(config, vendor, deadlines or Deadlines(), memory)
 
 
 def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
@@ -345,7 +354,9 @@ def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
 
 
-def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+def build_provider(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines, memory: ServerMemory | None = None
+) -> ClosingProvider:
     """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
@@ -373,7 +384,11 @@ def build_provider(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) ->
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
     return CapabilityFallback(
-        provider, tools=config.tools, images=config.images, thinking=config.reasoning
+        provider,
+        tools=config.tools,
+        images=config.images,
+        thinking=config.reasoning,
+        memory=memory,
     )
 
 

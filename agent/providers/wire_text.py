@@ -35,6 +35,7 @@ class RequestHeadCache:
             request.max_tokens,
             options,
             tuple(map(id, tools)),
+            request.omitted_fields,
         )
         entry = self._cache.get(key)
         if entry is not None:
@@ -44,6 +45,13 @@ class RequestHeadCache:
         head = self._write(request)
         self._cache[key] = (head, tools)
         return head
+
+
+def without_omitted(fields: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+    """Return the fields of a body without those that the server refused."""
+    if not request.omitted_fields:
+        return fields
+    return {name: value for name, value in fields.items() if name not in request.omitted_fields}
 
 
 def encode_json(value: object) -> bytes:

@@ -67,6 +67,8 @@ class ModelServer(LoopbackServer):
         self.dialect = dialect
         self.api_key = api_key
         self.strict = strict
+        # Refuses a request by its bytes, as an odd server would.
+        self.objects: Callable[[bytes], ReplyScript | None] = lambda raw: None
         self.context_tokens: int | None = None
         self.latency_s = 0.0
         self.models = ["fake"]
@@ -157,7 +159,7 @@ class ModelServer(LoopbackServer):
         if self.context_tokens is not None and tokens > self.context_tokens:
             return context_too_long(self.context_tokens, tokens)
         reason = format_.complaint(asked.body, asked.headers) if self.strict else None
-        return refusal(400, reason) if reason else None
+        return refusal(400, reason) if reason else self.objects(asked.raw)
 
     async def _answer(
         self, request: web.Request, asked: ReceivedRequest, reply: ReplyScript, format_: Format

@@ -53,6 +53,10 @@ class AnthropicProvider:
         stream = self._exchange.stream(request.model, body, SseParser(), reply)
         return self._unsupported.announced(request, stream)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        return self._encoder.optional_fields(request)
+
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._exchange.aclose()

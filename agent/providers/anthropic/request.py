@@ -20,6 +20,7 @@ from agent.providers.wire_text import (
     encode_json,
     sendable_tool_name,
     text_with_context,
+    without_omitted,
 )
 from agent.types import (
     Image,
@@ -49,7 +50,9 @@ _EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "high": 16_000, "xhigh": 24_00
 _LEVELS = {"minimal": "low", "xhigh": "max"}
 _UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty"})
 _KEY = "anthropic"
+_CACHE_CONTROL = "cache_control"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_REQUIRED = frozenset({"max_tokens", "model", "stream"})
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 # claude-opus-4-6, claude-sonnet-5, claude-3-7-sonnet-20250219; a date is no version.
 _NUMBERS = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
@@ -66,6 +69,11 @@ class AnthropicRequestEncoder:
         self._reply_tokens = min(reply_tokens, _LONG_REPLY_TOKENS) if reply_tokens else None
         self._heads = RequestHeadCache(self._head)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        fields = (self._fields(request).keys() | {_CACHE_CONTROL}) - request.omitted_fields
+        return fields - _REQUIRED
+
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON.
 
@@ -80,6 +88,8 @@ class AnthropicRequestEncoder:
         ]
         turns = [(role, blocks) for role, blocks in turns if blocks]
         cached_turns = [n for n, (role, _) in enumerate(turns) if role == "user"][-2:]
+        if _CACHE_CONTROL in request.omitted_fields:
+            cached_turns = []
         messages = [
             _turn(role, blocks[:-1] + _CACHED if n in cached_turns else blocks)
             for n, (role, blocks) in enumerate(turns)
@@ -87,6 +97,16 @@ class AnthropicRequestEncoder:
         return self._heads.of(request) + b",".join(messages) + b"]}"
 
     def _head(self, request: ModelRequest) -> bytes:
+        head = encode_json(self._fields(request))[:-1]
+        if request.system:
+            # The mark covers the tools as well, which the vendor reads first.
+            block = encode_json({"type": "text", "text": request.system})
+            if _CACHE_CONTROL not in request.omitted_fields:
+                block = block[:-1] + _CACHED
+            head += b',"system":[' + block + b"]"
+        return head + b',"messages":['
+
+    def _fields(self, request: ModelRequest) -> dict[str, Any]:
         options = {
             name: value for name, value in request.options.items() if name not in self.unsupported
         }
@@ -125,13 +145,7 @@ class AnthropicRequestEncoder:
             ]
             if choice := _tool_choice(tool_choice, parallel):
                 fields["tool_choice"] = choice
-        fields |= extra_body
-        head = encode_json(fields)[:-1]
-        if request.system:
-            # The mark covers the tools as well, which the vendor reads first.
-            block = encode_json({"type": "text", "text": request.system})[:-1] + _CACHED
-            head += b',"system":[' + block + b"]"
-        return head + b',"messages":['
+        return without_omitted(fields | extra_body, request)
 
 
 def is_adaptive(model: str) -> bool:

@@ -32,6 +32,8 @@ _TOO_LONG_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
 )
 
+_TOO_LARGE = "request too large"
+
 # OpenAI, Anthropic, Gemini, Mistral, llama.cpp, vLLM, Groq, Moonshot, in this order.
 _TOO_LONG = re.compile(
     r"maximum context length|prompt is too long|input token count .* exceeds|too large for model"
@@ -128,6 +130,12 @@ class ErrorResponse:
 
 def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
     """The error for a fault; never a key in its text."""
+    error = _map_error(endpoint, model, fault)
+    error.status = fault.status
+    return error
+
+
+def _map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
     vendor, status = endpoint.vendor, fault.status
     detail = f": {fault.detail}" if fault.detail else ""
     bad, missing = _BAD_THOUGHTS.search(detail), _MISSING_THOUGHTS.search(detail)
@@ -143,7 +151,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
             missing=not bad,
         )
     if _is_too_long(fault):
-        return ContextTooLong(
+        too_long = ContextTooLong(
             t(
                 "the conversation is too long for the context window of {vendor}/{model}{said}",
                 vendor=vendor,
@@ -151,6 +159,10 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
                 said=detail,
             )
         )
+        too_long.by_size = fault.status == 413 or (
+            fault.status != 429 and _TOO_LARGE in fault.detail.lower()
+        )
+        return too_long
     if status == 402 or (status in (403, 429) and _has_no_credit(fault)):
         return KeyRefused(
             t("the account at {vendor} has no credit left{said}", vendor=vendor, said=detail),
@@ -261,7 +273,7 @@ def _is_too_long(fault: ErrorResponse) -> bool:
     if fault.codes & _TOO_LONG_CODES or fault.status == 413:
         return True
     if fault.status == 429:
-        return "request too large" in fault.detail.lower()
+        return _TOO_LARGE in fault.detail.lower()
     return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.detail))
 
 

@@ -15,6 +15,7 @@ from agent.providers.wire_text import (
     function_of,
     sendable_tool_name,
     text_with_context,
+    without_omitted,
 )
 from agent.types import Image, Message, Thinking, ToolCall
 
@@ -23,6 +24,8 @@ _KEY = "ollama"
 _FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
 # Settings that this API has no field for; without tools none can be called.
 UNSUPPORTED = frozenset({"parallel_tool_calls", "tool_choice"})
+# Without `num_ctx` Ollama would cut off the beginning of the conversation and say nothing.
+_REQUIRED = frozenset({"model", "num_ctx", "options", "stream"})
 # Efforts beyond the three levels.
 _LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
 
@@ -38,6 +41,13 @@ class OllamaRequestEncoder:
         self._context_tokens = context_tokens
         self._heads = RequestHeadCache(self._head)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields, and of the model's options, that can be left
+        out."""
+        fields = self._fields(request)
+        options = fields["options"]
+        return {*fields, *(options if isinstance(options, dict) else ())} - _REQUIRED
+
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
         head = self._heads.of(request)
@@ -45,6 +55,12 @@ class OllamaRequestEncoder:
         return b"".join((head, comma, b",".join(_encode_messages(request.messages)), b"]}"))
 
     def _head(self, request: ModelRequest) -> bytes:
+        head = encode_json(self._fields(request))[:-1] + b',"messages":['
+        if request.system:
+            head += encode_json({"role": "system", "content": request.system})
+        return head
+
+    def _fields(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         request_options = dict(request.options)
         extra_body = request_options.pop("extra_body", None) or {}
@@ -68,13 +84,11 @@ class OllamaRequestEncoder:
         }
         for name, value in request_options.items():
             (fields if name in _FIELDS else options)[name] = value
-        fields["options"] = {name: value for name, value in options.items() if value is not None}
+        options = {name: value for name, value in options.items() if value is not None}
+        fields["options"] = without_omitted(options, request)
         if has_tools:
             fields["tools"] = [function_of(tool) for tool in request.tools]
-        head = encode_json(fields | extra_body)[:-1] + b',"messages":['
-        if request.system:
-            head += encode_json({"role": "system", "content": request.system})
-        return head
+        return without_omitted(fields | extra_body, request)
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[bytes]:

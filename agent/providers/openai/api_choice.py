@@ -69,6 +69,12 @@ class OpenAIApiChoice:
         """From now on this model's limit has its other name; False when it has already."""
         return self._chat.rename_limit(model)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        if self._responses is not None and request.model in self._by_responses:
+            return self._responses.optional_fields(request)
+        return self._chat.optional_fields(request)
+
     async def aclose(self) -> None:
         """Close the connections; new ones are opened when it is used again."""
         await self._chat.aclose()

@@ -48,6 +48,10 @@ class OpenAICompatibleProvider:
         """From now on this model's limit has its other name; False when it has already."""
         return self._encoder.rename_limit(model)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        return self._encoder.optional_fields(request)
+
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._exchange.aclose()

@@ -21,6 +21,7 @@ from agent.providers.wire_text import (
     function_of,
     sendable_tool_name,
     text_with_context,
+    without_omitted,
 )
 from agent.types import Image, Message, Text, Thinking, ToolCall
 
@@ -33,6 +34,7 @@ _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}
 _PICTURES = "openai-pictures"
 _PARALLEL = "parallel_tool_calls"
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+_REQUIRED = frozenset({"model", "stream"})
 
 
 class OpenAIRequestEncoder:
@@ -59,6 +61,10 @@ class OpenAIRequestEncoder:
         self._with_renamed_limit.add(model)
         self._heads = RequestHeadCache(self._head)
         return True
+
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        return self._fields(request).keys() - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
@@ -100,7 +106,7 @@ class OpenAIRequestEncoder:
                 fields["tool_choice"] = _tool_choice(tool_choice)
             if parallel is not None:
                 fields[_PARALLEL] = parallel
-        return fields | extra_body
+        return without_omitted(fields | extra_body, request)
 
     def _reasoning(self, options: dict[str, Any]) -> dict[str, Any]:
         """The fields of `thinking` and `reasoning_effort`, which are taken out of the options."""

@@ -7,10 +7,14 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.errors import ConfigError
+from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool
 from agent.providers.registry import PROFILES, ModelConfig
 from agent.providers.scripted import ScriptedProvider
+from agent.types import user
 from tests.agent.props import run_turn, task
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import refusal
 
 LOCAL = ModelConfig("local", "ollama/llama3.2")
 
@@ -81,3 +85,21 @@ async def test_a_model_has_its_whole_window_unless_the_settings_allow_less() -> 
         models = ModelPool("openai/gpt-4.1", environ=environ, window=cap)
         assert models.open().context_tokens == tokens
         await models.aclose()
+
+
+async def test_keys_and_entries_of_one_server_share_what_it_refused(
+    model_server: ModelServer,
+) -> None:
+    model_server.objects = lambda raw: refusal(400, "no") if b"stream_options" in raw else None
+    address = model_server.base_url
+    entries = [
+        ModelConfig("two keys", "openai/fake", address, api_keys=("a", "b"), api="chat"),
+        ModelConfig("one key", "openai/fake", address, api_keys=("c",), api="chat"),
+    ]
+    models = ModelPool("two keys", entries)
+    for name in ("two keys", "one key"):
+        opened = models.open(name)
+        request = ModelRequest(opened.model, "", (user("hi"),))
+        assert [event async for event in opened.provider.stream(request)]
+    assert len(model_server.requests) == 3
+    await models.aclose()

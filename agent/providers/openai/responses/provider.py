@@ -69,6 +69,10 @@ class OpenAIResponsesProvider:
         reply = ResponsesResponseBuilder(lambda: next_call_number(request.messages))
         return self._client.stream(request.model, body, SseParser(), reply)
 
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        return self._encoder.optional_fields(request)
+
     async def aclose(self) -> None:
         """Close the connections; the provider opens new ones when it is used again."""
         await self._client.aclose()

@@ -18,6 +18,7 @@ from agent.providers.wire_text import (
     encode_json,
     sendable_tool_name,
     text_with_context,
+    without_omitted,
 )
 from agent.types import Image, Message, Part, Text, Thinking, ToolCall, ToolCallMarker
 
@@ -26,6 +27,8 @@ _ENCRYPTED = "reasoning.encrypted_content"
 # The API refuses a smaller limit.
 _LEAST_OUTPUT_TOKENS = 16
 _PARALLEL = "parallel_tool_calls"
+# `store` is: without it the vendor keeps the conversation.
+_REQUIRED = frozenset({"instructions", "model", "store", "stream"})
 # Settings that this API has no field for.
 UNSUPPORTED = frozenset({"seed", "stop_sequences", "frequency_penalty", "presence_penalty"})
 
@@ -52,6 +55,10 @@ class ResponsesRequestEncoder:
         self._plain.add(model)
         self._heads = RequestHeadCache(self._head)
         return True
+
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        return self._fields(request).keys() - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
@@ -83,7 +90,7 @@ class ResponsesRequestEncoder:
                 fields["tool_choice"] = _tool_choice(tool_choice)
             if parallel is not None:
                 fields[_PARALLEL] = parallel
-        return fields | extra_body
+        return without_omitted(fields | extra_body, request)
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options in the words of this API."""

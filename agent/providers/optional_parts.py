@@ -1,0 +1,251 @@
+"""Optional parts of a model request, and the search for those that a server refuses."""
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from agent.errors import (
+    BadImage,
+    ContextTooLong,
+    KeyRefused,
+    NoImages,
+    NotFound,
+    NoThinking,
+    NoTools,
+    ProviderError,
+    Rejected,
+    Unavailable,
+)
+from agent.providers.base import ModelRequest
+from agent.providers.model_settings import without_thinking
+from agent.types import Image, RedactedThinking, Thinking
+
+# Parts that are more than one field of the body; any other goes by the name of its field.
+PICTURES = "pictures"
+NEWEST_PICTURES = "newest pictures"
+THOUGHTS = "thoughts"
+THINKING = "thinking"
+TOOLS = "tools"
+PICTURE_PARTS = frozenset({PICTURES, NEWEST_PICTURES})
+
+# Further requests for one that was refused, at most.
+MAX_TRIALS = 8
+# Time after which a part is tried again that was left out, or acquitted, without certainty.
+_DOUBT_S = 3600.0
+_MAX_ACQUITTALS = 1000
+
+# Causes that no smaller request repairs: the key, the account, the address, the load.
+_OTHER_CAUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
+_SERVER_ERRORS = frozenset({500, 501})
+
+_FIELD_NAME = re.compile(r"[a-z][a-z_]+")
+# Any server's words about a part. They only decide what is tried first.
+_HINTS = (
+    (PICTURE_PARTS, re.compile(r"image|picture|vision|multi-?modal|图片|图像|多模态", re.I)),
+    (frozenset({TOOLS}), re.compile(r"\btools?\b|function.?call|工具|函数", re.IGNORECASE)),
+    (frozenset({THINKING}), re.compile(r"thinking|reasoning|思考|推理", re.IGNORECASE)),
+)
+_HINT_TYPES = (
+    ((NoImages, BadImage), PICTURE_PARTS),
+    ((NoTools,), frozenset({TOOLS})),
+    ((NoThinking,), frozenset({THINKING})),
+)
+# Ids, times and counts, which differ between two refusals for the same cause.
+_VARYING = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*", re.IGNORECASE)
+
+
+@runtime_checkable
+class HasOptionalFields(Protocol):
+    """A provider that can leave fields out of its request body (`ModelRequest.omitted_fields`)."""
+
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+
+
+@dataclass(slots=True)
+class ModelMemory:
+    """Refusals by a server for one model; `parts` are left out of every request.
+
+    `sees`: the model has answered a request with pictures. `refused_pictures` counts the requests
+    in which pictures were refused before that, `server_errors` those in a row. `ends_at` holds when
+    a part that is left out will be tried again.
+    """
+
+    parts: set[str] = field(default_factory=set)
+    sees: bool = False
+    refused_pictures: int = 0
+    server_errors: int = 0
+    has_native_calls: bool = False
+    is_text_calls_noticed: bool = False
+    ends_at: dict[str, float] = field(default_factory=dict)
+    # Until when a part counts as no cause of a refusal, by the refusal's fingerprint.
+    _acquitted: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def omit(self, parts: Iterable[str], now: float, *, in_doubt: bool) -> None:
+        """Leave the parts out from now on; parts `in_doubt` are tried again after an hour."""
+        for part in parts:
+            self.parts.add(part)
+            if in_doubt:
+                self.ends_at[part] = now + _DOUBT_S
+
+    def forget_doubts(self, now: float) -> None:
+        """Try the parts again whose time is over."""
+        for part in [part for part, ends_at in self.ends_at.items() if ends_at <= now]:
+            del self.ends_at[part]
+            self.parts.discard(part)
+
+    def acquit(self, refusal: ProviderError, parts: Iterable[str], now: float) -> None:
+        """Note that leaving out these parts did not help against the refusal."""
+        if len(self._acquitted) > _MAX_ACQUITTALS:
+            self._acquitted.clear()
+        for part in parts:
+            self._acquitted[_fingerprint(refusal), part] = now + _DOUBT_S
+
+    def suspects(self, refusal: ProviderError, group: frozenset[str], now: float) -> frozenset[str]:
+        """Return the parts of a group that may be the cause of the refusal."""
+        fingerprint = _fingerprint(refusal)
+        # No two pictures are alike: one may be refused in the words that met another.
+        return frozenset(
+            part
+            for part in group
+            if part in PICTURE_PARTS or self._acquitted.get((fingerprint, part), 0.0) <= now
+        )
+
+
+@dataclass(slots=True)
+class ServerMemory:
+    """Refusals by a server: by model, and hashes of refused thoughts and pictures."""
+
+    models: dict[str, ModelMemory] = field(default_factory=dict)
+    refused_parts: set[int] = field(default_factory=set)
+
+    def of(self, model: str) -> ModelMemory:
+        memory = self.models.get(model)
+        if memory is None:
+            memory = self.models[model] = ModelMemory()
+        return memory
+
+
+def is_searchable(refusal: ProviderError) -> bool:
+    """Return whether the request may pass without some of its optional parts."""
+    match refusal:
+        case ContextTooLong():
+            return refusal.by_size
+        case KeyRefused() | NotFound():
+            return False
+        case NoImages() | BadImage() | NoTools() | NoThinking():
+            return True
+    return _is_unexplained(refusal)
+
+
+def is_server_error(refusal: ProviderError) -> bool:
+    return isinstance(refusal, Unavailable) and refusal.status in _SERVER_ERRORS
+
+
+def _is_unexplained(refusal: ProviderError) -> bool:
+    """Return whether any part may be the cause."""
+    if isinstance(refusal, ContextTooLong) or is_server_error(refusal):
+        return True
+    status = refusal.status or 0
+    return isinstance(refusal, Rejected) and 400 <= status < 500 and status not in _OTHER_CAUSES
+
+
+def search_parts(
+    refusal: ProviderError, groups: Sequence[frozenset[str]], memory: ModelMemory, now: float
+) -> Generator[frozenset[str], ProviderError, ProviderError]:
+    """Yield the parts that the next request leaves out; receive how it was refused.
+
+    One group after the other is left out: first what the refusal names, and at last all of them.
+    A group stays out if the refusal changes without it. Returns the refusal to raise when nothing
+    helped.
+    """
+    if isinstance(refusal, ContextTooLong):
+        groups = [group for group in groups if group <= PICTURE_PARTS]
+    remaining, causes = list(groups), frozenset[str]()
+    innocent: list[frozenset[str]] = []
+    trials = 0
+    while remaining and trials < MAX_TRIALS - 1:
+        group = _take_named(refusal, remaining)
+        if not group and not _is_unexplained(refusal):
+            return refusal
+        group = group or memory.suspects(refusal, remaining.pop(0), now)
+        if not group:
+            continue
+        trials += 1
+        answer = yield causes | group
+        if _fingerprint(answer) == _fingerprint(refusal):
+            memory.acquit(refusal, group, now)
+            innocent.append(group)
+        else:
+            refusal = answer
+            causes |= group
+    if len(innocent) > 1:
+        yield causes.union(*innocent)
+    return refusal
+
+
+def _take_named(refusal: ProviderError, groups: list[frozenset[str]]) -> frozenset[str]:
+    """Take the parts that the refusal names out of the groups; pictures one group at a time."""
+    parts = frozenset[str]().union(*groups)
+    words = str(refusal)
+    hinted = next((hint for kinds, hint in _HINT_TYPES if isinstance(refusal, kinds)), None)
+    if hinted is None:
+        hinted = parts.intersection(_FIELD_NAME.findall(words)) or next(
+            (
+                hint
+                for hint, pattern in _HINTS
+                if not hint.isdisjoint(parts) and pattern.search(words)
+            ),
+            frozenset[str](),
+        )
+    hinted &= parts
+    if isinstance(refusal, NoImages):
+        hinted |= PICTURE_PARTS & parts
+    elif not hinted.isdisjoint(PICTURE_PARTS):
+        hinted = next(group for group in groups if not group.isdisjoint(PICTURE_PARTS))
+    groups[:] = [rest for group in groups if (rest := group - hinted)]
+    return hinted
+
+
+def _fingerprint(refusal: ProviderError) -> str:
+    return f"{type(refusal).__name__} {refusal.status} {_VARYING.sub('', str(refusal))}"
+
+
+def optional_groups(
+    request: ModelRequest, provider: object, *, may_omit_tools: bool
+) -> list[frozenset[str]]:
+    """Return the optional parts of a request in the order in which they are tried.
+
+    Pictures come first, as the most frequent cause; then what costs the least: fields that Kore
+    adds by itself, the person's settings, earlier thoughts, thinking, native tools.
+    """
+    return list(filter(None, _groups(request, provider, may_omit_tools=may_omit_tools)))
+
+
+def _groups(
+    request: ModelRequest, provider: object, *, may_omit_tools: bool
+) -> Iterator[frozenset[str]]:
+    pictured = sum(any(isinstance(p, Image) for p in one.content) for one in request.messages)
+    if pictured > 1:
+        yield frozenset({NEWEST_PICTURES})
+    if pictured:
+        yield frozenset({PICTURES})
+    thinks = without_thinking(request.options) != request.options
+    if isinstance(provider, HasOptionalFields):
+        quiet = replace(request, options=without_thinking(request.options), tools=())
+        bare = replace(quiet, options={}, temperature=None, max_tokens=None)
+        fields = provider.optional_fields(replace(quiet, tools=request.tools)) - {TOOLS}
+        own = provider.optional_fields(bare)
+        yield frozenset(fields & own)
+        yield frozenset(fields - own)
+    if any(isinstance(part, Thinking | RedactedThinking) for part in _parts(request)):
+        yield frozenset({THOUGHTS})
+    if thinks:
+        yield frozenset({THINKING})
+    if request.tools and may_omit_tools:
+        yield frozenset({TOOLS})
+
+
+def _parts(request: ModelRequest) -> Iterator[object]:
+    return (part for message in request.messages for part in message.content)

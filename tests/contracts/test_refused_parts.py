@@ -1,0 +1,334 @@
+"""Servers that refuse an optional part of a request, in words that Kore has never read."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from agent.errors import (
+    ContextTooLong,
+    KeyRefused,
+    NotFound,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    Unavailable,
+)
+from agent.events import ModelEvent, Notice, Reply
+from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.http.transport import Deadlines, Endpoint
+from agent.providers.openai.provider import OpenAICompatibleProvider
+from agent.providers.optional_parts import MAX_TRIALS
+from agent.providers.retry import RetryingProvider
+from agent.providers.vendors import VENDORS
+from agent.types import Image, Message, Text, Thinking, user
+from tests.contracts.formats import FORMATS
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Break, ReplyScript, refusal
+
+PICTURE = Image("image/png", b"\x89PNG picture")
+TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
+PICTURED = Message("user", (PICTURE, Text("what is it?")))
+EXTRA = {"prompt_cache_key": "k1", "metadata": {"user": "u1"}, "service_tier": "auto"}
+FULL = ModelRequest(
+    "fake",
+    "Be brief.",
+    (PICTURED,),
+    (TOOL,),
+    temperature=0.5,
+    options={"thinking": True, "top_p": 0.9, "extra_body": EXTRA},
+)
+
+# Public reports of what vendors and servers say, most of them about a picture. None names a cause
+# in words that `error_mapping` knows.
+WORDINGS = (
+    # xAI
+    (400, "Client specified an invalid argument"),
+    (422, "Failed to deserialize the JSON body into the target type"),
+    # OpenAI and gateways in front of it
+    (400, "Invalid request."),
+    (400, "bad response status code 400 (request id: 202504261359457844612247PuUB3j0)"),
+    (415, "Unsupported Media Type"),
+    (500, "Provider returned error"),
+    # Qwen
+    (
+        400,
+        "<400> InternalError.Algo.InvalidParameter: The provided URL does not appear to be valid.",
+    ),
+    (400, "请求参数不合法，请检查后重试"),
+    # Zhipu
+    (400, "API 调用参数有误，请检查文档。"),
+    (400, "[1210][图片输入格式/解析错误][20260916231629b20bd515ccea4697]"),
+    (400, "messages.content.type 参数非法，取值范围 ['text']"),
+    # Servers that validate with Pydantic, and proxies
+    (422, "[{'type': 'extra_forbidden', 'msg': 'Extra inputs are not permitted'}]"),
+    (413, "Request Entity Too Large"),
+    (400, ""),
+)
+NATIVE = ("openai", "openai by sdk", "responses", "anthropic", "ollama")
+
+
+def _is_field(name: str) -> Callable[[bytes], bool]:
+    return lambda raw: f'"{name}":'.encode() in raw
+
+
+def _has_picture(raw: bytes) -> bool:
+    return b"iVBOR" in raw or b"data:image" in raw or b"images" in raw or b'"image"' in raw
+
+
+def _thinks(raw: bytes) -> bool:
+    return any(
+        _is_field(name)(raw) for name in ("thinking", "think", "reasoning_effort", "reasoning")
+    )
+
+
+# Each part, whether a body holds it, and the formats whose requests do.
+PARTS: dict[str, tuple[Callable[[bytes], bool], tuple[str, ...]]] = {
+    "pictures": (_has_picture, NATIVE),
+    "tools": (_is_field("tools"), NATIVE),
+    "thinking": (_thinks, ("responses", "anthropic", "ollama", "gemini")),
+    "temperature": (_is_field("temperature"), ("openai", "responses", "ollama", "gemini")),
+    "top_p": (_is_field("top_p"), NATIVE),
+    "stream_options": (_is_field("stream_options"), ("openai", "openai by sdk", "gemini")),
+    "include": (_is_field("include"), ("responses",)),
+    "cache_control": (_is_field("cache_control"), ("anthropic",)),
+    "prompt_cache_key": (_is_field("prompt_cache_key"), NATIVE),
+    "metadata": (_is_field("metadata"), NATIVE),
+}
+ROWS = [(part, one) for part, (_, formats) in PARTS.items() for one in formats]
+
+
+@dataclass
+class Refusing:
+    """A server that refuses a part, and the provider that meets it."""
+
+    server: ModelServer
+    provider: CapabilityFallback
+
+    def refuse(self, holds: Callable[[bytes], bool], status: int, words: str) -> None:
+        self.server.objects = lambda raw: refusal(status, words) if holds(raw) else None
+
+    async def ask(self, request: ModelRequest = FULL) -> tuple[Reply, list[Notice]]:
+        # As the pool does it: after a server error the request is repeated.
+        asking = RetryingProvider(self.provider, sleep=_at_once)
+        events = [event async for event in asking.stream(request)]
+        assert isinstance(events[-1], Reply)
+        return events[-1], [event for event in events if isinstance(event, Notice)]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [request.raw for request in self.server.requests]
+
+
+async def _at_once(seconds: float) -> None:
+    """Wait for nothing."""
+
+
+def _open(server: ModelServer, name: str) -> CapabilityFallback:
+    if name == "gemini":
+        endpoint = Endpoint("gemini", server.base_url, "k")
+        dialect = VENDORS["gemini"].dialect
+        return CapabilityFallback(OpenAICompatibleProvider(endpoint, dialect=dialect))
+    return CapabilityFallback(FORMATS[name].open(server.url, Deadlines(), "k"))
+
+
+@pytest.fixture
+async def opened(request: pytest.FixtureRequest) -> AsyncIterator[Refusing]:
+    """The format is the parameter."""
+    async with ModelServer(strict=False) as server:
+        provider = _open(server, request.param)
+        yield Refusing(server, provider)
+        await provider.aclose()
+
+
+@pytest.mark.parametrize(("part", "opened"), ROWS, indirect=["opened"])
+@pytest.mark.parametrize(("status", "words"), [WORDINGS[0], WORDINGS[7], WORDINGS[5]])
+async def test_a_refused_part_is_left_out_and_named(
+    opened: Refusing, part: str, status: int, words: str
+) -> None:
+    holds, _ = PARTS[part]
+    opened.refuse(holds, status, words)
+    reply, notices = await opened.ask()
+    assert reply.message.text
+    assert len(notices) == 1
+    assert part.removesuffix("s") in notices[0].text.lower()
+    # One that was refused, a repetition after a server error, and the trials.
+    assert len(opened.bodies) <= 1 + (status == 500) + MAX_TRIALS
+    count = len(opened.bodies)
+    _, notices = await opened.ask()
+    assert notices == []
+    assert len(opened.bodies) == count + 1
+
+
+@pytest.mark.parametrize("opened", NATIVE, indirect=True)
+@pytest.mark.parametrize(("status", "words"), WORDINGS)
+async def test_a_refused_picture_blocks_no_conversation(
+    opened: Refusing, status: int, words: str
+) -> None:
+    opened.refuse(_has_picture, status, words)
+    reply, notices = await opened.ask()
+    assert "picture" in notices[0].text
+    # Nothing else was left out, and one further request was enough.
+    assert len(opened.bodies) == 2 + (status == 500)
+    assert _is_field("tools")(opened.bodies[-1])
+    later = replace(FULL, messages=(PICTURED, reply.message, user("and now?")))
+    _, notices = await opened.ask(later)
+    assert notices == []
+    assert len(opened.bodies) == 3 + (status == 500)
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_a_model_that_sees_loses_only_the_refused_picture(opened: Refusing) -> None:
+    reply, _ = await opened.ask()
+    bad = Message("user", (Image("image/png", b"broken"), Text("and that?")))
+    opened.refuse(lambda raw: b"YnJva2Vu" in raw, 400, "Invalid request.")
+    for _ in range(2):
+        await opened.ask(replace(FULL, messages=(PICTURED, reply.message, bad)))
+    assert b"data:image" in opened.bodies[-1]
+    assert b"YnJva2Vu" not in opened.bodies[-1]
+    # Another picture is sent.
+    other = Message("user", (Image("image/png", b"another"), Text("this?")))
+    await opened.ask(replace(FULL, messages=(other,)))
+    assert b"YW5vdGhlc" in opened.bodies[-1]
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_after_two_refused_pictures_none_is_sent(opened: Refusing) -> None:
+    opened.refuse(_has_picture, 400, "Invalid request.")
+    for n in range(2):
+        picture = Message("user", (Image("image/png", b"picture %d" % n), Text("?")))
+        await opened.ask(replace(FULL, messages=(picture,)))
+    count = len(opened.bodies)
+    _, notices = await opened.ask()
+    assert len(opened.bodies) == count + 1
+    assert notices == []
+
+
+@pytest.mark.parametrize("opened", ["openai", "anthropic"], indirect=True)
+async def test_what_the_words_name_is_left_out_first(opened: Refusing) -> None:
+    opened.refuse(_is_field("metadata"), 400, "Argument not supported: metadata")
+    _, notices = await opened.ask()
+    assert len(opened.bodies) == 2
+    assert "metadata" in notices[0].text
+    assert "prompt_cache_key" not in notices[0].text
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_several_refused_parts_are_found(opened: Refusing) -> None:
+    def objects(raw: bytes) -> ReplyScript | None:
+        if _has_picture(raw):
+            return refusal(400, "Invalid request.")
+        return refusal(422, "参数错误") if _is_field("tools")(raw) else None
+
+    opened.server.objects = objects
+    _, notices = await opened.ask()
+    assert len(notices) == 1
+    assert "picture" in notices[0].text
+    assert "tools" in notices[0].text
+    assert _is_field("temperature")(opened.bodies[-1])
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_without_a_cause_among_the_parts_the_search_is_bounded(opened: Refusing) -> None:
+    opened.refuse(lambda raw: True, 400, "Invalid request.")
+    with pytest.raises(Rejected, match="Invalid request"):
+        await opened.ask()
+    assert len(opened.bodies) <= 1 + MAX_TRIALS
+    count = len(opened.bodies)
+    # Only the picture, which may be another, is tried again.
+    with pytest.raises(Rejected):
+        await opened.ask()
+    assert len(opened.bodies) == count + 2
+
+
+@pytest.mark.parametrize("opened", ["openai", "responses", "anthropic", "ollama"], indirect=True)
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, KeyRefused), (403, KeyRefused), (404, NotFound), (429, RateLimited)],
+)
+async def test_other_causes_are_not_searched(
+    opened: Refusing, status: int, kind: type[ProviderError]
+) -> None:
+    opened.refuse(lambda raw: True, status, "no")
+    with pytest.raises(kind):
+        async for _ in opened.provider.stream(FULL):
+            pass
+    assert len(opened.bodies) == 1
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_an_outage_leaves_nothing_out(opened: Refusing) -> None:
+    opened.refuse(lambda raw: True, 500, "Internal error")
+    with pytest.raises(Unavailable):
+        await opened.ask()
+    opened.server.objects = lambda raw: None
+    _, notices = await opened.ask()
+    assert notices == []
+    assert _has_picture(opened.bodies[-1])
+    assert _is_field("tools")(opened.bodies[-1])
+
+
+@pytest.mark.parametrize("opened", ["openai", "anthropic"], indirect=True)
+async def test_a_body_that_is_too_large_without_pictures_is_too_long(opened: Refusing) -> None:
+    opened.refuse(lambda raw: True, 413, "Request Entity Too Large")
+    with pytest.raises(ContextTooLong):
+        await opened.ask()
+    assert len(opened.bodies) == 2
+    with pytest.raises(ContextTooLong):
+        await opened.ask(replace(FULL, messages=(user("hi"),)))
+    assert len(opened.bodies) == 3
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_a_full_window_is_not_blamed_on_pictures(opened: Refusing) -> None:
+    opened.refuse(lambda raw: True, 400, "This model's maximum context length is 9 tokens.")
+    with pytest.raises(ContextTooLong):
+        await opened.ask()
+    assert len(opened.bodies) == 1
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_nothing_is_repeated_after_output_has_begun(opened: Refusing) -> None:
+    opened.server.script(ReplyScript(text="one two three", breaks=Break("error", 2)))
+    events: list[ModelEvent] = []
+
+    async def listen() -> None:
+        async for event in opened.provider.stream(FULL):
+            events.append(event)
+
+    with pytest.raises(ProviderError):
+        await listen()
+    assert events
+    assert len(opened.bodies) == 1
+
+
+@pytest.mark.parametrize("opened", ["anthropic"], indirect=True)
+async def test_refused_thoughts_are_left_out(opened: Refusing) -> None:
+    thought = Message("assistant", (Thinking("hm", "EqQBCg"), Text("yes")))
+    asked = replace(FULL, messages=(user("hi"), thought, user("and?")))
+    opened.refuse(lambda raw: b"EqQBCg" in raw, 400, "请求无效")
+    _, notices = await opened.ask(asked)
+    assert "earlier thoughts" in notices[0].text
+    await opened.ask(asked)
+    assert json.loads(opened.bodies[-1])["messages"][1]["content"] == [
+        {"type": "text", "text": "yes"}
+    ]
+
+
+async def test_a_part_that_a_server_error_spoke_against_is_tried_again() -> None:
+    now = 0.0
+    async with ModelServer(strict=False) as server:
+        provider = CapabilityFallback(
+            OpenAICompatibleProvider(Endpoint("openai", server.base_url, "k")), clock=lambda: now
+        )
+        opened = Refusing(server, provider)
+        opened.refuse(_is_field("stream_options"), 500, "oops")
+        await opened.ask()
+        assert not _is_field("stream_options")(opened.bodies[-1])
+        opened.server.objects = lambda raw: None
+        now = 3601.0
+        await opened.ask()
+        assert _is_field("stream_options")(opened.bodies[-1])
+        await provider.aclose()
