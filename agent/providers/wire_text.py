@@ -79,10 +79,17 @@ def function_of(tool: ToolSpec) -> dict[str, Any]:
 
 
 def text_with_context(message: Message) -> str:
-    """A user message's words, its moving parts behind them."""
-    text = "".join(part.text for part in message.content if isinstance(part, Text))
-    context = [part.text for part in message.content if isinstance(part, Context)]
-    return "\n\n".join([text, *context])
+    """A user message's words and moving parts in their order, the parts as paragraphs."""
+    texts: list[str] = []
+    is_behind_context = False
+    for part in message.content:
+        if isinstance(part, Context):
+            texts += ("\n\n", part.text)
+            is_behind_context = True
+        elif isinstance(part, Text):
+            texts.append("\n" + part.text.lstrip("\n") if is_behind_context else part.text)
+            is_behind_context = False
+    return "".join(texts)
 
 
 def sendable_tool_name(call: ToolCall) -> str:

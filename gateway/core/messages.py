@@ -175,8 +175,8 @@ class InboundMessage:
     `event_id` is what the platform keeps across redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
     new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
-    seconds. `quoted` is the text of the message that this one replies to, `quoted_id` its id, and
-    `quoted_own` says that the sender wrote it.
+    seconds. `quoted` is the text of the message that this one replies to, `quoted_id` its id;
+    `quoted_own` says that the sender wrote it, `quoted_from` names another author or chat.
     """
 
     channel: str
@@ -191,10 +191,12 @@ class InboundMessage:
     quoted: str | None = None
     quoted_id: str | None = None
     quoted_own: bool = False
+    quoted_from: str | None = None
     edited: bool = False
     private: bool = True
-    # Another person's words, which the sender forwards.
+    # Another person's words, which the sender forwards or takes from another chat.
     forwarded: bool = False
+    forwarded_from: str | None = None
     kind: MessageKind = "message"
     options: MessageOptions = MessageOptions()
     # A button's `content` is what it holds, `pressed_on` the id of the message above it.

@@ -8,6 +8,7 @@ from agent.context.focused_files import describe_eviction
 from agent.context.project.context import ContextUpdate
 from agent.context.system_prompt import Workspace, volatile_facts
 from agent.events import Evicted, SessionCreated
+from agent.prompts import render_prompt
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
 from gateway.core.messages import CONSOLE, InboundMessage
@@ -15,6 +16,10 @@ from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.execution.claims import TurnClaim
 
 _QUOTE_LIMIT = 500
+_NAME_LIMIT = 80
+# Joined messages that came within this time have no times of their own.
+_SAME_TIME_S = 60
+_BRACKETS = str.maketrans({"[": "(", "]": ")", '"': "'"})
 
 
 def build_user_message(
@@ -26,34 +31,100 @@ def build_user_message(
 ) -> Message:
     """One user message made of the inbound ones that a turn joins, with their moving facts.
 
+    Facts that all of them share come once, at the end; otherwise each message has its own in front.
     `mode` is the permission mode that holds for them: it may change at any time, so it is told here
     and not in the system prompt. `steering`: they arrived while that turn ran.
     `work` tells of the long work in its folder.
     """
     last = messages[-1]
+    personal = [message for message in messages if not _is_nobodys(message)]
+    own_facts = _differing_facts(personal) if len(personal) > 1 else None
     facts = [last.channel]
     if not last.private:
-        facts.append(f"group, from {last.sender.name or last.sender.id}")
+        facts.append("group" if own_facts else f"group, from {_name(last)}")
     if mode is not None:
         facts.append(f"permission mode {mode}")
     if last.channel == CONSOLE and last.options.unattended:
         facts.append("nobody can be asked")
     if steering:
         facts.append("written while you worked on this")
-    if last.edited:
-        facts.append("edited after it was first sent")
-    if last.quoted:
-        facts.append(f'in reply to "{last.quoted[:_QUOTE_LIMIT]}"')
+    if own_facts is None:
+        facts += _facts_of_text(last)
     if last.job is not None:
         facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
-    text = "\n\n".join(message.content for message in messages if not _is_nobodys(message))
     when = Context(volatile_facts(datetime.fromtimestamp(last.received_at), *facts))
     # Not written by a person, so nothing in them counts as a person's word.
     reports = (Context(message.content) for message in messages if _is_nobodys(message))
     updates = (Context(text) for news in _news(messages) for text in news.parts or (news.text,))
     more = (Context(work),) if work else ()
-    words = [Text(text)] if text else ()
-    return Message("user", (*words, *reports, *more, *_attached(messages), when, *updates))
+    if own_facts:
+        words = _numbered(personal, own_facts)
+        return Message("user", (*words, *reports, *more, when, *updates))
+    text = "\n\n".join(message.content for message in personal)
+    first = [Text(text)] if text else ()
+    return Message("user", (*first, *reports, *more, *_attached(messages), when, *updates))
+
+
+def _numbered(messages: Sequence[InboundMessage], facts: Sequence[str]) -> list[Part]:
+    """Each message behind a line with its own facts, and its files behind it."""
+    parts: list[Part] = []
+    for number, (message, its_facts) in enumerate(zip(messages, facts, strict=True), 1):
+        listed = f": {its_facts}" if its_facts else ""
+        head = render_prompt("messages/joined", number=number, count=len(messages), facts=listed)
+        text = message.content if number == 1 else f"\n\n{message.content}"
+        parts += (Context(head), Text(text), *_attached([message]))
+    return parts
+
+
+def _differing_facts(messages: Sequence[InboundMessage]) -> list[str] | None:
+    """The facts of each message; None when they hold for all of them alike."""
+    last = messages[-1]
+    is_same_sender = all(one.sender.id == last.sender.id for one in messages)
+    is_same_time = last.received_at - messages[0].received_at < _SAME_TIME_S
+    texts = [_facts_of_text(one) for one in messages]
+    if is_same_sender and is_same_time and not any(texts):
+        return None
+    names = [_name(one) for one in messages]
+    ids = {(name, one.sender.id) for name, one in zip(names, messages, strict=True)}
+    facts: list[str] = []
+    for message, name, its_facts in zip(messages, names, texts, strict=True):
+        own: list[str] = []
+        if not is_same_time:
+            own.append(datetime.fromtimestamp(message.received_at).strftime("%A %Y-%m-%d %H:%M"))
+        if not message.private:
+            is_shared = sum(name == other for other, _ in ids) > 1
+            own.append(f"from {name} ({message.sender.id})" if is_shared else f"from {name}")
+        facts.append(", ".join([*own, *its_facts]))
+    return facts
+
+
+def _facts_of_text(message: InboundMessage) -> list[str]:
+    """What a reader must know of the words of one message: that they are changed or another's."""
+    facts = ["edited after it was first sent"] if message.edited else []
+    source = _label(message.quoted_from) if message.quoted_from else None
+    if message.quoted:
+        is_cut = len(message.quoted) > _QUOTE_LIMIT
+        text = message.quoted[:_QUOTE_LIMIT] + ("…" if is_cut else "")
+        facts.append(
+            render_prompt("messages/reply_to", source=source, text=text)
+            if source
+            else render_prompt("messages/reply", text=text)
+        )
+    elif source:
+        facts.append(render_prompt("messages/reply_unseen", source=source))
+    if message.forwarded and (message.forwarded_from or not source):
+        whose = _label(message.forwarded_from) if message.forwarded_from else "somebody else"
+        facts.append(render_prompt("messages/forwarded", source=whose))
+    return facts
+
+
+def _name(message: InboundMessage) -> str:
+    return _label(message.sender.name) or message.sender.id
+
+
+def _label(name: str) -> str:
+    """A name that closes no bracket and no quotation around it."""
+    return " ".join(name.split()).translate(_BRACKETS)[:_NAME_LIMIT]
 
 
 def _attached(messages: Sequence[InboundMessage]) -> list[Part]:

@@ -134,12 +134,14 @@ class BotApi(LoopbackServer):
         chat_type: str | None = None,
         edit_of: int | None = None,
         reply_to: int | None = None,
+        fields: Mapping[str, Any] | None = None,
         raw: Mapping[str, Any] | str | bytes | None = None,
     ) -> UserMessage:
         """Somebody writes; positive chat ids are private, negative ones supergroups.
 
-        `edit_of` is the id of that person's earlier message. `raw` goes out instead: an update
-        without its id, or text verbatim, however broken (see `UpdateQueue.add`).
+        `edit_of` is the id of that person's earlier message. `fields` are added to the message.
+        `raw` goes out instead: an update without its id, or text verbatim, however broken (see
+        `UpdateQueue.add`).
         """
         if raw is not None:
             return self._enqueue(raw, 0)
@@ -150,7 +152,7 @@ class BotApi(LoopbackServer):
             edit_of or 0, chat_id, text, False, sender, thread_id=thread_id, reply_to=reply_to
         )
         kind, message = bot_inbound.message_update(self.chats, shown, edited=edit_of is not None)
-        return self._enqueue({kind: message}, shown.message_id, kind)
+        return self._enqueue({kind: {**message, **(fields or {})}}, shown.message_id, kind)
 
     async def user_sends(
         self,

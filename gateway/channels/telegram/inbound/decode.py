@@ -39,6 +39,7 @@ _SERVICE = frozenset(
         *("chat_owner_left", "chat_owner_changed"),
     )
 )
+_NAME_CHARS = 80
 _COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
 
 
@@ -140,6 +141,34 @@ def person(user: Mapping[str, Any]) -> Sender:
     return Sender(str(int(user["id"])), mend(name))
 
 
+def _source(origin: Mapping[str, Any], chat: Mapping[str, Any] | None = None) -> str | None:
+    """The name of a MessageOrigin, with that of the `chat` around it; None when it has no name."""
+    place = origin.get("sender_chat") or origin.get("chat") or chat or {}
+    author = origin.get("sender_user")
+    name = (
+        person(author).name
+        if author
+        else origin.get("sender_user_name") or origin.get("author_signature")
+    )
+    names = [_one_line(str(one)) for one in (name, place.get("title")) if one]
+    return f"{names[0]} ({names[1]})" if len(names) > 1 else next(iter(names), None)
+
+
+def _forward_source(message: Mapping[str, Any]) -> str | None:
+    if origin := message.get("forward_origin"):
+        return _source(origin)
+    if "forward_date" not in message:
+        return None
+    # Servers before Bot API 7.0.
+    chat = message.get("forward_from_chat")
+    names = {"sender_user": message.get("forward_from"), "sender_chat": chat}
+    return _source(names | {"sender_user_name": message.get("forward_sender_name")})
+
+
+def _one_line(name: str) -> str:
+    return escape_invisible(" ".join(mend(name).split()))[:_NAME_CHARS]
+
+
 class _MessageDecoder:
     """A message, and what its parts mean for this bot."""
 
@@ -180,10 +209,12 @@ class _MessageDecoder:
             message_id=stored_id(str(self._chat_id), self._message_id, self._context.moves),
             quoted=self._quoted_text(),
             quoted_id=self._quoted_id(),
-            quoted_own=self._replied_sender_id() == (self._message.get("from") or {}).get("id"),
+            quoted_own=self._is_own_quote(),
+            quoted_from=self._quoted_source(),
             edited=edited,
             private=self._private,
             forwarded=not self._message.keys().isdisjoint(_PASSED_ON),
+            forwarded_from=_forward_source(self._message),
             language=language_of((self._message.get("from") or {}).get("language_code")),
             media=(*media_of(self._message), *self._quoted_media()),
             album=album,
@@ -270,6 +301,28 @@ class _MessageDecoder:
         source = self._message.get("quote") or self._reply() or {}
         text = source.get("text") or source.get("caption")
         return escape_invisible(mend(str(text))) if text else None
+
+    def _is_own_quote(self) -> bool:
+        """Whether the sender wrote the message replied to, and has not only forwarded it."""
+        reply = self._reply()
+        if reply and not reply.keys().isdisjoint(_PASSED_ON):
+            return False
+        return self._replied_sender_id() == (self._message.get("from") or {}).get("id")
+
+    def _quoted_source(self) -> str | None:
+        """The author of the message replied to, unless that is the sender or this bot."""
+        if external := self._message.get("external_reply"):
+            chat = external.get("chat") or {}
+            return _source({"chat": chat} | (external.get("origin") or {}), chat)
+        reply = self._reply()
+        if not reply:
+            return None
+        if source := _forward_source(reply):
+            return source
+        author, sender = reply.get("from") or {}, self._message.get("from") or {}
+        if author.get("id") in (None, sender.get("id"), self._bot.id):
+            return None
+        return _source({"sender_user": reply.get("sender_chat") or author})
 
     def _quoted_id(self) -> str | None:
         number = (self._reply() or {}).get("message_id")

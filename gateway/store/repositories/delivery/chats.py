@@ -187,5 +187,11 @@ def take_group_context(tx: Transaction, lane: str) -> str | None:
 def _line(message: InboundMessage) -> str:
     """One line, so that no name can imitate another line."""
     words = " ".join(message.content.split())
-    name = " ".join(message.sender.name.split()).replace(":", "") or message.sender.id
-    return f"{name[:80]}: {words if len(words) <= LINE_CHARS else words[:LINE_CHARS] + '…'}"
+    name = _name(message.sender.name) or message.sender.id
+    if message.forwarded_from is not None:
+        name = f"{name} (forwarded from {_name(message.forwarded_from)})"
+    return f"{name}: {words if len(words) <= LINE_CHARS else words[:LINE_CHARS] + '…'}"
+
+
+def _name(text: str) -> str:
+    return " ".join(text.split()).replace(":", "")[:80]

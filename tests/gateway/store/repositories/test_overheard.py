@@ -29,6 +29,14 @@ def test_what_was_overheard_is_told_once_oldest_first(tx: Transaction) -> None:
     assert chats.take_group_context(tx, LANE) is None
 
 
+def test_overheard_forward_names_its_source(tx: Transaction) -> None:
+    chats.add_group_context(
+        tx, [chat_message("buy now", forwarded=True, forwarded_from="News: daily")]
+    )
+    told = chats.take_group_context(tx, LANE) or ""
+    assert told.splitlines()[1] == "Ann (forwarded from News daily): buy now"
+
+
 def test_every_chat_has_its_own(tx: Transaction) -> None:
     chats.add_group_context(tx, [chat_message("here"), chat_message("there", "2")])
     assert "there" not in (chats.take_group_context(tx, LANE) or "")

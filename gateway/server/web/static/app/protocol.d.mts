@@ -529,9 +529,11 @@ export interface InboundMessage {
   quoted?: string | null
   quoted_id?: string | null
   quoted_own?: boolean
+  quoted_from?: string | null
   edited?: boolean
   private?: boolean
   forwarded?: boolean
+  forwarded_from?: string | null
   kind?: "message" | "button" | "job" | "subagent_task" | "subagent_report" | "command_report" | "overheard"
   options?: MessageOptions
   pressed_on?: string | null

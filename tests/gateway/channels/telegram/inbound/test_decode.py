@@ -96,6 +96,64 @@ def test_what_somebody_passes_on_is_marked(fields: dict[str, Any]) -> None:
     assert not own.forwarded
 
 
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        ({"type": "user", "sender_user": ADA}, "Ada L"),
+        ({"type": "hidden_user", "sender_user_name": "Eve\u200b\nX"}, "Eve\\u{200b} X"),
+        ({"type": "channel", "chat": {"id": -1, "title": "News"}}, "News"),
+        (
+            {"type": "channel", "chat": {"id": -1, "title": "N"}, "author_signature": "Ann"},
+            "Ann (N)",
+        ),
+        ({"type": "chat", "sender_chat": {"id": -1, "title": "Choir"}}, "Choir"),
+        ({"type": "of a newer Telegram"}, None),
+    ],
+)
+def test_forward_names_its_source(origin: dict[str, Any], source: str | None) -> None:
+    forward = read(message(forward_origin=origin))
+    assert forward is not None
+    assert forward.forwarded_from == source
+
+
+def test_forward_of_an_older_server_names_its_source() -> None:
+    forward = read(message(forward_date=1, forward_from=ADA))
+    assert forward is not None
+    assert forward.forwarded_from == "Ada L"
+
+
+def test_quote_of_another_chat_names_its_source() -> None:
+    external = {"origin": {"type": "user", "sender_user": ADA}, "chat": {"id": -1, "title": "C"}}
+    quoting = read(message(external_reply=external, quote={"text": "at 5"}))
+    assert quoting is not None
+    assert (quoting.quoted, quoting.quoted_from) == ("at 5", "Ada L (C)")
+    assert quoting.forwarded_from is None
+
+
+def test_quote_names_its_author_when_that_is_a_third_person() -> None:
+    eve = {"id": 10, "is_bot": False, "first_name": "Eve"}
+    ours = message("x", author={"id": 42, "is_bot": True, "first_name": "Kore"})
+    third = read(message(reply_to_message=message("x", author=eve)))
+    own, answer = read(message(reply_to_message=message("x"))), read(message(reply_to_message=ours))
+    assert third is not None
+    assert third.quoted_from == "Eve"
+    assert own is not None
+    assert own.quoted_from is None
+    assert answer is not None
+    assert answer.quoted_from is None
+
+
+def test_quote_of_a_forward_is_not_the_senders_own_word() -> None:
+    origin = {"type": "hidden_user", "sender_user_name": "Eve"}
+    quoting = read(message(reply_to_message=message("pay me", forward_origin=origin)))
+    own = read(message(reply_to_message=message("note")))
+    assert quoting is not None
+    assert not quoting.quoted_own
+    assert quoting.quoted_from == "Eve"
+    assert own is not None
+    assert own.quoted_own
+
+
 def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
     whole = read(message(reply_to_message=message("the whole text")))
     part = read(message(reply_to_message=message("the whole text"), quote={"text": "whole"}))
