@@ -6,6 +6,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
 from gateway.store.repositories.access.members import PairingRequest, Person
+from gateway.store.repositories.delivery.ended_parts import PAIRING
 
 
 @frozen
@@ -27,7 +28,8 @@ class PairingRequestCard:
         """The delivery id of the message; the store empties such messages once they are sent."""
         person = self.person
         return (
-            f"pair:{person.channel}:{person.account}:{person.sender}:{self.requested_at_ms}:owner"
+            f"{PAIRING}{person.channel}:{person.account}:{person.sender}"
+            f":{self.requested_at_ms}:owner"
         )
 
     @property

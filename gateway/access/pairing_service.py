@@ -22,6 +22,7 @@ from gateway.store.repositories.access import members
 from gateway.store.repositories.access.members import PairingRequest, Person
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.ended_parts import PAIRING
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 _DAY_S = 86_400.0
@@ -63,7 +64,7 @@ class PairingService:
             return False
         # So that the decision, too, comes in the language in which they asked.
         self._languages.record_client_language(tx, message)
-        name = f"pair:{message.session_key}:{message.event_id}"
+        name = f"{PAIRING}{message.session_key}:{message.event_id}"
         self._post(tx, name, message.route, for_stranger(code, self._access.owner_id), now)
         owner = self._owner_route(message)
         if owner is not None:

@@ -18,8 +18,6 @@ from gateway.store.errors import EncryptionKeyError, catalogue_text
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 Value = str | int | bytes | None
-# What the schema's own triggers put in the place of a text that is to be forgotten.
-EMPTIED = ("", "[]")
 
 
 @frozen
@@ -27,8 +25,8 @@ class Sealed:
     """Columns of a table that hold what people said, and the columns that name a row of it.
 
     `bound` columns are stored as they are, and the texts open only beside the values that they had
-    when the texts were sealed. A `required` text is sealed even if it is empty: a row without it
-    was not written by Kore.
+    when the texts were sealed. Every text is sealed, an empty one too: a row that holds another
+    was not written by Kore. Only the `optional` columns may have no text (NULL).
     """
 
     table: str
@@ -37,7 +35,7 @@ class Sealed:
     # The table's name when its first texts were sealed: they open under no other.
     first_name: str = ""
     bound: tuple[str, ...] = ()
-    required: bool = False
+    optional: tuple[str, ...] = ()
 
     def place(self, column: str) -> str:
         """What a text of this column is sealed for, besides its row."""
@@ -62,8 +60,8 @@ _ROUTE = ("lane", "channel", "account", "chat", "thread")
 
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
-    Sealed("session", ("id",), ("name", "memory", "file_views")),
-    Sealed("session", ("id",), ("taint",), bound=("principal", "permission_mode"), required=True),
+    Sealed("session", ("id",), ("name", "memory", "file_views"), optional=("memory", "file_views")),
+    Sealed("session", ("id",), ("taint",), bound=("principal", "permission_mode")),
     Sealed("transcript_line", ("session", "n", "i"), ("line",), "kept_line"),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",), bound=("lane", "principal")),
     Sealed("group_context", ("channel", "account", "event_id"), ("text",), "overheard"),
@@ -77,7 +75,6 @@ SEALED = (
             *("turn_id", "step", "args_hash", "grant_hash", "session", "asker", "principal"),
             *(*_ROUTE, "state", "answered_by"),
         ),
-        required=True,
     ),
     Sealed(
         "permission_grant",
@@ -85,32 +82,26 @@ SEALED = (
         ("title", "folder"),
         "standing",
         bound=("granted_by",),
-        required=True,
     ),
     Sealed(
-        "member",
-        ("channel", "account", "sender"),
-        ("name",),
-        bound=("is_owner", "approved_by"),
-        required=True,
+        "member", ("channel", "account", "sender"), ("name",), bound=("is_owner", "approved_by")
     ),
-    Sealed(
-        "pairing",
-        ("channel", "account", "sender"),
-        ("name",),
-        bound=("chat", "code_hash"),
-        required=True,
-    ),
+    Sealed("pairing", ("channel", "account", "sender"), ("name",), bound=("chat", "code_hash")),
     Sealed("summary", ("session", "upto"), ("content",), bound=("taint",)),
     Sealed("task", ("turn_id", "step"), ("definition", "title")),
-    Sealed("task", ("turn_id", "step"), ("result",), bound=("taint",)),
+    Sealed("task", ("turn_id", "step"), ("result",), bound=("taint",), optional=("result",)),
     Sealed("job", ("made_by",), ("template",), bound=("principal", "kind")),
     Sealed("step", ("turn_id", "n"), ("args",)),
-    Sealed("step", ("turn_id", "n"), ("result",), bound=("taint",)),
+    Sealed("step", ("turn_id", "n"), ("result",), bound=("taint",), optional=("result",)),
     Sealed("file_change", ("step", "n"), ("entry",), "change"),
-    Sealed("undo_operation", ("name",), ("plan", "report"), "undoing"),
-    Sealed("audit_outbox", ("id",), ("entry",)),
-    Sealed("api_answer", ("token", "id"), ("request", "answer", "conversation")),
+    Sealed("undo_operation", ("name",), ("plan", "report"), "undoing", optional=("report",)),
+    Sealed("audit_outbox", ("id",), ("entry",), optional=("entry",)),
+    Sealed(
+        "api_answer",
+        ("token", "id"),
+        ("request", "answer", "conversation"),
+        optional=("request", "answer", "conversation"),
+    ),
 )
 # As table.name: what is sealed under another name would be lost at the next change of keys.
 SEALED_COLUMNS = {f"{one.table}.{name}": one for one in SEALED for name in one.columns}
@@ -143,8 +134,6 @@ class Cipher:
         """The text. Raises `ValueError` for another key, another place or a changed text."""
         if sealed is None:
             return None
-        if sealed in EMPTIED:
-            return str(sealed)
         from cryptography.exceptions import InvalidTag
 
         data = b64decode(str(sealed), validate=True)

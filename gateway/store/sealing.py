@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from agent.records import frozen
-from gateway.store.cipher import EMPTIED, SEALED, SEALED_COLUMNS, Cipher, Sealed, Value
+from gateway.store.cipher import SEALED, SEALED_COLUMNS, Cipher, Sealed, Value
 from gateway.store.errors import SealBroken, StoreError
 from gateway.store.port import Args, Row, Transaction
 from gateway.store.repositories import audit_outbox
@@ -19,7 +19,9 @@ from gateway.store.repositories.audit_outbox import AuditNote
 
 log = logging.getLogger(__name__)
 
-_CHECK = "this is the key"
+_CHECK = "this is the key, and every text is sealed"
+# The mark of versions that left texts of their own without a seal: `seal_empty_texts`.
+_OLD_CHECK = "this is the key"
 _PLACE = ("meta.value", "cipher")
 
 
@@ -31,16 +33,42 @@ class BrokenSeal:
     key: str
 
 
-class SealingTransaction(ABC):
-    """What the transactions of all engines have in common; `first` is the engine's own.
+class SealedTexts:
+    """Texts of columns, sealed and opened with one key, or as they are without.
 
     `broken` collects the rows that did not open, for `report_broken`.
     """
 
-    def __init__(self, cipher: Cipher | None = None) -> None:
+    def __init__(self, cipher: Cipher | None) -> None:
         self._cipher = cipher
-        self.actions: list[Callable[[], None]] = []
         self.broken: list[BrokenSeal] = []
+
+    def seal(self, text: str | None, column: str, *place: Value) -> str | None:
+        sealed = _sealed(column, place)
+        if self._cipher is None:
+            return text
+        return self._cipher.seal(text, sealed.place(_name(column)), *place)
+
+    def unseal(self, stored: Any, column: str, *place: Value) -> Any:
+        if self._cipher is None:
+            return stored
+        sealed = _sealed(column, place)
+        try:
+            if stored is None and _name(column) not in sealed.optional:
+                raise ValueError("a text is missing")
+            return self._cipher.unseal(stored, sealed.place(_name(column)), *place)
+        except ValueError:
+            key = ", ".join(map(str, place[: len(sealed.key)]))
+            self.broken.append(BrokenSeal(sealed.table, key))
+            raise SealBroken from None
+
+
+class SealingTransaction(SealedTexts, ABC):
+    """Parts that the transactions of all engines have in common; `first` is the engine's own."""
+
+    def __init__(self, cipher: Cipher | None = None) -> None:
+        super().__init__(cipher)
+        self.actions: list[Callable[[], None]] = []
 
     @abstractmethod
     def first(self, sql: str, args: Args = ()) -> Row | None: ...
@@ -51,27 +79,13 @@ class SealingTransaction(ABC):
             raise LookupError(f"no row: {sql}")
         return row
 
-    def seal(self, text: str | None, column: str, *place: Value) -> str | None:
-        sealed = _sealed(column, place)
-        if self._cipher is None:
-            return text
-        return self._cipher.seal(text, sealed.place(column.partition(".")[2]), *place)
-
-    def unseal(self, stored: Any, column: str, *place: Value) -> Any:
-        if self._cipher is None:
-            return stored
-        sealed = _sealed(column, place)
-        try:
-            if sealed.required and stored in EMPTIED:
-                raise ValueError("this was never sealed")
-            return self._cipher.unseal(stored, sealed.place(column.partition(".")[2]), *place)
-        except ValueError:
-            key = ", ".join(map(str, place[: len(sealed.key)]))
-            self.broken.append(BrokenSeal(sealed.table, key))
-            raise SealBroken from None
-
     def after_commit(self, action: Callable[[], None]) -> None:
         self.actions.append(action)
+
+
+def _name(column: str) -> str:
+    """The name of a column in its table."""
+    return column.partition(".")[2]
 
 
 def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
@@ -146,10 +160,51 @@ def check_key(
 
 def mark_sealed(tx: Transaction, cipher: Cipher | None) -> None:
     """Note which key the texts of this database are sealed with, if that is not known yet."""
-    if cipher is not None and key_mark(tx, ("meta",)) is None:
-        tx.run(
-            "INSERT INTO meta (name, value) VALUES ('cipher', ?)", (cipher.seal(_CHECK, *_PLACE),)
-        )
+    if cipher is None:
+        return
+    if key_mark(tx, ("meta",)) is None:
+        tx.run("INSERT INTO meta (name, value) VALUES ('cipher', ?)", (_new_mark(cipher),))
+    else:
+        seal_empty_texts(tx, cipher)
+
+
+def seal_empty_texts(tx: Transaction, cipher: Cipher | None) -> None:
+    """Seal the texts that earlier versions stored empty and without a seal, once: the names of
+    sessions that have none, and the pairing letters that a trigger emptied when they were sent.
+
+    The new mark says that it was done. Nothing else that is empty gets a seal here: it would make
+    a forged row valid.
+    """
+    mark = key_mark(tx, ("meta",))
+    if cipher is None or mark is None or cipher.unseal(mark, *_PLACE) != _OLD_CHECK:
+        return
+    sealing = SealedTexts(cipher)
+    names = [
+        (sealing.seal("", "session.name", session), session)
+        for (session,) in tx.all("SELECT id FROM session WHERE name = ''")
+    ]
+    tx.many("UPDATE session SET name = ? WHERE id = ?", names)
+    letters = tx.all(
+        "SELECT delivery_id, part, lane, channel, account, chat, thread, kind, buttons, seq"
+        " FROM outbox WHERE delivery_id LIKE 'pair:%' AND state IN ('sent', 'dead') AND body = ''"
+        " AND entities = '[]' AND buttons = '[]'"
+    )
+    tx.many(
+        "UPDATE outbox SET body = ?, entities = ? WHERE seq = ?",
+        [
+            (
+                sealing.seal("", "outbox.body", *place, kind, buttons),
+                sealing.seal("[]", "outbox.entities", *place),
+                seq,
+            )
+            for *place, kind, buttons, seq in letters
+        ],
+    )
+    tx.run("UPDATE meta SET value = ? WHERE name = 'cipher'", (_new_mark(cipher),))
+
+
+def _new_mark(cipher: Cipher) -> str | None:
+    return cipher.seal(_CHECK, *_PLACE)
 
 
 def key_mark(tx: Transaction, tables: Collection[str]) -> str | None:
@@ -162,7 +217,7 @@ def key_mark(tx: Transaction, tables: Collection[str]) -> str | None:
 
 def _fits(cipher: Cipher, mark: str) -> bool:
     try:
-        return cipher.unseal(mark, *_PLACE) == _CHECK
+        return cipher.unseal(mark, *_PLACE) in (_CHECK, _OLD_CHECK)
     except ValueError:
         return False
 

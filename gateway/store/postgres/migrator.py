@@ -14,7 +14,7 @@ from gateway.store.postgres import commit_mark
 
 # The oldest newest migration of a program that may work on these tables as a worker: a migration
 # that it would not understand (a column that is gone, a condition that is new) counts this up.
-OLDEST_SCHEMA = 81
+OLDEST_SCHEMA = 83
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 
 

@@ -112,6 +112,16 @@ def columns_of_part(
     }
 
 
+def put_part(
+    tx: Transaction, seq: int, place: Sequence[Any], kind: OutboundKind, part: OutboundPart
+) -> None:
+    """Put a part in the place of the one in this row of the outbox."""
+    tx.run(
+        "UPDATE outbox SET body = ?, entities = ?, files = ?, buttons = ? WHERE seq = ?",
+        (*columns_of_part(tx, place, kind, part).values(), seq),
+    )
+
+
 def withdraw_questions(tx: Transaction, turn: int, now: float) -> None:
     """The turn has ended: its open questions are void. One that was changed outside of Kore
     stays unreadable."""

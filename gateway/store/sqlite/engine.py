@@ -333,5 +333,7 @@ def _prepare(
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
     upgrade(connection, path)
+    connection.execute("BEGIN IMMEDIATE")
     mark_sealed(tx, cipher)
+    connection.execute("COMMIT")
     active_channels.install(tx)

@@ -399,11 +399,6 @@ CREATE INDEX outbox_waiting ON outbox (lane, seq) WHERE state IN ('pending', 'in
 CREATE INDEX outbox_turn ON outbox (turn_id);
 CREATE INDEX outbox_sent ON outbox (provider_message_id, lane);
 CREATE INDEX outbox_streaming ON outbox (lane) WHERE state = 'streaming';
-CREATE TRIGGER outbox_pairing AFTER UPDATE OF state ON outbox
-WHEN NEW.delivery_id LIKE 'pair:%' AND NEW.state IN ('sent', 'dead')
-BEGIN
-    UPDATE outbox SET body = '', entities = '[]', buttons = '[]' WHERE seq = NEW.seq;
-END;
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
 CREATE TABLE usage_reservation (
     by_turn INTEGER PRIMARY KEY,
@@ -447,5 +442,6 @@ INSERT INTO migration (number, applied_at) VALUES
     (78, (julianday('now') - 2440587.5) * 86400.0),
     (79, (julianday('now') - 2440587.5) * 86400.0),
     (81, (julianday('now') - 2440587.5) * 86400.0),
-    (82, (julianday('now') - 2440587.5) * 86400.0);
-PRAGMA user_version=82;
+    (82, (julianday('now') - 2440587.5) * 86400.0),
+    (83, (julianday('now') - 2440587.5) * 86400.0);
+PRAGMA user_version=83;

@@ -9,7 +9,7 @@ from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import session_marks, sessions
+from gateway.store.repositories.conversations import session_marks, session_names, sessions
 from gateway.store.repositories.conversations.session_marks import SessionMarks
 from gateway.store.repositories.states import LIVE
 
@@ -56,7 +56,7 @@ def fork(
         " id = ?)"
         " WHERE id = ?",
         (
-            tx.seal(_name_of_copy(tx, session, owner.principal), "session.name", fork),
+            session_names.sealed(tx, fork, _name_of_copy(tx, session, owner.principal)),
             *(last, last, last, last, last, owner.home, session, fork),
         ),
     )
@@ -126,20 +126,19 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     if len(stem) > _STEM_CHARS:
         stem = f"{stem[: _STEM_CHARS - 1]}…"
     rows = tx.all("SELECT id, name FROM session WHERE principal = ?", (principal,))
-    taken = {tx.unseal(name, "session.name", id_) for id_, name in rows}
+    taken = {session_names.opened(tx, id_, name) for id_, name in rows}
     return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
 def rename(tx: Transaction, session: str, line: str) -> None:
     """'' gives the session its automatic name back. Nothing longer than `NAME_CHARS`."""
-    sealed = tx.seal(line, "session.name", session)
-    tx.run("UPDATE session SET name = ? WHERE id = ?", (sealed, session))
+    session_names.put(tx, session, line)
 
 
 def name_of(tx: Transaction, session: str) -> str:
     """The full name that was chosen for it; '' without one."""
-    id_, name = tx.one("SELECT id, name FROM session WHERE id = ?", (session,))
-    return str(tx.unseal(name, "session.name", id_))
+    (name,) = tx.one("SELECT name FROM session WHERE id = ?", (session,))
+    return session_names.opened(tx, session, name)
 
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:

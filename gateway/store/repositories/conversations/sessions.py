@@ -8,20 +8,16 @@ from typing import get_args
 from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.records import frozen
 from agent.security.taint.taint import BOTH
-from agent.types import Message, Taint, Text
+from agent.types import Message, Taint
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store.conditions import beginning
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
-from gateway.store.repositories.conversations import search, session_marks
+from gateway.store.repositories.conversations import search, session_marks, session_names
 from gateway.store.repositories.conversations.search import Scope
 
-_TITLE_CHARS = 50
-# A title is made of so many characters, and looked for in so many messages at once.
-_TITLE_FROM_CHARS = 200
-_TITLE_ROWS = 5
 # Sessions that are looked at for the last one whose owner is known.
 _LAST_ROWS = 5
 
@@ -37,9 +33,9 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
         session = f"{stem}_{n}"
     taint = session_marks.sealed_taint(tx, session, principal, None, "")
     tx.run(
-        "INSERT INTO session (id, principal, home_lane, created_at, last_active_at, taint)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (session, principal, lane or "", now, now, taint),
+        "INSERT INTO session (id, principal, home_lane, created_at, last_active_at, name, taint)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (session, principal, lane or "", now, now, session_names.sealed(tx, session, ""), taint),
     )
     if lane is not None:
         bind(tx, lane, session)
@@ -413,7 +409,7 @@ def recent(
             continue
         marks = BOTH if marks is None else marks
         state = _state(status, running=bool(running))
-        title = _title(_name(tx, id_, name))
+        title = session_names.title(tx, id_, name)
         infos.append(
             SessionInfo(
                 *(id_, title, state, lane, principal, count, created_at, used_at),
@@ -424,34 +420,10 @@ def recent(
     return infos
 
 
-def _name(tx: Transaction, session: str, name: str | None) -> str:
-    """What it is called, or how it began."""
-    return str(tx.unseal(name, "session.name", session) or _first_words(tx, session))
-
-
-def _first_words(tx: Transaction, session: str) -> str:
-    """Of the first message of a person that begins with text; '' without one."""
-    after = 0
-    query = f"SELECT {CONTENT} FROM message WHERE session = ? AND role = 'user' AND n > ?"
-    while rows := tx.all(f"{query} ORDER BY n LIMIT {_TITLE_ROWS}", (session, after)):
-        for row in rows:
-            match message_from_row(tx, *row).content:
-                case (Text(text), *_) if text:
-                    return text[:_TITLE_FROM_CHARS]
-        after = rows[-1][1]
-    return ""
-
-
 def _state(status: str, *, running: bool) -> SessionState:
     if running:
         return "running"
     return "paused" if status == "paused" else "closed" if status == "closed" else "idle"
-
-
-def _title(text: str) -> str:
-    """One line of bearable length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
 def thinking_of_session(tx: Transaction, session: str) -> ThinkingChoice:

@@ -8,6 +8,7 @@ from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
+from gateway.store.repositories.delivery.ended_parts import forget_codes
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
@@ -29,11 +30,12 @@ def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> 
         " state = 'out', reason = excluded.reason, at = excluded.at",
         (*key, reason, now),
     )
-    return tx.run(
+    ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ?"
-        f" WHERE {_KEY} AND state IN ('pending', 'inflight')",
+        f" WHERE {_KEY} AND state IN ('pending', 'inflight') RETURNING seq, delivery_id",
         (reason, *key),
     )
+    return forget_codes(tx, ended)
 
 
 def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> None:

@@ -15,6 +15,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import codecs
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.conversations import session_marks
+from gateway.store.repositories.delivery.ended_parts import forget_codes
 
 
 @frozen
@@ -242,10 +243,7 @@ def sent(
     tx: Transaction, seq: int, provider_message_id: str, lane: str, now: float
 ) -> PendingPart | float | None:
     """The row has arrived; returns the route's next `head`."""
-    tx.run(
-        "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?",
-        (provider_message_id, seq),
-    )
+    set_sent(tx, seq, provider_message_id)
     return head(tx, lane, now)
 
 
@@ -268,14 +266,14 @@ def reschedule(
 def make_plain(tx: Transaction, seq: int) -> None:
     """The platform refused the formatting: the text goes out without, and holds no more links."""
     place, message = _stored_part(tx, seq)
-    _replace_part(tx, seq, place, message.kind, plain_part(message.content))
+    codecs.put_part(tx, seq, place, message.kind, plain_part(message.content))
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 
 def leave_topic(tx: Transaction, seq: int) -> None:
     """The topic takes nothing any more: the part goes to the chat around it."""
     place, message = _stored_part(tx, seq)
-    _replace_part(tx, seq, (*place[:-1], None), message.kind, message.content)
+    codecs.put_part(tx, seq, (*place[:-1], None), message.kind, message.content)
     tx.run(
         "UPDATE outbox SET thread = NULL, reply_to = NULL, provider_message_id = NULL, edits"
         " = NULL,"
@@ -293,16 +291,6 @@ def _stored_part(tx: Transaction, seq: int) -> tuple[tuple[Any, ...], OutboundMe
     return tuple(data[name] for name in names), message
 
 
-def _replace_part(
-    tx: Transaction, seq: int, place: tuple[Any, ...], kind: OutboundKind, part: OutboundPart
-) -> None:
-    columns = codecs.columns_of_part(tx, place, kind, part)
-    tx.run(
-        "UPDATE outbox SET body = ?, entities = ?, files = ?, buttons = ? WHERE seq = ?",
-        (*columns.values(), seq),
-    )
-
-
 def make_new(tx: Transaction, seq: int) -> None:
     """The message to edit is gone: the part goes out as a new one."""
     tx.run(
@@ -318,25 +306,28 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
 
     Returns how many parts were given up.
     """
-    return tx.run(
+    ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = ? OR"
-        f" (? = 1 AND lane = (SELECT lane FROM outbox WHERE seq = ?) AND {UNSENT})",
+        f" (? = 1 AND lane = (SELECT lane FROM outbox WHERE seq = ?) AND {UNSENT})"
+        " RETURNING seq, delivery_id",
         (reason, seq, whole_lane, seq),
     )
+    return forget_codes(tx, ended)
 
 
 def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
     """End a delivery that was never tried; False when it may have been seen."""
-    unsent = tx.run(
+    unsent = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
-        " AND state = 'pending' AND attempts = 0 AND maybe_duplicate = 0",
+        " AND state = 'pending' AND attempts = 0 AND maybe_duplicate = 0"
+        " RETURNING seq, delivery_id",
         (reason, delivery_id),
     )
     (alive,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND state <> 'dead')",
         (delivery_id,),
     )
-    return unsent > 0 or not alive
+    return forget_codes(tx, unsent) > 0 or not alive
 
 
 def route_of(tx: Transaction, delivery_id: str) -> Route | None:
@@ -464,19 +455,22 @@ def last_before_news(tx: Transaction, lane: str) -> int:
 
 def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
     """End the first row of a route, whatever stands in it; returns how many rows that were."""
-    return tx.run(
+    ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"
-        " WHERE lane = ? AND state IN ('pending', 'inflight'))",
+        " WHERE lane = ? AND state IN ('pending', 'inflight')) RETURNING seq, delivery_id",
         (reason, lane),
     )
+    return forget_codes(tx, ended)
 
 
 def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
     """The row has arrived; what stands behind it is not looked at."""
-    tx.run(
-        "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?",
+    ended = tx.all(
+        "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?"
+        " RETURNING seq, delivery_id",
         (provider_message_id, seq),
     )
+    forget_codes(tx, ended)
 
 
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:

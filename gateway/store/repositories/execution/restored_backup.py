@@ -10,6 +10,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import preferences
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.ended_parts import forget_codes
 from gateway.store.repositories.delivery.outbox import UNSENT, OutgoingReply
 from gateway.store.repositories.execution import subagent_tasks, turns
 from gateway.store.repositories.states import LIVE, WAITING
@@ -36,10 +37,12 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
         f"UPDATE outbox SET maybe_duplicate = 1 WHERE {UNSENT} AND provider_message_id IS"
         " NULL AND edits IS NULL"
     )
-    tx.run(
-        f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {UNSENT} AND kind = 'approval'",
+    ended = tx.all(
+        f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {UNSENT} AND kind = 'approval'"
+        " RETURNING seq, delivery_id",
         (REASON,),
     )
+    forget_codes(tx, ended)
     subagent_tasks.abandon(tx, "", now)
     closed = 0
     for (turn,) in tx.all(f"SELECT id FROM turn WHERE {LIVE}"):

@@ -17,6 +17,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import codecs
 from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery.ended_parts import forget_codes
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import windows
 from gateway.store.repositories.states import DENIED, WAITING
@@ -241,10 +242,12 @@ def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) 
         (reason, *which),
     )
     for state in ("state = 'streaming'", outbox.UNSENT):
-        tx.run(
-            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {condition} AND {state}",
+        ended = tx.all(
+            f"UPDATE outbox SET state = 'dead', dead_reason = ? WHERE {condition} AND {state}"
+            " RETURNING seq, delivery_id",
             (reason, *which),
         )
+        forget_codes(tx, ended)
     return len(rows)
 
 

@@ -16,6 +16,7 @@ from gateway.store.conditions import literal
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.conversations import search, sessions
+from gateway.store.repositories.delivery.ended_parts import PAIRING
 from gateway.store.repositories.file_changes import PAGE
 from gateway.store.repositories.states import LIVE
 
@@ -244,7 +245,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     tx.run("DELETE FROM chat_membership WHERE channel = ? AND chat = ?", (channel, sender))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
-        (f"pair:{literal(channel)}:%:{literal(sender)}:%",),
+        (f"{PAIRING}{literal(channel)}:%:{literal(sender)}:%",),
     )
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
     search.forget_all(tx)

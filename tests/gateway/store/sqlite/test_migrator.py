@@ -21,7 +21,7 @@ from gateway.store.repositories import audit_outbox, file_changes, jobs, prefere
 from gateway.store.repositories.access import grants, members
 from gateway.store.repositories.conversations import rewinding, sessions, transcripts
 from gateway.store.repositories.conversations.sessions import ThinkingChoice
-from gateway.store.repositories.delivery import chats, pending_media
+from gateway.store.repositories.delivery import chats, outbox, pending_media
 from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.migrator import COPIES_KEPT, copies, keep_copy, scripts, upgrade
@@ -97,7 +97,7 @@ def test_deliveries_keep_their_numbers_and_every_column(tmp_path: Path) -> None:
         )
         assert connection.execute("SELECT max(seq) FROM outbox").fetchone()[0] == 10
         # The words of a pairing code still go with its delivery.
-        connection.execute("UPDATE outbox SET state = 'sent' WHERE seq = 5")
+        outbox.set_sent(SqliteTransaction(connection), 5, "77")
         assert connection.execute("SELECT body FROM outbox WHERE seq = 5").fetchone()[0] == ""
 
 

@@ -1,0 +1,296 @@
+"""With a key, no text of any sealed column may be emptied in the database: the row is refused."""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from agent.context.compaction.compactor import CompactionResult, SplitPoint
+from agent.context.compaction.summarizer import Summary
+from agent.security.audit import AuditEntry
+from agent.serialization import dumps
+from agent.types import ToolResult, assistant, user
+from agent.undo.ledger import UndoOperation, UndoResult
+from agent.undo.records import ChangeStep, FileChange
+from gateway.core.messages import OutboundPart
+from gateway.core.records import ApiAnswer, ApiRequest
+from gateway.store.cipher import SEALED_COLUMNS, Cipher
+from gateway.store.errors import SealBroken
+from gateway.store.port import Transaction
+from gateway.store.repositories import (
+    api_answers,
+    audit_outbox,
+    file_changes,
+    jobs,
+)
+from gateway.store.repositories.access import approvals, grants, members
+from gateway.store.repositories.access.members import Person
+from gateway.store.repositories.conversations import (
+    memory_snapshots,
+    session_admin,
+    sessions,
+    transcripts,
+)
+from gateway.store.repositories.delivery import chats, inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution import subagent_tasks, turns, windows
+from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
+from gateway.store.repositories.execution.windows import StoredSummary
+from gateway.store.repositories.jobs import Job
+from gateway.store.sealing import BrokenSeal
+from tests.gateway import stored
+from tests.gateway.parts import chat_message
+from tests.gateway.store.repositories.test_subagent_tasks import launched
+from tests.gateway.store.repositories.test_tampering import ASKED, CALL, OWNER, ask, begin
+from tests.gateway.store.transactions import (
+    OpenServerTransaction,
+    OpenTransaction,
+    open_transaction,
+)
+
+ROUTE = chat_message("x", "2").route
+EVE = Person("telegram", "main", "2", "Eve")
+REQUEST = ApiRequest("token", "key", "digest", "resp_1")
+ROOT = Path("/work")
+ENTRY = AuditEntry(1.0, "kore", "", "exec", True, "allowed", {}, "s")
+READ = "read"
+
+
+class Scene:
+    """A row in every table that has sealed columns, written by the repositories."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+        claim = begin(tx)
+        self.turn, self.session = claim.turn, claim.session
+        _, question = ask(tx, claim)
+        task = launched(tx, claim, ASKED.session_key)
+        self.task = task.id
+        subagent_tasks.end(tx, task.id, TaskOutcome("done", "found"), 8.0)
+        approvals.close_approval(tx, question, "always", "telegram:1", 2.0)
+        turns.finish_call(tx, self.turn, CALL, ToolResult("found"))
+        session_admin.rename(tx, self.session, "my own name")
+        sessions.set_file_views(tx, self.session, "{}")
+        members.add_member(tx, OWNER, owner=True, approved_by="cli:0", now=1.0)
+        members.open_request(tx, EVE, "2", b"code", (1.0, 9.0))
+        outbox.put(tx, None, [OutgoingReply("t1", ROUTE, [OutboundPart("the answer")])], 1.0)
+        inbox.accept(
+            tx,
+            InboxBatch(ASKED.channel, ASKED.account, 1.0, 6),
+            [InboxEntry(chat_message("later", "3", event_id="1:2", message_id="2"))],
+        )
+        chats.add_group_context(tx, [chat_message("overheard", "4", event_id="1:3")])
+        jobs.put(tx, Job(0, "c1", "reminder", ASKED, "telegram:1", "at 5", "UTC", due_at=5.0))
+        step = ChangeStep(
+            self.session, self.turn, "c1", "write_file", ROOT, (FileChange(ROOT, None, None),), 7.0
+        )
+        file_changes.add(tx, step)
+        file_changes.begin(tx, UndoOperation("undo", self.session, "undo", ()), 7.0)
+        file_changes.end(tx, UndoResult("undo", self.session, (), "undone"))
+        audit_outbox.put_entry(tx, ENTRY, dumps(asdict(ENTRY)))
+        api_answers.begin(tx, REQUEST, "api:one", 5.0)
+        given = ApiAnswer("token", "resp_1", 5.0, "key", answer={}, conversation=(user("hi"),))
+        api_answers.keep(tx, given, "api:one", 6.0)
+        self._summarize()
+        memory_snapshots.save(tx, self.session, "MEMORY.md", "- a note")
+        tx.run(
+            "INSERT INTO transcript_line (session, n, i, message_count, line) VALUES (?, 1, 0, 1,"
+            " ?)",
+            (self.session, tx.seal("{}", "transcript_line.line", self.session, 1, 0)),
+        )
+
+    def _summarize(self) -> None:
+        talk = [user("one"), assistant("two"), user("three")]
+        sessions.append_messages(self.tx, self.session, None, talk, 1.0)
+        window = windows.load(self.tx, self.session)
+        shorter = CompactionResult(0, SplitPoint(3, 0), Summary("told"), 9, 8)
+        assert windows.keep(self.tx, StoredSummary.of(self.session, window, shorter), 5.0)
+
+
+def _part(scene: Scene) -> object:
+    return outbox.head(scene.tx, ROUTE.lane, 9.0)
+
+
+def _operation(scene: Scene) -> object:
+    return file_changes.begin(scene.tx, UndoOperation("undo", "s", "undo", ()), 9.0).report
+
+
+def _answer(scene: Scene) -> object:
+    return api_answers.begin(scene.tx, REQUEST, "api:one", 7.0)
+
+
+def _name(scene: Scene) -> object:
+    return session_admin.name_of(scene.tx, scene.session)
+
+
+# How the product reads each column. It raises, or returns what it has without the row.
+READERS: dict[str, Callable[[Scene], object]] = {
+    "message.content": lambda s: sessions.load_all(s.tx, s.session),
+    "session.name": _name,
+    "session.memory": lambda s: memory_snapshots.load(s.tx, s.session),
+    "session.file_views": lambda s: sessions.file_views_of(
+        s.tx, sessions.load_row(s.tx, s.session)
+    ),
+    "session.taint": lambda s: None if sessions.load_row(s.tx, s.session).mode == "ask" else READ,
+    "transcript_line.line": lambda s: transcripts.lines(s.tx, s.session),
+    "inbox.payload": lambda s: inbox.waiting_messages(s.tx, chat_message("x", "3").session_key),
+    "group_context.text": lambda s: chats.take_group_context(
+        s.tx, chat_message("x", "4").route.lane
+    ),
+    "outbox.body": _part,
+    "outbox.entities": _part,
+    "outbox.files": _part,
+    "approval.question": lambda s: approvals.find(s.tx, "n1"),
+    "permission_grant.title": lambda s: grants.list_grants(s.tx),
+    "permission_grant.folder": lambda s: grants.list_grants(s.tx),
+    "member.name": lambda s: members.members(s.tx),
+    "pairing.name": lambda s: members.requests(s.tx, 2.0),
+    "summary.content": lambda s: windows.load(s.tx, s.session),
+    "task.definition": lambda s: subagent_tasks.get(s.tx, s.task),
+    "task.title": lambda s: subagent_tasks.get(s.tx, s.task),
+    "task.result": lambda s: subagent_tasks.get(s.tx, s.task),
+    "job.template": lambda s: jobs.find(s.tx, 1),
+    "step.args": lambda s: s.tx.unseal(
+        *stored.read(s.tx, "step", "args")[0], "step.args", s.turn, 1
+    ),
+    "step.result": lambda s: turns.known_results(s.tx, s.turn),
+    "file_change.entry": lambda s: file_changes.steps(s.tx, s.session),
+    "undo_operation.plan": _operation,
+    "undo_operation.report": _operation,
+    "audit_outbox.entry": lambda s: audit_outbox.waiting(s.tx, 9),
+    "api_answer.request": _answer,
+    "api_answer.answer": _answer,
+    "api_answer.conversation": lambda s: api_answers.find(s.tx, "token", "resp_1", 7.0),
+}
+
+
+@pytest.fixture
+def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
+    cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
+    with open_transaction(tmp_path / "kore.db", cipher=cipher) as tx:
+        yield tx
+
+
+def test_every_sealed_column_has_a_reader() -> None:
+    assert set(READERS) == set(SEALED_COLUMNS)
+
+
+@pytest.mark.parametrize("column", SEALED_COLUMNS)
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_no_column_opens_without_a_seal(
+    tx: OpenTransaction | OpenServerTransaction, column: str, text: str
+) -> None:
+    sealed = SEALED_COLUMNS[column]
+    place = [1] * len((*sealed.key, *sealed.bound))
+    with pytest.raises(SealBroken):
+        tx.unseal(text, column, *place)
+    assert tx.broken == [BrokenSeal(sealed.table, ", ".join("1" for _ in sealed.key))]
+
+
+@pytest.mark.parametrize("column", SEALED_COLUMNS)
+def test_a_row_with_an_emptied_text_is_refused_and_named(
+    tx: OpenTransaction | OpenServerTransaction, column: str
+) -> None:
+    scene = Scene(tx)
+    if column == "session.taint":
+        sessions.choose_mode(tx, scene.session, "plan")
+    honest = READERS[column](scene) if column != "group_context.text" else READ
+    assert honest
+    assert tx.broken == []
+    table, _, name = column.partition(".")
+    key = SEALED_COLUMNS[column].key
+    rows = stored.read(tx, table, *key)
+    stored.change(tx, table, {name: ""})
+    with suppress(SealBroken):
+        assert not READERS[column](scene)
+    assert tx.broken
+    assert set(tx.broken) <= {BrokenSeal(table, ", ".join(map(str, row))) for row in rows}
+
+
+def test_only_columns_that_may_have_no_text_are_optional(
+    tx: OpenTransaction | OpenServerTransaction,
+) -> None:
+    for column, sealed in SEALED_COLUMNS.items():
+        name = column.partition(".")[2]
+        assert (name in sealed.optional) == _is_nullable(tx, sealed.table, name), column
+        place = [1] * len((*sealed.key, *sealed.bound))
+        if name in sealed.optional:
+            assert tx.unseal(None, column, *place) is None
+        else:
+            with pytest.raises(SealBroken):
+                tx.unseal(None, column, *place)
+
+
+def _is_nullable(tx: OpenTransaction | OpenServerTransaction, table: str, column: str) -> bool:
+    if isinstance(tx, OpenTransaction):
+        facts = {row[1]: row[3] for row in tx.all(f"PRAGMA table_info({table})")}
+        return not facts[column]
+    (nullable,) = tx.one(
+        "SELECT is_nullable FROM information_schema.columns WHERE table_schema = current_schema()"
+        " AND table_name = ? AND column_name = ?",
+        (table, column),
+    )
+    return bool(nullable == "YES")
+
+
+def test_a_list_of_sessions_shows_a_session_whose_name_was_emptied(tx: Transaction) -> None:
+    session = sessions.create_session(tx, "telegram:1", 1.0)
+    sessions.append_messages(tx, session, None, [user("the first words")], 1.0)
+    session_admin.rename(tx, session, "my own name")
+    stored.change(tx, "session", {"name": ""}, id=session)
+    (info,) = sessions.recent(tx, 9)
+    assert info.name == "the first words"
+    assert sessions.create_session(tx, "telegram:1", 2.0)
+
+
+LETTER = OutgoingReply("pair:1", ROUTE, [OutboundPart("the code is ABCD")])
+ENDS: dict[str, Callable[[Transaction, int], object]] = {
+    "sent": lambda tx, seq: outbox.sent(tx, seq, "77", ROUTE.lane, 9.0),
+    "set_sent": lambda tx, seq: outbox.set_sent(tx, seq, "77"),
+    "give_up": lambda tx, seq: outbox.give_up(tx, seq, "blocked"),
+    "give_up_lane": lambda tx, seq: outbox.give_up(tx, seq, "blocked", whole_lane=True),
+    "drop_unsent": lambda tx, _: outbox.drop_unsent(tx, "pair:1", "decided"),
+    "unreadable": lambda tx, _: outbox.give_up_unreadable(tx, ROUTE.lane, "broken"),
+    "unreachable": lambda tx, _: chats.mark_unreachable(tx, ROUTE, "blocked", 9.0),
+    "abandoned": lambda tx, _: turns.abandon_lane(tx, ROUTE.lane, 9.0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_end_of_a_pairing_letter_forgets_its_code_under_a_seal(
+    tx: OpenTransaction | OpenServerTransaction, end: str
+) -> None:
+    outbox.put(tx, None, [replace(LETTER), OutgoingReply("t1", ROUTE, LETTER.parts)], 1.0)
+    ((seq,),) = stored.read(tx, "outbox", "seq", delivery_id="pair:1")
+    ENDS[end](tx, seq)
+    stored.change(tx, "outbox", {"state": "pending"}, delivery_id="pair:1")
+    first = outbox.head(tx, ROUTE.lane, 9.0)
+    assert isinstance(first, PendingPart)
+    assert first.message.content == OutboundPart("")
+    assert tx.broken == []
+    stored.change(tx, "outbox", {"state": "sent"}, delivery_id="pair:1")
+    stored.change(tx, "outbox", {"state": "pending"}, delivery_id="t1")
+    second = outbox.head(tx, ROUTE.lane, 9.0)
+    assert isinstance(second, PendingPart)
+    assert second.message.content == LETTER.parts[0]
+
+
+def test_a_forged_pairing_letter_gets_no_seal_when_it_ends(tx: Transaction) -> None:
+    outbox.put(tx, None, [LETTER], 1.0)
+    stored.change(tx, "outbox", {"body": "forged"}, delivery_id="pair:1")
+    outbox.give_up_unreadable(tx, ROUTE.lane, "broken")
+    assert stored.read(tx, "outbox", "state", "body") == [("dead", "forged")]
+
+
+def test_each_statement_that_ends_parts_forgets_their_codes() -> None:
+    folder = Path(outbox.__file__).parents[1]
+    for path in folder.rglob("*.py"):
+        text = path.read_text("utf-8")
+        endings = len(re.findall(r"UPDATE outbox SET state = '(?:sent|dead)'", text))
+        assert text.count("RETURNING seq, delivery_id") == endings, path.name
+        assert text.count("forget_codes(tx, ") == endings, path.name
