@@ -51,7 +51,8 @@ class WorkerTable(Protocol):
 
     def alive(self, tx: Transaction) -> Sequence[WorkerInfo]: ...
     def ended(self, tx: Transaction, within_s: float) -> Sequence[WorkerInfo]: ...
-    def end_silent(self, tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]: ...
+    def silent(self, tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]: ...
+    def end(self, tx: Transaction, number: int) -> None: ...
     def ended_with_turns(self, tx: Transaction) -> Sequence[int]: ...
     def name_of(self, tx: Transaction, number: int) -> str: ...
     def end_connections(self, tx: Transaction, name: str) -> None: ...
@@ -135,6 +136,9 @@ class FrontLoop:
 
     async def _reap(self) -> None:
         """Whoever has died loses its turns; others go on with them."""
+        # A process that was stopped within a transaction has locked what that has changed, and the
+        # next one would wait for it, with locks of its own.
+        await self._database.transact(self._end_connections)
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._note_look()
         self._tell_of_workers(bool(alive))
@@ -148,7 +152,6 @@ class FrontLoop:
         self._receiver.keep_only({one.number for one in alive})
         for number, name in ended:
             log.warning("worker %d (%s) has died: others go on with its turns", number, name)
-            await self._database.transact(self._table.end_connections, name)
         if ended:
             self._approvals.look_again(orphans=True)
         for lane in lanes:
@@ -164,11 +167,21 @@ class FrontLoop:
             log.warning("no worker runs: messages wait until one does (`kore worker`)")
             self._has_workers = False
 
+    def _end_connections(self, tx: Transaction) -> None:
+        """Of workers that said nothing for a lease, and of those that do not count any more."""
+        names = {self._table.name_of(tx, number) for number in self._table.ended_with_turns(tx)}
+        if not self._is_patient(time.monotonic()):
+            names |= {one.name for one in self._table.silent(tx, self._lease_s)}
+        for name in names:
+            self._table.end_connections(tx, name)
+
     def _end_silent(
         self, tx: Transaction
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
         is_patient = self._is_patient(time.monotonic())
-        silent = () if is_patient else self._table.end_silent(tx, self._lease_s)
+        silent = () if is_patient else self._table.silent(tx, self._lease_s)
+        for one in silent:
+            self._table.end(tx, one.number)
         ended = [(one.number, one.name) for one in silent]
         numbers = {number for number, _ in ended}
         # Also those that had no time to put their turns down.

@@ -19,14 +19,13 @@ from gateway.store.errors import StoreError
 from gateway.store.port import Row
 from gateway.store.postgres.errors import mapped
 
-_OPTIONS: dict[str, Any] = {
-    **TIMEOUTS,
-    "options": "-c timezone=UTC -c default_transaction_isolation=serializable"
+LONGEST_IDLE_S = 60.0
+_SETTINGS = (
+    "-c timezone=UTC -c default_transaction_isolation=serializable"
     # What an index finds conflicts with fewer transactions than a whole table does.
     # A table that has none looks so dear then that each such statement is compiled, for 0.2 s.
-    " -c enable_seqscan=off -c jit=off"
-    " -c idle_in_transaction_session_timeout=60000" + SERVER_TIMEOUTS,
-}
+    " -c enable_seqscan=off -c jit=off" + SERVER_TIMEOUTS
+)
 
 
 # Those of a process by its name, as far as they are of the same user of the server: the rest is not
@@ -37,10 +36,16 @@ END_CONNECTIONS = (
 )
 
 
-def connect(address: str) -> "psycopg.Connection[Row]":
-    """Outside a transaction until one says BEGIN. Raises `psycopg.Error`."""
+def connect(address: str, idle_s: float = LONGEST_IDLE_S) -> "psycopg.Connection[Row]":
+    """Outside a transaction until one says BEGIN. The server ends the connection of a process that
+    says nothing for `idle_s` within a transaction. Raises `psycopg.Error`."""
+    settings = f"{_SETTINGS} -c idle_in_transaction_session_timeout={round(idle_s * 1000)}"
     connection = psycopg.connect(
-        address, autocommit=True, application_name=application_name(own_name()), **_OPTIONS
+        address,
+        autocommit=True,
+        application_name=application_name(own_name()),
+        options=settings,
+        **TIMEOUTS,
     )
     for kind in (int, bool):
         connection.adapters.register_dumper(kind, _WholeNumber)

@@ -37,7 +37,7 @@ from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark, ownership, worker_table
 from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.conflict_limiter import ConflictLimiter
-from gateway.store.postgres.connection import connect, first_connection
+from gateway.store.postgres.connection import LONGEST_IDLE_S, connect, first_connection
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped, run_alone
 from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
 from gateway.store.postgres.migrator import table_names, upgrade
@@ -58,17 +58,20 @@ _RERUN_S, _LONGEST_RERUN_S = 0.002, 0.5
 # How often one whose lease has run out looks whether it was renewed.
 _LOOK_S = 0.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
+_NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
     """How many `connections` work at once. An owner that says nothing for `lease_s` may be replaced
-    by one that `replaces`. Workers go on beside an owner that `has_workers`."""
+    by one that `replaces`. Workers go on beside an owner that `has_workers`. What a process has
+    locked that is stopped within a transaction is free after `idle_s`."""
 
     connections: int = 4
     lease_s: float = 15.0
     replaces: bool = False
     has_workers: bool = False
+    idle_s: float = 5.0
 
 
 @dataclass(slots=True)
@@ -114,6 +117,7 @@ class PostgresStore:
             fence, connection, partial(connect, address), options.lease_s, self._note_replaced
         )
         self._limiter = ConflictLimiter(options.connections)
+        self._idle_s = options.idle_s
         # Rows that the audit log knows of.
         self._reported: set[BrokenSeal] = set()
         self._closed = False
@@ -194,6 +198,8 @@ class PostgresStore:
                     "{target} already exists; a backup never overwrites a file", target=target
                 )
             part.unlink(missing_ok=True)  # of a run that lost against another transaction
+            # The file is written within the transaction.
+            tx.one(_NO_IDLE_LIMIT)
             try:
                 self._write_copy(tx, part)
                 size_bytes = part.stat().st_size
@@ -268,11 +274,11 @@ class PostgresStore:
     ) -> "psycopg.Connection[Row] | None":
         """Run the work until it is stored or refused; returns the connection to go on with."""
         unsure: CommitMark | None = None
-        wait_s = _FIRST_WAIT_S
+        wait_s, idle_s = _FIRST_WAIT_S, self._idle_s
         while True:
             try:
                 if connection is None:
-                    connection = connect(self._address)
+                    connection = connect(self._address, idle_s)
                 if unsure is None:
                     self._transact(job, connection, marks)
                 elif not unsure.is_stored(connection):
@@ -299,6 +305,8 @@ class PostgresStore:
                 job.error = StoreBusy("the database cannot be reached")
                 return None
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            # It may only have been slow.
+            idle_s = min(2 * idle_s, LONGEST_IDLE_S)
 
     def _transact(
         self,

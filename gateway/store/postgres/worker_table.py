@@ -104,12 +104,9 @@ def end(tx: Transaction, number: int) -> None:
     tx.run("UPDATE worker SET is_ended = 1 WHERE id = ?", (number,))
 
 
-def end_silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
-    """Declare those dead that have said nothing for so long."""
-    silent = [one for one in alive(tx) if one.seen_s > lease_s]
-    for one in silent:
-        end(tx, one.number)
-    return silent
+def silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
+    """Those that count and have said nothing for so long."""
+    return [one for one in alive(tx) if one.seen_s > lease_s]
 
 
 def name_of(tx: Transaction, number: int) -> str:

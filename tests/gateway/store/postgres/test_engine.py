@@ -1,6 +1,7 @@
 """The store on a real PostgreSQL server that is slow, away, cut off or somebody else's."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -14,6 +15,7 @@ from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
+from gateway.store.postgres.engine import PostgresOptions, PostgresStore
 from gateway.store.repositories import preferences
 from gateway.store.repositories.conversations import sessions
 from tests import postgres_server
@@ -437,3 +439,35 @@ async def test_zero_characters_and_words_of_any_length_are_stored(tmp_path: Path
                 assert len(tx.all(matches, values)) == count, phrase
 
         await store.transact(work)
+
+
+async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked(
+    tmp_path: Path,
+) -> None:
+    """The server ends its connection; once it goes on, the transaction runs again."""
+    address = postgres_server.create_database()
+    options = PostgresOptions(idle_s=0.2)
+    store = PostgresStore.open(address, tmp_path, write_copy=lambda tx, file: None, options=options)
+    tries = 0
+    has_locked, goes_on = threading.Event(), threading.Event()
+
+    def work(tx: Transaction) -> int:
+        nonlocal tries
+        tries += 1
+        number = count_up(tx)
+        has_locked.set()
+        assert goes_on.wait(20)
+        return number
+
+    try:
+        assert await store.transact(count_up) == 1
+        stopped = asyncio.ensure_future(store.transact(work))
+        assert await asyncio.to_thread(has_locked.wait, 20)
+        # Waits for what is locked.
+        assert await asyncio.wait_for(store.transact(count_up), 10) == 2
+        goes_on.set()
+        assert await stopped == 3
+        assert tries == 2
+    finally:
+        goes_on.set()
+        await store.close()
