@@ -5,8 +5,8 @@ Kore's start (docs/adr/0051-frozen.md). Here one is compiled, `__init__`; the ot
 `fields`, `replace`, `asdict`, `match` and type checkers see a frozen dataclass.
 """
 
-from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, is_dataclass
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -31,6 +31,26 @@ def frozen(cls: type[T]) -> type[T]:
         if name not in own:
             setattr(record_type, name, method)
     return record_type  # type: ignore[no-any-return]  # dataclass() gives what it was given
+
+
+def stable_repr(value: object) -> str:
+    """Return a text for a value that is the same in every process: all fields of a record but those
+    with `repr=False`, and sets in order."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [
+            f"{part.name}={stable_repr(getattr(value, part.name))}"
+            for part in fields(value)
+            if part.repr
+        ]
+        return f"{type(value).__qualname__}({', '.join(parts)})"
+    if isinstance(value, Mapping):
+        items = sorted(f"{stable_repr(key)}: {stable_repr(each)}" for key, each in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(stable_repr, value)))}}}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(stable_repr, value))})"
+    return repr(value)
 
 
 def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agent.errors import KoreError, PolicyDenied
 from agent.prompts import load_prompt, render_prompt
@@ -48,6 +48,25 @@ class CallDenied(PolicyDenied):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+@runtime_checkable
+class BindsAnswers(Protocol):
+    """Optional ability of a tool that describes effects: add to a plan what an answer to a question
+    about the call is bound to. It is asked only where a person is."""
+
+    async def bind(
+        self, plan: EffectPlan, args: Mapping[str, Any], call: CallContext
+    ) -> EffectPlan: ...
+
+
+@frozen
+class Consent:
+    """Why a call may run, for the record; `by_person` says that one has allowed exactly this call,
+    or its command with any arguments, now or earlier."""
+
+    reason: str
+    by_person: bool = False
 
 
 @frozen
@@ -96,12 +115,12 @@ class Authorizer:
         plan: EffectPlan,
         context: CallContext,
         hooks: ToolInterceptor | None = None,
-    ) -> str:
+    ) -> Consent:
         """Ask a person where the decision says so, and return why the call may run. Raises
         `CallDenied`."""
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
-            return reason
+            return Consent(reason)
         if self.approver is None:
             raise CallDenied(_nobody(decision), f"{reason}; there was nobody to ask")
         if _is_too_large(plan, args):
@@ -137,10 +156,10 @@ class Authorizer:
             plan = replace(plan, network=())
             decision = await self.judge(tool, args, plan, context, hooks)
             rest = await self.settle(decision, tool, args, plan, context, hooks)
-            return f"{reason}; {response.account}; {rest}"
+            return replace(rest, reason=f"{reason}; {response.account}; {rest.reason}")
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
-        return f"{reason}; {response.account}"
+        return Consent(f"{reason}; {response.account}", by_person=True)
 
     async def _decision(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext

@@ -147,19 +147,17 @@ class EditorFiles(Protocol):
 class ToolEnvironment:
     """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
 
-    `workspace` is where relative paths start, a real path; `identity` tells whether it is still
-    the same folder, None where nobody has asked. `memory` is the long-term memory file of the
-    speaker. `owner` says that the owner speaks and no other person reads along: only then are
-    other people's memories shown. `recording` is for what happens to files. `spawn` sends out
-    sub-agents, None where none may be sent. `recall` searches what the speaker said before,
-    and `recall_around` reads on there; None without a record. `similarity` is None without
-    embeddings. `send` hands files to the person; None where the channel cannot. `schedule` keeps
-    their jobs; None without a scheduler. `places` are the owner's own folders; without any the
-    workspace is one. `on_command_end` hears of background commands that end by themselves, and
-    tells the conversation; None without one. `deps` are the program's own, for its tools;
-    `agent` is the name of who speaks. `elicit` asks the person what a server wants to know in the
-    middle of a call; None where nobody can be asked. `meter` counts what a tool's own requests
-    cost; None where nothing does. `editor` shows files to the person; None where none does.
+    `workspace` is where relative paths start, a real path; `identity` tells whether it is still the
+    same folder. `memory` is the long-term memory file of the speaker. `owner` says that the owner
+    speaks and no other person reads along: only then are other people's memories shown. `recording`
+    is for what happens to files. `spawn` sends out sub-agents, None where none may be sent.
+    `recall` searches what the speaker said before, and `recall_around` reads on there; None without
+    a record. `similarity` is None without embeddings. `send` hands files to the person; None where
+    the channel cannot. `schedule` keeps their jobs; None without a scheduler. `places` are the
+    owner's own folders; without any the workspace is one. `on_command_end` hears of background
+    commands that end, and tells the conversation. `deps` are the program's own, for its tools;
+    `agent` is the name of who speaks. `elicit` asks the person for a server, None where nobody can
+    be asked. `meter` counts what a tool's own requests cost. `editor` shows files to the person.
     """
 
     session: str
@@ -197,8 +195,9 @@ class CallContext:
     a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
     reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records what
     happens to files, so that it can be undone. `tell` shows an event to the screens, which may
-    miss it. `read_only` is what the call's plan said. `resumed`: it was made before a restart or
-    before a person's answer, and was prepared then.
+    miss it. `read_only` is what the call's plan said. `resumed`: it was prepared before a restart
+    or a person's answer. Without `may_write` commands may change no file. A person has `allowed`
+    exactly this call, or its command with any arguments.
     """
 
     call: ToolCall
@@ -213,6 +212,8 @@ class CallContext:
     tell: Callable[[Event], Awaitable[None]] = _to_nobody
     read_only: bool = False
     resumed: bool = False
+    may_write: bool = True
+    allowed: bool = False
 
     @property
     def session(self) -> str:

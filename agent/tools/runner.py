@@ -14,10 +14,17 @@ from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
 from agent.security.files import file_io
 from agent.security.files.folder_identity import check_folder
-from agent.security.policy.base import AnswerPending, Approver, LimitsHosts, LimitsPaths, Policy
+from agent.security.policy.base import (
+    AnswerPending,
+    Approver,
+    LimitsHosts,
+    LimitsPaths,
+    LimitsWriting,
+    Policy,
+)
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, TaintState
-from agent.tools.authorization import Authorizer, CallDenied
+from agent.tools.authorization import Authorizer, BindsAnswers, CallDenied
 from agent.tools.base import (
     CallContext,
     DeclaresTaint,
@@ -155,12 +162,12 @@ class ToolRunner:
             brings |= _origin_taint(context, args, EffectPlan(), brings)
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
-            await self._permit(tool, args, plan, context)
+            allowed = await self._permit(tool, args, plan, context)
             # Meanwhile a person may have been asked.
             check_folder(context.environment.identity)
             await on_start()
             # As it was judged: what it finds on the disk now could be judged otherwise.
-            context = replace(context, read_only=plan.read_only)
+            context = replace(context, read_only=plan.read_only, allowed=allowed)
             # Before as well as after: what works there may end meanwhile.
             brings |= self.toolbox.background_taint(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))
@@ -260,32 +267,38 @@ class ToolRunner:
         policy = self._permissions.policy
         hosts = policy.hosts(tool.name) if isinstance(policy, LimitsHosts) else None
         paths = policy.paths(tool.name) if isinstance(policy, LimitsPaths) else ()
+        may_write = not isinstance(policy, LimitsWriting) or policy.may_write(tool.name)
 
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)
 
-        return replace(context, hosts=hosts, paths=paths, record=record)
+        return replace(context, hosts=hosts, paths=paths, may_write=may_write, record=record)
 
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
-    ) -> None:
-        """Raises `PolicyDenied`, and `ToolError` for arguments that do not fit a foreign schema.
-        What was decided is on record before anything happens."""
+    ) -> bool:
+        """Return whether a person has allowed the call. Raises `PolicyDenied`, and `ToolError` for
+        arguments that do not fit a foreign schema. What was decided is on record before anything
+        happens."""
         try:
             decision = await self._consent.judge(tool, args, plan, context, self.interceptor)
             # A person is asked only about calls that can run.
             await self._check_foreign(tool, args, context)
-            reason = await self._consent.settle(
+            if decision.verdict == "ask" and isinstance(tool, BindsAnswers):
+                binding = tool.bind(plan, args, context)
+                plan = await self._recorded(tool, args, context, "not prepared", binding)
+            consent = await self._consent.settle(
                 decision, tool, args, plan, context, self.interceptor
             )
         except CallDenied as exc:
             await self._record_refusal(tool, args, context, exc.reason)
             raise
         try:
-            await self._record(tool, args, context, allowed=True, reason=reason)
+            await self._record(tool, args, context, allowed=True, reason=consent.reason)
         except KoreError as exc:
             # What cannot be recorded is not done.
             raise PolicyDenied(f"Not allowed: {exc}") from exc
+        return consent.by_person
 
     async def _record_refusal(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext, reason: str

@@ -157,7 +157,7 @@ def _call_lines(event: ApprovalAsked) -> Iterator[QuestionLine]:
         yield QuestionLine("note", t("It runs without a sandbox."))
     if event.home_settings:
         names = ", ".join(event.home_settings)
-        text = t("Settings of earlier commands in its home: {names}", names=names)
+        text = t("Files of earlier commands in its home: {names}", names=names)
         yield from visible_lines(text, "note", _INDENT)
     if event.unbound is not None and not event.network:
         text = t(

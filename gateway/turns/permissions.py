@@ -249,6 +249,15 @@ class CombinedPolicy:
             scopes += [()] if standing is None else RolePolicy(standing).paths(tool)
         return tuple(dict.fromkeys(scopes))
 
+    def may_write(self, tool: str) -> bool:
+        """Return whether the roles of all who speak let commands of a tool change files."""
+        from agent.security.policy.engine import RolePolicy
+
+        standings = (self.rules.principal_context(each, self.mode) for each in self._ruled())
+        return all(
+            standing is not None and RolePolicy(standing).may_write(tool) for standing in standings
+        )
+
     def _ruled(self) -> list[InboundMessage]:
         """The messages of all who speak that rules hold for."""
         return [one for one in _speakers(self.messages) if not self.rules.has_full_access(one)]

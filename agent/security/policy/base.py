@@ -125,6 +125,13 @@ class LimitsPaths(Protocol):
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]: ...
 
 
+@runtime_checkable
+class LimitsWriting(Protocol):
+    """Optional ability of a policy: say whether commands of a tool may change files."""
+
+    def may_write(self, tool: str) -> bool: ...
+
+
 @frozen
 class ApprovalRequest:
     """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.

@@ -12,6 +12,7 @@ from agent.security.policy.base import (
     Decision,
     LimitsHosts,
     LimitsPaths,
+    LimitsWriting,
     PermissionMode,
     Policy,
     ToolRequest,
@@ -53,6 +54,9 @@ class DelegatedPolicy:
 
     def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
         return self.policy.paths(tool) if isinstance(self.policy, LimitsPaths) else ()
+
+    def may_write(self, tool: str) -> bool:
+        return not isinstance(self.policy, LimitsWriting) or self.policy.may_write(tool)
 
 
 @frozen

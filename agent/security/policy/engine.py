@@ -163,7 +163,9 @@ class RolePolicy:
         confined = self._confines(request)
         decisions = [
             *self._hard(request, reach),
-            *role_objections(principal.role, reach, ask=principal.mode != "auto"),
+            *role_objections(
+                principal.role, reach, ask=principal.mode != "auto", confined=confined
+            ),
         ]
         mode = evaluate_mode(principal.mode, reach, principal.trust, confined)
         if request.outside_reason is not None and principal.mode == "plan":
@@ -199,6 +201,10 @@ class RolePolicy:
         if scope is None and (reading := role.rule("read_file")) is not None:
             scope = reading.paths
         return () if scope is None else (scope,)
+
+    def may_write(self, tool: str) -> bool:
+        """Return whether the role lets commands of a tool change files."""
+        return self.principal.role.may_write(tool)
 
     def _confines(self, request: ToolRequest) -> bool:
         """Whether a sandbox would hold this command."""

@@ -77,6 +77,26 @@ class Role:
         kinds = ("edit", request.kind)
         return {name: self.tools[name] for name, kind in self.kinds.items() if kind in kinds}
 
+    def command_rules(self, tool: str) -> Sequence[ToolRule]:
+        """Return the rules for editing files that hold for a command: if the role does not name its
+        tool, those of all tools that change files, else that of `write_file`."""
+        if self._named_rule(tool) is not None:
+            write = self.rule("write_file")
+            return [ToolRule(allow=False) if write is None else write]
+        named = (name for name, kind in self.kinds.items() if kind in CHANGING_KINDS)
+        return [self.tools[name] for name in named]
+
+    def may_write(self, tool: str) -> bool:
+        """Return whether commands may change files. Which files they change is not known before
+        they run, so a limit on those ends it where the role does not name the tool."""
+        rule = self.rule(tool)
+        if rule is None or not self.grants.allow_write:
+            return rule is None and self.escalates
+        rules = self.command_rules(tool)
+        if self._named_rule(tool) is not None:
+            return rule.paths is not None or rules[0].allow
+        return all(each.allow and each.paths is None and not each.new_files_only for each in rules)
+
     def _named_rule(self, tool: str) -> ToolRule | None:
         own = self.tools.get(tool) or (self.tools.get("exec") if tool == "process" else None)
         return own or self._server_rule(tool)
@@ -145,12 +165,15 @@ _ESCALATED = frozenset(
 )
 
 
-def role_objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
+def role_objections(
+    role: Role, reach: CallEffects, *, ask: bool, confined: bool
+) -> Iterator[Decision]:
     """Every objection of a role to a call; none when the role allows it.
 
-    Without `ask` the role's questions are taken as answered: the person has chosen so.
+    Without `ask` the role's questions are taken as answered: the person has chosen so. `confined`
+    says that a sandbox keeps a command from changing files where the role does not allow that.
     """
-    for decision in _objections(role, reach, ask=ask):
+    for decision in _objections(role, reach, ask=ask, confined=confined):
         if role.escalates and decision.verdict == "deny" and _can_escalate(decision.rule, reach):
             reason = render_prompt("policy/role_escalation", role=role.name)
             yield Decision("ask", reason, "role-escalation")
@@ -162,7 +185,7 @@ def _can_escalate(rule: str, reach: CallEffects) -> bool:
     return rule in _ESCALATED or (rule == "role-paths" and reach.request.effect != "read")
 
 
-def _objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
+def _objections(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> Iterator[Decision]:
     request = reach.request
     rule = role.rule(request.tool)
     if rule is None or not rule.allow:
@@ -175,6 +198,7 @@ def _objections(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decisi
             yield Decision("ask", reason, "ask-unclear")
         yield from _commands(role, rule, reach)
         yield from _redirects(role, rule, reach)
+        yield from _writing(role, reach, ask=ask, confined=confined)
     else:
         yield from _paths(role, request.tool, rule, reach, needs_path=request.tool in role.tools)
         yield from _editing(role, reach, ask=ask)
@@ -195,6 +219,18 @@ def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]
         if rule.ask and ask:
             reason = render_prompt("policy/role_ask", role=role.name, tool=tool)
             yield Decision("ask", reason, "role-ask")
+
+
+def _writing(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> Iterator[Decision]:
+    """Questions about a command that could change files, where rules for editing limit that."""
+    tool = reach.request.tool
+    if reach.kind == "reads":
+        return
+    if not confined and not role.may_write(tool):
+        yield Decision("ask", render_prompt("policy/role_writing", role=role.name), "role-writing")
+    if ask and any(rule.ask for rule in role.command_rules(tool)):
+        reason = render_prompt("policy/role_ask", role=role.name, tool=tool)
+        yield Decision("ask", reason, "role-ask")
 
 
 def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:

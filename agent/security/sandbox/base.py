@@ -131,11 +131,11 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class KeepsHome(Protocol):
-    """Optional ability of a sandbox: the home folder outlives a command, as a folder of
-    `SandboxCommand.temporary`."""
+    """Optional ability of a sandbox: the home folder outlives a command."""
 
-    @property
-    def home_folder(self) -> str: ...
+    def home(self, temporary: Path) -> tuple[Path, str]:
+        """Return where the home lies in `SandboxCommand.temporary`, and its path for commands."""
+        ...
 
 
 @runtime_checkable

@@ -59,17 +59,19 @@ class Bubblewrap:
     name: ClassVar[str] = "bwrap"
     confines: ClassVar[bool] = True
     supports_egress: ClassVar[bool] = True
-    home_folder: ClassVar[str] = "tmp/home"
 
     program: str
     features: frozenset[str]
     limits: Limits = field(default_factory=Limits)
     readable_folders: tuple[Path, ...] = ()
     groups: tuple[Path, ...] = field(
-        default_factory=lambda: () if os.geteuid() else cgroup.delegated_trees()
+        default_factory=lambda: () if os.geteuid() else cgroup.delegated_trees(), repr=False
     )
     runs_as_root: bool = field(default_factory=is_root)
     toolchains: Toolchains = field(default_factory=Toolchains)
+
+    def home(self, temporary: Path) -> tuple[Path, str]:
+        return temporary / "tmp/home", _HOME
 
     def showing(self, folders: tuple[Path, ...]) -> "Bubblewrap":
         return replace(self, readable_folders=(*self.readable_folders, *folders))

@@ -34,11 +34,13 @@ class ContainerSandbox:
     name: ClassVar[str] = "container"
     confines: ClassVar[bool] = True
     supports_egress: ClassVar[bool] = False
-    home_folder: ClassVar[str] = "tmp"
 
     program: str
     image: str
     limits: Limits = field(default_factory=Limits)
+
+    def home(self, temporary: Path) -> tuple[Path, str]:
+        return temporary / "tmp", environment.TEMPORARY
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:

@@ -77,20 +77,28 @@ class Exec:
         """The exact command; what confines it decides whom it can reach."""
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
-        contents = await asyncio.to_thread(line.contents)
-        home = await asyncio.to_thread(self._commands.home, line)
-        prefix = None if home.unbound else await asyncio.to_thread(line.prefix)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
+            outside_reason=line.outside_reason,
+            network=self._commands.unsettled_hosts(line),
+        )
+
+    async def bind(
+        self, plan: EffectPlan, args: Mapping[str, Any], call: CallContext
+    ) -> EffectPlan:
+        """Return the plan with the scripts of the command, its home and what confines it."""
+        line = self._line(args, replace(call, read_only=plan.read_only))
+        contents = await asyncio.to_thread(line.contents)
+        home = await asyncio.to_thread(self._commands.home, line)
+        return replace(
+            plan,
             contents=contents.digest,
             unbound=contents.unbound or home.unbound,
             confinement=self._commands.confinement(line, home),
-            outside_reason=line.outside_reason,
-            prefix=prefix,
-            network=self._commands.unsettled_hosts(line),
+            prefix=None if home.unbound else await asyncio.to_thread(line.prefix),
             home_settings=home.names,
         )
 
@@ -169,7 +177,13 @@ class Exec:
             return ""
         return refusal_remark(
             text,
-            Failure(end.code, line.command, line.folder, self._commands.readable(line)),
+            Failure(
+                end.code,
+                line.command,
+                line.folder,
+                self._commands.readable(line),
+                line.call.may_write,
+            ),
             read_only=line.read_only,
             has_hosts=bool(self._commands.hosts(line)),
             denies=self._commands.sandbox_name == "landlock",
@@ -178,7 +192,7 @@ class Exec:
 
     def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""
-        if line.read_only:
+        if line.is_frozen:
             return nullcontext()
         return line.call.changes.command(self._scope.unrecorded(line.call))
 
@@ -205,9 +219,9 @@ class Exec:
             self._commands.hosts(line),
             self._commands.taint(line),
             line.is_exposed(),
-            line.read_only,
+            line.is_frozen,
         )
-        if not line.read_only:
+        if not line.is_frozen:
             call.changes.notes.append("what this changes in the background cannot be undone")
         on_end = call.environment.on_command_end
         process = await self.processes.start(call.session, origin, work, on_end)

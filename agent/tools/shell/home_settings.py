@@ -1,38 +1,54 @@
-"""The settings that earlier commands have left in the home of a conversation's commands."""
+"""The files that earlier commands have left in the home of a conversation's commands.
+
+Programs load settings, packages and other programs from anywhere in a home, so every file of it
+counts, wherever it lies and whatever it is called.
+"""
 
 import hashlib
 import os
 import stat
+import time
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.folder_tree import FolderCursor
+from agent.security.files.safe_open import LISTED
+from agent.security.sandbox.environment import PROGRAMS
 
-# Programs take no settings from these: caches that change with every use, and programs.
+# These change with every use of their program and steer nothing.
 _PASSED_OVER = frozenset(
     {
-        *(".cache", ".local/bin"),
-        *(".npm/_cacache", ".npm/_logs", ".npm/_update-notifier-last-checked"),
-        *(".cargo/registry", ".cargo/.global-cache", ".cargo/.package-cache"),
-        *(".gradle/caches", ".gradle/daemon"),
+        # Logs of npm, which only counts and deletes them.
+        ".npm/_logs",
+        # An empty file of npm: its time says when a newer npm was last looked for.
+        ".npm/_update-notifier-last-checked",
+        # An empty file that cargo locks.
+        ".cargo/.package-cache",
+        # When cargo last used each of its downloads, to remove the oldest.
+        ".cargo/.global-cache",
     }
 )
-# Deeper lie data and caches; what Python starts with lies in its packages (`*.pth`).
-_DEPTH, _DEEPER = 3, {".local/lib": 5}
-_MOST_ENTRIES = 2000
-# Of further contents, the number, the size and the times count.
-_HASHED_BYTES, _ALL_HASHED_BYTES = 256_000, 4_000_000
+_PASSED_OVER_DEPTH = 2
+MAX_ENTRIES = 60_000
+MAX_SCAN_S = 2.0
+# Of small files near the top the contents count: a program may write one again unchanged.
+_HASHED_DEPTH, _HASHED_BYTES, _HASHED_FILES = 3, 64_000, 200
 _MOST_NAMES, _NAME_CHARS = 30, 80
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = attrgetter("name")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @frozen
 class HomeSettings:
-    """Files of a home from which programs may take settings.
+    """The files of a home.
 
-    `names` are for a person, a few of them. `digest` is a hash of all paths and contents, "" where
-    there are none. `unbound` names something whose contents the hash can't include, such as a link.
+    `names` are for a person: each file is named, or a folder with the number of files in it.
+    `digest` is a hash of all files, "" where there are none. `unbound` names something that the
+    hash can't include, such as a link to somewhere else.
     """
 
     names: tuple[str, ...] = ()
@@ -40,112 +56,199 @@ class HomeSettings:
     unbound: str | None = None
 
 
-def home_settings(home: Path) -> HomeSettings:
-    """Return the settings in `home`, whose parent no command can replace: files whose name begins
-    with a dot, and those in such folders, but not deep inside. May block."""
-    scan = _Scan()
+def home_settings(home: Path, seen_as: str, max_entries: int = MAX_ENTRIES) -> HomeSettings:
+    """Return the files in `home`, whose parent no command can replace and which commands see at
+    `seen_as`. May block."""
+    scan = _Scan(seen_as, max_entries)
     try:
-        parent = os.open(home.parent, _FOLDER)
+        parent = os.open(home.parent, LISTED)
     except FileNotFoundError:
         return HomeSettings()
     try:
-        scan.visit(parent, home.name, "")
+        folder = os.open(home.name, LISTED, dir_fd=parent)
+    except FileNotFoundError:
+        return HomeSettings()
+    except OSError:
+        # A link, a file, or closed to Kore.
+        return HomeSettings(("~",), "unknown", "~")
     finally:
         os.close(parent)
+    try:
+        scan.run(folder)
+    finally:
+        os.close(folder)
     return scan.result()
 
 
-@frozen
-class _Entry:
-    """A file, or something else under its name; without `bound` its contents may change at any time
-    without a trace in `content`."""
+@dataclass(slots=True)
+class _Folder:
+    """A folder of the home; `names` are its entries without folders, `count` all below it."""
 
     path: str
-    content: str
-    bound: bool = True
+    names: list[str] = field(default_factory=list)
+    folders: list["_Folder"] = field(default_factory=list)
+    count: int = 0
 
-    @property
-    def title(self) -> str:
-        path = self.path or "~"
-        return _shortened(path if self.bound else f"{path} ({self.content})")
+
+class _Unfinished(Exception):
+    """There are more entries than the scan may look at, or it takes too long."""
 
 
 class _Scan:
-    def __init__(self) -> None:
-        self.entries: list[_Entry] = []
-        self._visited = self._hashed_bytes = 0
+    def __init__(self, seen_as: str, max_entries: int) -> None:
+        self._seen_as = seen_as
+        self._remaining = max_entries
+        self._deadline = time.monotonic() + MAX_SCAN_S
+        self._remaining_hashes = _HASHED_FILES
+        self._digest = hashlib.sha256()
+        self._top = _Folder("")
+        self._unbound: str | None = None
 
-    def visit(self, parent: int, name: str, path: str) -> None:
-        """Take in the entry `name` of the open folder `parent`; `path` is "" for the home."""
+    def run(self, folder: int) -> None:
+        with FolderCursor(folder) as cursor:
+            above: list[tuple[_Folder, Iterator[str]]] = []
+            here, folders = self._top, iter(self._list(cursor, self._top))
+            try:
+                while True:
+                    name = next(folders, None)
+                    if name is not None:
+                        inner = _Folder(f"{here.path}{name}/")
+                        try:
+                            cursor.down(name)
+                        except FileNotFoundError:
+                            continue
+                        except OSError:
+                            self._add_unbound(here, name, "closed")
+                            here.count += 1
+                            continue
+                        above.append((here, folders))
+                        here, folders = inner, iter(self._list(cursor, inner))
+                        continue
+                    if not above:
+                        return
+                    inner = here
+                    here, folders = above.pop()
+                    cursor.up()
+                    if len(cursor.names) != len(above):
+                        raise _Unfinished
+                    _include(here, inner)
+            except _Unfinished:
+                for outer, _ in reversed(above):
+                    _include(outer, here)
+                    here = outer
+                self._unbound = "…"
+
+    def _list(self, cursor: FolderCursor, folder: _Folder) -> list[str]:
+        """Take in the entries of the open folder, and return the folders among them."""
+        folders, lines = [], [folder.path]
+        depth = len(cursor.names)
+        is_deep = depth >= _HASHED_DEPTH
         try:
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                self._visit_folder(parent, name, path)
-            elif stat.S_ISREG(status.st_mode):
-                self.entries.append(_Entry(path, self._read(parent, name)))
-            elif stat.S_ISLNK(status.st_mode):
-                target = _readable(os.readlink(name, dir_fd=parent))
-                self.entries.append(_Entry(path, f"→ {target}", bound=False))
-            else:
-                self.entries.append(_Entry(path, "no file", bound=False))
-        except FileNotFoundError:
-            return
+            with os.scandir(cursor.folder) as entries:
+                in_order = sorted(entries, key=_NAME)
+                self._remaining -= len(in_order)
+                if self._remaining < 0 or time.monotonic() > self._deadline:
+                    raise _Unfinished
+                for entry in in_order:
+                    name = entry.name
+                    if depth < _PASSED_OVER_DEPTH and f"{folder.path}{name}" in _PASSED_OVER:
+                        continue
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(name)
+                        elif is_deep and entry.is_file(follow_symlinks=False):
+                            lines.append(f"{name}\0{_stamp(entry.stat(follow_symlinks=False))}")
+                            folder.names.append(name)
+                        else:
+                            lines.append(f"{name}\0{self._state(cursor, folder, entry)}")
+                    except FileNotFoundError:
+                        continue
         except OSError:
-            self.entries.append(_Entry(path, "closed", bound=False))
+            self._add_unbound(folder, ".", "closed")
+        folder.count = len(folder.names)
+        if len(lines) > 1:
+            self._digest.update(os.fsencode("\0\0".join([*lines, ""])))
+        return folders
 
-    def _visit_folder(self, parent: int, name: str, path: str) -> None:
-        depth = path.count("/") + 1 if path else 0
-        most = next((n for top, n in _DEEPER.items() if f"{path}/".startswith(f"{top}/")), _DEPTH)
-        if depth >= most:
-            return
-        folder = os.open(name, _FOLDER, dir_fd=parent)
-        try:
-            for name, inner in self._candidates(folder, path):
-                self.visit(folder, name, inner)
-        finally:
-            os.close(folder)
+    def _state(self, cursor: FolderCursor, folder: _Folder, entry: os.DirEntry[str]) -> str:
+        """Return what tells whether an entry is still the same."""
+        name, info, depth = entry.name, entry.stat(follow_symlinks=False), len(cursor.names)
+        if stat.S_ISREG(info.st_mode):
+            folder.names.append(name)
+            if depth < _HASHED_DEPTH and info.st_size <= _HASHED_BYTES and self._remaining_hashes:
+                self._remaining_hashes -= 1
+                return f"{info.st_mode} {_hash(name, cursor.folder)}"
+            return _stamp(info)
+        state = "no file"
+        if stat.S_ISLNK(info.st_mode):
+            target = os.readlink(name, dir_fd=cursor.folder)
+            state = f"→ {target}"
+            if self._is_bound(target, depth):
+                folder.names.append(f"{name} ({state})")
+                return state
+        self._add_unbound(folder, name, state)
+        return state
 
-    def _candidates(self, folder: int, path: str) -> Iterator[tuple[str, str]]:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                inner = f"{path}/{_readable(entry.name)}" if path else _readable(entry.name)
-                if inner in _PASSED_OVER or not inner.startswith("."):
-                    continue
-                self._visited += 1
-                if self._visited > _MOST_ENTRIES:
-                    self.entries.append(_Entry("…", "more", bound=False))
-                    return
-                yield entry.name, inner
+    def _is_bound(self, target: str, depth: int) -> bool:
+        """Return whether a link leads to what no command can change, or to a file of this home,
+        whose links are judged like this as well."""
+        parts = target.split("/")
+        if target.startswith("/"):
+            inside = f"{target}/".startswith(f"{self._seen_as}/")
+            return ".." not in parts and (inside or f"/{parts[1]}" in PROGRAMS)
+        up = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
+        return up <= depth and ".." not in parts[up:]
 
-    def _read(self, parent: int, name: str) -> str:
-        descriptor = os.open(name, _FILE, dir_fd=parent)
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            fits = status.st_size <= _HASHED_BYTES and self._hashed_bytes <= _ALL_HASHED_BYTES
-            if stat.S_ISREG(status.st_mode) and fits:
-                content = file.read(_HASHED_BYTES + 1)
-                self._hashed_bytes += len(content)
-                return hashlib.sha256(content).hexdigest()
-            # No command can set the time of a change.
-            return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    def _add_unbound(self, folder: _Folder, name: str, state: str) -> None:
+        folder.names.append(f"{name} ({state})")
+        self._unbound = self._unbound or f"{folder.path}{name}"
 
     def result(self) -> HomeSettings:
-        if not self.entries:
+        if not self._top.count and self._unbound is None:
             return HomeSettings()
-        in_order = sorted(self.entries, key=lambda each: (each.path.count("/"), each.path))
-        digest = hashlib.sha256()
-        for entry in in_order:
-            digest.update(f"{entry.path}\0{entry.content}\0".encode())
-        names = list(dict.fromkeys(entry.title for entry in in_order))
-        if len(names) > _MOST_NAMES:
-            names = [*names[:_MOST_NAMES], f"… (+{len(names) - _MOST_NAMES})"]
-        unbound = next((entry.path or "~" for entry in in_order if not entry.bound), None)
-        return HomeSettings(tuple(names), digest.hexdigest(), unbound and _shortened(unbound))
+        # Of a home that was not looked through each look may come to something else.
+        digest = "unknown" if self._unbound == "…" else self._digest.hexdigest()
+        names = tuple(map(_readable, _names(self._top)))
+        return HomeSettings(names, digest, self._unbound and _readable(self._unbound))
+
+
+def _include(above: _Folder, inner: _Folder) -> None:
+    if inner.count:
+        above.folders.append(inner)
+        above.count += inner.count
+
+
+def _stamp(info: os.stat_result) -> str:
+    """Return what changes with a file: each change of it or of its mode and times sets the time of
+    the last change (ctime), which no command can set."""
+    return f"{info.st_ino} {info.st_size} {info.st_ctime_ns}"
+
+
+def _hash(name: str, folder: int) -> str:
+    descriptor = os.open(name, _FILE, dir_fd=folder)
+    with open(descriptor, "rb") as file:
+        return hashlib.sha256(file.read(_HASHED_BYTES + 1)).hexdigest()
+
+
+def _names(top: _Folder) -> list[str]:
+    """Return names for all files: folders with many are counted, the uppermost are opened first."""
+    names = list(top.names)
+    pending = deque(top.folders)
+    closed: list[str] = []
+    while pending:
+        folder = pending.popleft()
+        shown = len(names) + len(closed) + len(pending)
+        if shown + len(folder.names) + len(folder.folders) <= _MOST_NAMES:
+            names += [f"{folder.path}{name}" for name in folder.names]
+            pending.extend(folder.folders)
+        else:
+            closed.append(f"{folder.path}* ({folder.count:,})")
+    names += closed
+    if len(names) > _MOST_NAMES:
+        names[_MOST_NAMES:] = [f"… (+{len(names) - _MOST_NAMES})"]
+    return names
 
 
 def _readable(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return text if len(text) <= _NAME_CHARS else f"{text[: _NAME_CHARS - 1]}…"

@@ -54,6 +54,8 @@ class ProcessTool:
             return EffectPlan()
         process, text = self._one(args, call), _text(args)
         origin = process.origin
+        if not call.may_write and not origin.read_only:
+            raise ToolError(load_prompt("sandbox/process_may_write"))
         command = _feeding(origin.command, text)
         return EffectPlan(
             command=command,

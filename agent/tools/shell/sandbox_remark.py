@@ -26,13 +26,14 @@ _NOT_RUN = (126, 127)
 
 @frozen
 class Failure:
-    """A failed command: its exit code, its line, the folder where it ran, and the files and folders
-    that it could read and run from."""
+    """A failed command: its exit code, its line, the folder where it ran, the files and folders
+    that it could read and run from, and whether the policy lets commands change files."""
 
     code: int | None
     command: str
     folder: Path
     readable: Sequence[Path]
+    may_write: bool = True
 
 
 def refusal_remark(
@@ -49,8 +50,9 @@ def refusal_remark(
     `read_only`: its workspace was; `has_hosts`: it may reach some; `denies`: the sandbox answers
     writes with "Permission denied"; `may_leave`: a person can be asked to let it run outside.
     """
-    if read_only and (_READ_ONLY.search(output) or _DENIED.search(output)):
-        return load_prompt("sandbox/read_only") + "\n"
+    is_frozen = read_only or not failure.may_write
+    if is_frozen and (_READ_ONLY.search(output) or _DENIED.search(output)):
+        return load_prompt(f"sandbox/{'read_only' if failure.may_write else 'frozen'}") + "\n"
     way_on = "sandbox/leave"
     if hidden := _hidden_program(failure):
         remark = render_prompt("sandbox/no_program", program=str(hidden))

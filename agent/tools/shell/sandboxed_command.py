@@ -1,15 +1,17 @@
 """A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.prompts import render_prompt
-from agent.records import frozen
+from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
@@ -27,6 +29,7 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.git_stores import GitStoreGuard
+from agent.tools.shell.home_changes import answered_digest, record_allowed_changes
 from agent.tools.shell.home_settings import HomeSettings, home_settings
 from agent.tools.shell.mount_restrictions import (
     TASK_FILES,
@@ -56,7 +59,8 @@ class CommandLine:
 
     One in the background reaches no host, and reads what is written to `stdin`; `terminal` is that
     of a person who types (`SandboxCommand`). One that is
-    `read_only` was judged to look, and gets a workspace that it cannot change. One with an
+    `read_only` was judged to look, and gets a workspace that it cannot change; so does one whose
+    call may not write. One with an
     `outside_reason` runs without the sandbox, and one with a `network` reaches these hosts as well:
     a person has agreed.
     """
@@ -75,11 +79,16 @@ class CommandLine:
         """Whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the workspace is read-only to it, where a sandbox confines it."""
+        return self.read_only or not self.call.may_write
+
     def marked_places(self) -> tuple[Path, ...]:
         """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
         own folders in it; elsewhere all is untrusted by where it is."""
         origin, workspace = self.call.origin, self.call.workspace
-        if self.read_only:
+        if self.is_frozen:
             return ()
         if origin.is_own(workspace):
             return (workspace,)
@@ -152,20 +161,27 @@ class SandboxedCommands:
         return self.confines and line.outside_reason is None
 
     def home(self, line: CommandLine) -> HomeSettings:
-        """Return the settings that earlier commands have left in this command's home. May block."""
+        """Return the files that earlier commands have left in this command's home, and the digest
+        that answers are bound to. May block."""
+        found = self._found_home(line)
+        folder = self._spaces.existing_folder(line.call.session)
+        return found if folder is None else replace(found, digest=answered_digest(folder, found))
+
+    def _found_home(self, line: CommandLine) -> HomeSettings:
         if not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
             return HomeSettings()
         folder = self._spaces.existing_folder(line.call.session)
-        return (
-            HomeSettings() if folder is None else home_settings(folder / self._sandbox.home_folder)
-        )
+        return HomeSettings() if folder is None else home_settings(*self._sandbox.home(folder))
 
     def confinement(self, line: CommandLine, home: HomeSettings) -> str:
-        """A description of what confines this command, and of the settings that it finds: an answer
+        """A description of what confines this command, and of the files that it finds: an answer
         to it holds for no other."""
         if not self.holds(line):
             return "none"
-        parts = [self.sandbox_name, *(["read-only"] if line.read_only else [])]
+        settings = self._settings
+        reach = (self._sandbox, settings.limits, settings.blocked_paths, settings.off_limits)
+        digest = hashlib.sha256(stable_repr(reach).encode()).hexdigest()
+        parts = [self.sandbox_name, digest, *(["read-only"] if line.is_frozen else [])]
         parts += sorted(self._settled_hosts(line))
         return " ".join([*parts, *([f"home={home.digest}"] if home.digest else [])])
 
@@ -177,6 +193,27 @@ class SandboxedCommands:
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
         """Run it to its end. Raises `ToolError` when it cannot be started."""
+        async with self._allowed_changes(line):
+            return await self._run(line, timeout_s, on_output)
+
+    @asynccontextmanager
+    async def _allowed_changes(self, line: CommandLine) -> AsyncIterator[None]:
+        """Let what a command leaves in its home end no answers, if a person has allowed it and no
+        other command runs meanwhile."""
+        session = line.call.session
+        with self._spaces.command(session) as is_alone:
+            is_allowed = line.call.allowed and self.holds(line)
+            before = await asyncio.to_thread(self._found_home, line) if is_allowed else None
+            yield
+            if before is not None and is_alone():
+                after = await asyncio.to_thread(self._found_home, line)
+                folder = self._spaces.existing_folder(session)
+                if folder is not None and is_alone():
+                    await asyncio.to_thread(record_allowed_changes, folder, before, after)
+
+    async def _run(
+        self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
+    ) -> CommandResult:
         created_files = CreatedFiles(line.call.workspace, TASK_FILES)
         created_files.begin()
         places = line.marked_places()
@@ -204,7 +241,7 @@ class SandboxedCommands:
                 if tainting is not None:
                     await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
             finally:
-                is_exposed = is_exposed and not line.read_only and not self._settings.full_access
+                is_exposed = is_exposed and not line.is_frozen and not self._settings.full_access
                 # In another folder that has taken its place nothing is renamed.
                 is_exposed = is_exposed and is_in_place(line.call.environment.identity)
                 moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
@@ -218,7 +255,7 @@ class SandboxedCommands:
         )
 
     def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
-        workspace = () if line.read_only else (line.call.workspace,)
+        workspace = () if line.is_frozen else (line.call.workspace,)
         if not self.holds(line):
             return workspace
         return (*workspace, self._spaces.folder(line.call.session))
@@ -318,7 +355,7 @@ class SandboxedCommands:
             covered.read_only_paths,
             proxy,
             line.stdin,
-            line.read_only,
+            line.is_frozen,
             self._spaces.folder(line.call.session) if self.holds(line) else None,
             self._network(line),
             terminal=line.terminal,

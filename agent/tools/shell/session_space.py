@@ -4,7 +4,9 @@ import hashlib
 import os
 import threading
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,7 @@ class SessionSpaces:
         self._root = None if root is None else Path(os.path.realpath(root))
         self._own_root = ProcessFolder("kore-tmp-")
         self._spaces: dict[str, _Space] = {}
+        self._running, self._started = Counter[str](), Counter[str]()
         self._lock = threading.Lock()
 
     def folder(self, session: str) -> Path:
@@ -45,6 +48,26 @@ class SessionSpaces:
         """Return the same without making it; None where the session certainly has none."""
         with self._lock:
             return self._folder_of(session)
+
+    @contextmanager
+    def command(self, session: str) -> Iterator[Callable[[], bool]]:
+        """Count a command of the session; yields a function that returns whether no other one has
+        run since it began."""
+        with self._lock:
+            is_first = not self._running[session]
+            self._running[session] += 1
+            self._started[session] += 1
+            number = self._started[session]
+
+        def is_alone() -> bool:
+            with self._lock:
+                return is_first and self._started[session] == number
+
+        try:
+            yield is_alone
+        finally:
+            with self._lock:
+                self._running[session] -= 1
 
     def network(self, session: str) -> SessionNetwork | None:
         """The session's network; None where it has none."""

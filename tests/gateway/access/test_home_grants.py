@@ -34,6 +34,7 @@ class Shell:
         """Return the question about the command; None where an earlier answer counts."""
         arguments = {"command": command, **more}
         plan = await self.tool.plan(arguments, self._call)
+        plan = await self.tool.bind(plan, arguments, self._call)
         request = ApprovalRequest(
             "exec",
             arguments,
@@ -57,7 +58,7 @@ class Shell:
         return None
 
 
-NOTE = "Settings of earlier commands in its home: .curlrc"
+NOTE = "Files of earlier commands in its home: .curlrc"
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_settings_in_the_home_are_named() -> None:
     assert shown == [
         "curl a",
         "why",
-        "Settings of earlier commands in its home: .curlrc, .x\\u{202e}",
+        "Files of earlier commands in its home: .curlrc, .x\\u{202e}",
         "    in: /safe",
     ]
 

@@ -4,7 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from agent.security.policy.base import LimitsHosts, LimitsPaths, PermissionMode, ToolRequest
+from agent.security.policy.base import (
+    LimitsHosts,
+    LimitsPaths,
+    LimitsWriting,
+    PermissionMode,
+    ToolRequest,
+)
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
@@ -237,6 +243,30 @@ def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
     # Whoever joins the turn is judged by rules.
     joined = (console_message("x", **given), other_message())
     assert verdict(*joined, asked=removal, by=by) == "deny"
+
+
+def test_commands_may_write_where_everybody_who_speaks_may(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "roles:\n"
+        "  writer: {tools: {exec: {}, write_file: {}}}\n"
+        "  reader: {tools: {'*': {}, write_file: false}}\n"
+    )
+    access = AccessControl(
+        "chat:7", {("chat", "bot"): ("8", "9")}, {"chat:8": "writer", "chat:9": "reader"}
+    )
+    policies = RoleRegistry(PolicySettings(file))
+    by = TurnPermissions(access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, True)
+
+    def may_write(*speakers: str) -> bool:
+        messages = [chat_message("x", sender=Sender(each)) for each in speakers]
+        policy = by.permissions(messages, "s", turn=1).policy
+        assert isinstance(policy, LimitsWriting)
+        return policy.may_write("exec")
+
+    assert may_write("8")
+    assert not may_write("9")
+    assert not may_write("8", "9")
 
 
 def test_beside_full_access_everything_else_asks() -> None:

@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,7 +60,6 @@ class Landlock:
 
     name: ClassVar[str] = "landlock"
     confines: ClassVar[bool] = True
-    home_folder: ClassVar[str] = "tmp"
 
     abi: int
     limits: Limits = field(default_factory=Limits)
@@ -72,6 +71,10 @@ class Landlock:
     def supports_egress(self) -> bool:
         """Before, nothing but the filter would keep a socket from connecting elsewhere."""
         return self.abi >= _TCP_SINCE
+
+    def home(self, temporary: Path) -> tuple[Path, str]:
+        home = temporary / "tmp/home"
+        return home, str(home)
 
     def showing(self, folders: tuple[Path, ...]) -> "Landlock":
         return replace(self, readable_folders=(*self.readable_folders, *folders))
@@ -95,6 +98,8 @@ class Landlock:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         with ExitStack() as stack:
             private = _temporary(job) or stack.enter_context(scratch_folder("kore-exec-"))
+            with suppress(FileExistsError):
+                os.mkdir(private / "home", 0o700)
             workspace = stack.enter_context(job.open_workspace())
             reader, writer = os.pipe()
             try:
@@ -111,7 +116,7 @@ class Landlock:
     def _plan(self, job: SandboxCommand, private: str, opened: int) -> dict[str, Any]:
         """What the launcher does; `opened` is the descriptor of the workspace."""
         workspace = str(job.workspace)
-        env = environment.command_environment(os.environ, private, self.readable_programs)
+        env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
         env |= {**self.toolchains.variables, **environment.of_job(job), **job.variables}
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.egress is None else job.egress.listener()

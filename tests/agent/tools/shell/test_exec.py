@@ -194,14 +194,20 @@ async def test_too_long_a_command_is_an_error_for_the_model(call: CallContext) -
         (Bubblewrap("bwrap", frozenset()), ("b.example", "a.example"), "bwrap a.example b.example"),
     ],
 )
-async def test_plan_says_what_confines_the_command(
+async def test_an_answer_is_bound_to_what_confines_the_command(
     sandbox: Sandbox | None, hosts: tuple[str, ...], confinement: str, call: CallContext
 ) -> None:
     tool = Exec(ToolSettings(sandbox=sandbox, exec_hosts=hosts))
-    assert (await tool.plan({"command": "make"}, call)).confinement == confinement
+    args = {"command": "make"}
+    bound = await tool.bind(await tool.plan(args, call), args, call)
+    name, _, hosts_in_order = str(bound.confinement).partition(" ")
+    digest, _, hosts_in_order = hosts_in_order.partition(" ")
+    assert f"{name} {hosts_in_order}".strip() == confinement
+    assert len(digest) == (0 if sandbox is None else 64)
     outside = {"command": "make", "outside": True, "reason": "why"}
     owned = replace(call, environment=replace(call.environment, owner=True))
-    assert (await tool.plan(outside, owned)).confinement == "none"
+    bound = await tool.bind(await tool.plan(outside, owned), outside, owned)
+    assert bound.confinement == "none"
 
 
 async def test_plan_is_the_exact_command(call: CallContext) -> None:
