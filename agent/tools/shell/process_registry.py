@@ -25,11 +25,13 @@ class ProcessRegistry:
     session's commands share.
     """
 
-    def __init__(self, spaces: SessionSpaces | None = None) -> None:
+    def __init__(
+        self, spaces: SessionSpaces | None = None, meters: ResourceLimits | None = None
+    ) -> None:
         self.spaces = spaces or SessionSpaces()
         self._by_session: dict[str, dict[int, BackgroundProcess]] = {}
         self._last: dict[str, int] = {}
-        self.meters = ResourceLimits()
+        self.meters = meters or ResourceLimits()
         self._tasks: dict[BackgroundProcess, asyncio.Task[None]] = {}
 
     @property

@@ -59,9 +59,13 @@ class _Process:
 
 
 class ResourceLimits:
-    """The commands that run, and one look at the processes for all of them."""
+    """The commands that run, and one look at the processes for all of them.
 
-    def __init__(self) -> None:
+    `free_bytes` returns what is free on the disk of a folder.
+    """
+
+    def __init__(self, free_bytes: Callable[[Path], int] | None = None) -> None:
+        self._free_bytes = free_bytes or _free
         self._meters: set[CommandMeter] = set()
         self._processes_seen: Mapping[int, _Process] = {}
         self._seen_at = 0.0
@@ -81,7 +85,7 @@ class ResourceLimits:
                 raise failure
 
     async def _look_after(self, meter: CommandMeter) -> None:
-        free_bytes = {folder: _free(folder) for folder in meter.folders}
+        free_before = {folder: self._free_bytes(folder) for folder in meter.folders}
         while not meter.end_reason:
             await asyncio.sleep(meter.look_s)
             # The clock may have been set since the last look.
@@ -89,8 +93,8 @@ class ResourceLimits:
             if meter.pid is None:
                 continue
             await self._weigh(meter)
-            for folder, free in free_bytes.items():
-                await _gauge(meter, folder, free)
+            for folder, free in free_before.items():
+                await _gauge(meter, folder, free, self._free_bytes(folder))
 
     async def _weigh(self, meter: CommandMeter) -> None:
         """End it when it uses the most of what its session uses too much of."""
@@ -114,10 +118,9 @@ class ResourceLimits:
             meter.end(render_prompt("tools/exec_memory", mb=limit // _MB))
 
 
-async def _gauge(meter: CommandMeter, folder: Path, free: int) -> None:
+async def _gauge(meter: CommandMeter, folder: Path, free: int, free_now: int) -> None:
     """End it when the disk is nearly full, or when it has written too much of it."""
-    free_now, limits = _free(folder), meter.limits
-    used_bytes = free - free_now
+    limits, used_bytes = meter.limits, free - free_now
     if free_now < limits.free_bytes and used_bytes > SPARE_BYTES:
         meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif used_bytes > limits.disk_bytes:

@@ -99,6 +99,7 @@ async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: Gateway
 
 async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayProcess) -> None:
     seed(gateway)
+    earlier = len(gateway.api.answers(GROUP))
     gateway.model.script(ReplyScript(tool_calls=write("new\n")), "I see.")
     await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
     (question,) = await wait_for_questions(gateway, GROUP)
@@ -114,8 +115,9 @@ async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayPr
     closed = next(one for one in gateway.api.chat(GROUP) if one.message_id == question.message_id)
     assert f"⛔ Denied by Person {OWNER} (telegram:{OWNER}): Use other.txt" in (closed.text or "")
     assert "Use other.txt instead" in last_result(gateway)
-    echoes = [text for text in gateway.api.answers(GROUP) if "echo:" in text or "no!" in text]
-    assert [("no!" in text, "other.txt instead" in text) for text in echoes[1:]] == [(True, False)]
+    answers = gateway.api.answers(GROUP)[earlier:]
+    echoes = [text for text in answers if "echo:" in text or "no!" in text]
+    assert [("no!" in text, "other.txt instead" in text) for text in echoes] == [(True, False)]
     assert notes(gateway) == "old\n"
 
 

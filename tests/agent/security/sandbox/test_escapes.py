@@ -136,7 +136,7 @@ WORK = """
 set -e
 echo one >f; chmod 751 f; touch -d 2001-01-01T00:00:00Z f; stat -c '%a %Y' f
 mkdir d; cp -p f d/g; chmod 700 d; stat -c %a d/g; ln f h; mv h d/; rm -r d
-echo private >$TMPDIR/x; cat "$HOME/x"
+echo private >"$HOME/x"; echo temporary >$TMPDIR/y; cat "$HOME/x"
 python3 -c "import subprocess as s; print(s.run(['cat'], input=b'piped', stdout=-1).stdout)"
 bash -c 'cat <(echo substituted)'; echo out >/dev/stdout; echo gone >/dev/null
 sleep 30 & timeout -s KILL 0.1 sleep 30 || echo timed-out

@@ -13,6 +13,8 @@ from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
+from agent.tools.shell.process_registry import ProcessRegistry
+from agent.tools.shell.resource_limits import SPARE_BYTES, ResourceLimits
 from tests.deep_folders import remove
 from tests.processes import has_ended, lasting_command, processes, runs
 
@@ -102,14 +104,32 @@ async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) 
     assert "security.exec_disk_free_mb" in said
 
 
+@pytest.mark.parametrize(
+    ("written_bytes", "is_ended"), [(0, False), (SPARE_BYTES, False), (SPARE_BYTES + 1, True)]
+)
 async def test_on_a_full_disk_a_command_can_still_make_room(
-    call: CallContext, workspace: Path
+    written_bytes: int, is_ended: bool, call: CallContext, workspace: Path
 ) -> None:
-    (workspace / "large").write_bytes(b"x")
-    said = (
-        await exec_within(free_bytes=2**60).run({"command": "rm large; sleep 1.5"}, call)
-    ).for_model
-    assert said == "[exit code 0]"
+    """The disk is the test's own: on a real one others write meanwhile."""
+    (workspace / "large").touch()
+    looks = 0
+
+    def free_bytes(folder: Path) -> int:
+        nonlocal looks
+        looks += 1
+        return 100_000_000 - (written_bytes if looks > 1 else 0)
+
+    settings = replace(ToolSettings(), limits=Limits(free_bytes=2**40), exec_timeout_s=60)
+    tool = Exec(settings, processes=ProcessRegistry(meters=ResourceLimits(free_bytes)))
+    end = "while [ ! -e done ]; do sleep 0.01; done"
+    running = asyncio.create_task(tool.run({"command": f"rm large; {end}"}, call))
+    async with asyncio.timeout(30):
+        while looks < 4 and not running.done():
+            await asyncio.sleep(0.01)
+    (workspace / "done").touch()
+    said = (await running).for_model
+    assert ("of disk space is free" in said) is is_ended
+    assert (said == "[exit code 0]") is not is_ended
 
 
 async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> None:
