@@ -193,11 +193,10 @@ class CallContext:
     taken in before the call. `redactor` is for what a tool writes down of its output: the result
     is cleaned anyway. `hosts` are those that the policy lets the tool reach, None without a limit;
     a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
-    reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records what
-    happens to files, so that it can be undone. `tell` shows an event to the screens, which may
-    miss it. `read_only` is what the call's plan said. `resumed`: it was prepared before a restart
-    or a person's answer. Without `may_write` commands may change no file. A person has `allowed`
-    exactly this call, or its command with any arguments.
+    reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records changes
+    of files for undo. `tell` shows an event to the screens, which may miss it. `read_only` is what
+    the call's plan said. `resumed`: it was prepared before a restart or a person's answer. Without
+    `may_write` commands may change no file. A person allowed this call or its prefix: `is_allowed`.
     """
 
     call: ToolCall
@@ -213,7 +212,7 @@ class CallContext:
     read_only: bool = False
     resumed: bool = False
     may_write: bool = True
-    allowed: bool = False
+    is_allowed: bool = False
 
     @property
     def session(self) -> str:

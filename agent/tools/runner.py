@@ -162,12 +162,12 @@ class ToolRunner:
             brings |= _origin_taint(context, args, EffectPlan(), brings)
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
-            allowed = await self._permit(tool, args, plan, context)
+            is_allowed = await self._permit(tool, args, plan, context)
             # Meanwhile a person may have been asked.
             check_folder(context.environment.identity)
             await on_start()
             # As it was judged: what it finds on the disk now could be judged otherwise.
-            context = replace(context, read_only=plan.read_only, allowed=allowed)
+            context = replace(context, read_only=plan.read_only, is_allowed=is_allowed)
             # Before as well as after: what works there may end meanwhile.
             brings |= self.toolbox.background_taint(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))

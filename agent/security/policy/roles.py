@@ -83,8 +83,8 @@ class Role:
         if self._named_rule(tool) is not None:
             write = self.rule("write_file")
             return [ToolRule(allow=False) if write is None else write]
-        named = (name for name, kind in self.kinds.items() if kind in CHANGING_KINDS)
-        return [self.tools[name] for name in named]
+        kinds = self.kinds.items()
+        return [self.tools[name] for name, kind in kinds if kind in CHANGING_KINDS]
 
     def may_write(self, tool: str) -> bool:
         """Return whether commands may change files. Which files they change is not known before

@@ -1,7 +1,7 @@
-"""Changes that a home may have without ending an answer: those of commands that a person allowed.
+"""Changes of a home that end no answer, because a person allowed the command that made them.
 
-A build that is allowed fills its caches with every run. What it leaves is of its own making, so an
-answer that held before it holds after it; what any other command leaves ends it.
+An allowed build fills its caches with every run, and would otherwise be asked about each time.
+Changes by any other command end the answers.
 """
 
 import json
@@ -13,19 +13,19 @@ from agent.tools.shell.home_settings import HomeSettings
 _NAME = "home.json"
 
 
-def answered_digest(folder: Path, found: HomeSettings) -> str:
+def answered_digest(folder: Path, home: HomeSettings) -> str:
     """Return the digest that answers are bound to: of the home as it was before the last changes
     of allowed commands. `folder` belongs to the conversation, and no command sees it. May block."""
     try:
         record = json.loads((folder / _NAME).read_text("utf-8"))
-        return str(record["counts_as"]) if record["found"] == found.digest else found.digest
+        return str(record["counts_as"]) if record["found"] == home.digest else home.digest
     except (OSError, ValueError, LookupError, TypeError):
-        return found.digest
+        return home.digest
 
 
 def record_allowed_changes(folder: Path, before: HomeSettings, after: HomeSettings) -> None:
-    """Let answers that hold for the home `before` hold for it `after` an allowed command, during
-    which no other one ran. Where it cannot be recorded, they end. May block."""
+    """Keep answers to the home `before` valid for the home `after` an allowed command that ran
+    alone. Without a record they end. May block."""
     if before.unbound is not None or after.unbound is not None or before.digest == after.digest:
         return
     record = {"found": after.digest, "counts_as": answered_digest(folder, before)}

@@ -1,7 +1,7 @@
 """The files that earlier commands have left in the home of a conversation's commands.
 
-Programs load settings, packages and other programs from anywhere in a home, so every file of it
-counts, wherever it lies and whatever it is called.
+Programs load settings, packages and other programs from anywhere in a home, so every file counts,
+wherever it is and whatever its name.
 """
 
 import hashlib
@@ -206,7 +206,7 @@ class _Scan:
     def result(self) -> HomeSettings:
         if not self._top.count and self._unbound is None:
             return HomeSettings()
-        # Of a home that was not looked through each look may come to something else.
+        # Each scan of a home may end elsewhere if it is not completed.
         digest = "unknown" if self._unbound == "…" else self._digest.hexdigest()
         names = tuple(map(_readable, _names(self._top)))
         return HomeSettings(names, digest, self._unbound and _readable(self._unbound))
@@ -234,16 +234,16 @@ def _names(top: _Folder) -> list[str]:
     """Return names for all files: folders with many are counted, the uppermost are opened first."""
     names = list(top.names)
     pending = deque(top.folders)
-    closed: list[str] = []
+    counted_folders: list[str] = []
     while pending:
         folder = pending.popleft()
-        shown = len(names) + len(closed) + len(pending)
-        if shown + len(folder.names) + len(folder.folders) <= _MOST_NAMES:
+        others = len(names) + len(counted_folders) + len(pending)
+        if others + len(folder.names) + len(folder.folders) <= _MOST_NAMES:
             names += [f"{folder.path}{name}" for name in folder.names]
             pending.extend(folder.folders)
         else:
-            closed.append(f"{folder.path}* ({folder.count:,})")
-    names += closed
+            counted_folders.append(f"{folder.path}* ({folder.count:,})")
+    names += counted_folders
     if len(names) > _MOST_NAMES:
         names[_MOST_NAMES:] = [f"… (+{len(names) - _MOST_NAMES})"]
     return names

@@ -163,11 +163,11 @@ class SandboxedCommands:
     def home(self, line: CommandLine) -> HomeSettings:
         """Return the files that earlier commands have left in this command's home, and the digest
         that answers are bound to. May block."""
-        found = self._found_home(line)
+        home = self._scan_home(line)
         folder = self._spaces.existing_folder(line.call.session)
-        return found if folder is None else replace(found, digest=answered_digest(folder, found))
+        return home if folder is None else replace(home, digest=answered_digest(folder, home))
 
-    def _found_home(self, line: CommandLine) -> HomeSettings:
+    def _scan_home(self, line: CommandLine) -> HomeSettings:
         if not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
             return HomeSettings()
         folder = self._spaces.existing_folder(line.call.session)
@@ -198,15 +198,15 @@ class SandboxedCommands:
 
     @asynccontextmanager
     async def _allowed_changes(self, line: CommandLine) -> AsyncIterator[None]:
-        """Let what a command leaves in its home end no answers, if a person has allowed it and no
-        other command runs meanwhile."""
+        """Record what a command changes in its home, if a person has allowed it and no other
+        command runs meanwhile."""
         session = line.call.session
         with self._spaces.command(session) as is_alone:
-            is_allowed = line.call.allowed and self.holds(line)
-            before = await asyncio.to_thread(self._found_home, line) if is_allowed else None
+            is_allowed = line.call.is_allowed and self.holds(line)
+            before = await asyncio.to_thread(self._scan_home, line) if is_allowed else None
             yield
             if before is not None and is_alone():
-                after = await asyncio.to_thread(self._found_home, line)
+                after = await asyncio.to_thread(self._scan_home, line)
                 folder = self._spaces.existing_folder(session)
                 if folder is not None and is_alone():
                     await asyncio.to_thread(record_allowed_changes, folder, before, after)

@@ -51,8 +51,8 @@ class SessionSpaces:
 
     @contextmanager
     def command(self, session: str) -> Iterator[Callable[[], bool]]:
-        """Count a command of the session; yields a function that returns whether no other one has
-        run since it began."""
+        """Count a command of the session; yield a function that returns whether it has been alone
+        since."""
         with self._lock:
             is_first = not self._running[session]
             self._running[session] += 1

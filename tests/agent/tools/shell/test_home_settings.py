@@ -244,7 +244,7 @@ async def test_of_a_command_that_nobody_is_asked_about_the_home_is_not_looked_at
 async def test_what_an_allowed_command_leaves_ends_no_answer(
     box: Bubblewrap, call: CallContext
 ) -> None:
-    tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, allowed=True)
+    tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, is_allowed=True)
     empty = await confinement_of(tool, call)
     for number in range(3):
         build = f"mkdir -p ~/.cache/go-build/{number}/a/b; touch ~/.cache/go-build/{number}/a/b/x"
@@ -263,7 +263,7 @@ async def test_what_an_allowed_command_leaves_ends_no_answer(
 async def test_what_another_command_leaves_meanwhile_ends_answers(
     box: Bubblewrap, call: CallContext
 ) -> None:
-    tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, allowed=True)
+    tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, is_allowed=True)
     empty = await confinement_of(tool, call)
     wait = "touch begun; while [ ! -e planted ]; do sleep 0.01; done"
     running = asyncio.create_task(tool.run({"command": wait}, allowed))
