@@ -167,9 +167,11 @@ def search_parts(
     trials = 0
     while remaining and trials < MAX_TRIALS - 1:
         group = _take_named(refusal, remaining)
-        if not group and not _is_unexplained(refusal):
-            return refusal
-        group = group or memory.suspects(refusal, remaining.pop(0), now)
+        if not group:
+            if not _is_unexplained(refusal):
+                return refusal
+            group = remaining.pop(0)
+        group = memory.suspects(refusal, group, now)
         if not group:
             continue
         trials += 1

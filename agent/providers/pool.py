@@ -8,6 +8,7 @@ from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.providers.http.transport import SECRET_HEADER
+from agent.providers.opening import deadlines_of, open_provider
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import (
@@ -15,7 +16,6 @@ from agent.providers.registry import (
     ModelConfig,
     Profile,
     default_model,
-    open_provider,
     resolve_model,
 )
 from agent.providers.retry import ModelCandidate, RetryingProvider
@@ -26,7 +26,10 @@ from agent.usage import Tariff
 
 @frozen
 class OpenModel:
-    """A model ready for requests; `model` is its vendor's name for it."""
+    """A model ready for requests; `model` is its vendor's name for it.
+
+    `patience_s` is how long a slow server may be silent; 0 for the others.
+    """
 
     provider: ClosingProvider
     model: str
@@ -35,6 +38,7 @@ class OpenModel:
     max_tokens: int | None = None
     tariff: Tariff | None = None
     fallback_tariffs: tuple[Tariff, ...] = ()
+    patience_s: float = 0
 
 
 @dataclass(slots=True)
@@ -128,6 +132,7 @@ class ModelPool:
             for rank, one in enumerate((config, *others))
             for candidate in self._candidates(one, rank)
         ]
+        deadlines = deadlines_of(config)
         return OpenModel(
             RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
@@ -136,6 +141,7 @@ class ModelPool:
             config.max_tokens,
             tariff_of(config),
             tuple(map(tariff_of, others)),
+            deadlines.first_byte_s if deadlines.is_final else 0,
         )
 
     def _candidates(self, config: ModelConfig, rank: int) -> list[ModelCandidate]:

@@ -3,22 +3,18 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.addresses import normalise_base
-from agent.providers.base import ClosingProvider, Provider
-from agent.providers.capability_fallback import CapabilityFallback
-from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.base import Provider
 from agent.providers.model_facts import ModelFacts, facts_of
-from agent.providers.optional_parts import ServerMemory
-from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Dialect, Vendor, find_vendor
+from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 from agent.records import frozen
 
 if TYPE_CHECKING:
-    from agent.providers.openai.provider import OpenAICompatibleProvider
-    from agent.providers.openai.responses.provider import OpenAIResponsesProvider
+    pass
 
 OFFLINE = "offline/echo"
 
@@ -40,8 +36,8 @@ class ModelConfig:
     `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
     `tools` says how the model is told of them, `api` which of OpenAI's two APIs it is asked by
     (None: whichever it needs), `context_tokens` is the size of its window, `reply_tokens` the
-    longest reply it can give, `images` and `reasoning` whether it sees and thinks (None: not
-    known).
+    longest reply it can give, `timeout_s` the longest silence to wait for, `images` and
+    `reasoning` whether it sees and thinks (None: not known).
     `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
     million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
     after the other, in place of `api_key`. `key_sources` names for people where each of them came
@@ -67,6 +63,7 @@ class ModelConfig:
     reply_tokens: int | None = None
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     key_sources: tuple[str, ...] = ()
+    timeout_s: float | None = None
 
     @property
     def vendor(self) -> str:
@@ -110,6 +107,10 @@ def register_provider(name: str, factory: ProviderFactory) -> None:
             )
         )
     _registered[name] = factory
+
+
+def registered_provider(name: str) -> ProviderFactory | None:
+    return _registered.get(name)
 
 
 def list_providers() -> list[str]:
@@ -185,43 +186,13 @@ def window_of(config: ModelConfig) -> int:
         return config.context_tokens or CONTEXT_TOKENS
     if tokens := facts_of(vendor.name, config.model_id).window_tokens:
         return tokens
-    is_own = _is_own_address(config, vendor)
+    is_own = is_own_address(config, vendor)
     return vendor.context_tokens if is_own else min(vendor.context_tokens, CONTEXT_TOKENS)
 
 
-def open_provider(
-    config: ModelConfig,
-    *,
-    deadlines: Deadlines | None = None,
-    memory: ServerMemory | None = None,
-) -> ClosingProvider:
-    """A provider for a resolved config; nothing is connected before its first request.
-
-    `memory` is shared by providers that ask the same server.
-    """
-    if config.vendor in _registered:
-        from agent.providers.custom import CustomProvider
-
-        return CustomProvider(_call_factory(_registered[config.vendor], config), config.vendor)
-    vendor = find_vendor(config.vendor)
-    if vendor is None:
-        from agent.providers.scripted import EchoProvider
-
-        return EchoProvider()
-
-    return build_provider(config, vendor, deadlines or Deadlines(), memory)
-
-
-def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
-    from inspect import signature
-
-    try:
-        signature(factory).bind(config)
-    except TypeError:
-        return cast(Callable[[], Provider], factory)()
-    except ValueError:
-        pass  # what is written in C does not always tell what it takes
-    return cast(Callable[[ModelConfig], Provider], factory)(config)
+def is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
+    """Return whether the model is asked at its vendor's own address."""
+    return (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base
 
 
 def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
@@ -348,147 +319,3 @@ def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
 
     matches = get_close_matches(name, names, 1)
     return t("; did you mean {found!r}?", found=matches[0] + rest) if matches else ""
-
-
-# Printable ASCII without a reference that was not filled in.
-_HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
-
-
-def build_provider(
-    config: ModelConfig, vendor: Vendor, deadlines: Deadlines, memory: ServerMemory | None = None
-) -> ClosingProvider:
-    """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
-    if config.transport == "sdk" and vendor.protocol != "openai":
-        raise ConfigError(
-            t(
-                'model {config!r}: transport "sdk" uses the openai library, which does not'
-                " support {vendor}'s own protocol; remove it",
-                config=config.name,
-                vendor=vendor.name,
-            )
-        )
-    if config.api == "responses" and vendor.protocol != "openai":
-        raise ConfigError(
-            f'model {config.name!r}: api "responses" is for servers that speak OpenAI\'s format; '
-            f"{vendor.name} has its own; remove it"
-        )
-    for name, value in config.headers.items():
-        if not _HEADER.fullmatch(value):
-            raise ConfigError(
-                t(
-                    "model {config!r}: the header {name!r} refers to a variable that is not set,"
-                    " or has an invalid value",
-                    config=config.name,
-                    name=name,
-                )
-            )
-    provider = _OPEN[vendor.protocol](config, vendor, deadlines)
-    return CapabilityFallback(
-        provider,
-        tools=config.tools,
-        images=config.images,
-        thinking=config.reasoning,
-        memory=memory,
-    )
-
-
-def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    """A vendor's own address that knows the Responses API is asked by it; any other by chat
-    completions, and by the Responses API when a model says that it needs that."""
-    api = config.api or (
-        "responses" if vendor.responses and _is_own_address(config, vendor) else None
-    )
-    if api == "responses":
-        return _openai_responses(config, vendor, deadlines)
-    chat = _openai_chat(config, vendor, deadlines)
-    if api == "chat":
-        return chat
-    from agent.providers.openai.api_choice import OpenAIApiChoice
-
-    return OpenAIApiChoice(chat, lambda: _openai_responses(config, vendor, deadlines))
-
-
-def _openai_chat(
-    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
-) -> "OpenAICompatibleProvider":
-    from agent.providers.openai.provider import OpenAICompatibleProvider
-
-    endpoint = _openai_endpoint(config, vendor, "/chat/completions")
-    transport = _openai_transport(config, endpoint, deadlines)
-    dialect = dialect_of(config, vendor)
-    return OpenAICompatibleProvider(endpoint, transport, dialect=dialect, deadlines=deadlines)
-
-
-def _openai_responses(
-    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
-) -> "OpenAIResponsesProvider":
-    from agent.providers.openai.responses.provider import PATH, OpenAIResponsesProvider
-
-    endpoint = _openai_endpoint(config, vendor, PATH)
-    transport = _openai_transport(config, endpoint, deadlines)
-    plain = (config.model_id,) if config.reasoning is False else ()
-    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines, plain_models=plain)
-
-
-def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint:
-    return Endpoint(
-        *_place(config, vendor),
-        path,
-        extra_headers=config.headers,
-        key_source=_endpoint_source(config),
-    )
-
-
-def _openai_transport(config: ModelConfig, endpoint: Endpoint, deadlines: Deadlines) -> Transport:
-    if config.transport == "sdk":
-        from agent.providers.http.openai_sdk_transport import SdkTransport
-
-        return SdkTransport(endpoint, deadlines)
-    return AiohttpTransport(endpoint, deadlines)
-
-
-def _is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
-    return (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base
-
-
-def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
-    """The vendor's; another server that takes its format knows only what all of them know."""
-    if _is_own_address(config, vendor):
-        return vendor.dialect
-    return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
-
-
-def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
-
-    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
-    return AnthropicProvider(endpoint, deadlines=deadlines, reply_tokens=config.reply_tokens)
-
-
-def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.ollama.provider import PATH, OllamaProvider
-
-    endpoint = Endpoint(
-        *_place(config, vendor),
-        PATH,
-        extra_headers=config.headers,
-        key_source=_endpoint_source(config),
-    )
-    return OllamaProvider(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
-
-
-def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
-    """The vendor's name, its address, the key, and where people set the key."""
-    return (
-        vendor.name,
-        config.api_base or vendor.api_base,
-        config.api_key or "",
-        next(iter(vendor.key_variables), None),
-    )
-
-
-def _endpoint_source(config: ModelConfig) -> str:
-    return next(iter(config.key_sources), "")
-
-
-_OPEN = {"anthropic": _anthropic, "ollama": _ollama, "openai": _openai}

@@ -84,6 +84,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         headers={name: value.get_secret_value() for name, value in entry.headers.items()},
         api_keys=keys,
         key_sources=_sources(settings, n, entry),
+        timeout_s=entry.timeout_s,
     )
 
 

@@ -76,7 +76,7 @@ class ModelEntry(Section):
     OpenAI's two APIs asks it; without it whichever the model needs. `headers` go with every
     request, beside those that Kore sends. `images` and `reasoning` say whether it sees and thinks,
     and win over what Kore knows. `api_keys` are asked one after the other, in place of
-    `api_key`.
+    `api_key`. `timeout_s` is the longest silence to wait for.
 
     Prices are in dollars for a million tokens, and win over those that Kore knows.
     """
@@ -98,6 +98,7 @@ class ModelEntry(Section):
     images: Flag | None = None
     reasoning: Flag | None = None
     headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
+    timeout_s: Annotated[Number, Field(ge=1, le=86_400)] | None = None
 
 
 class ProfilesSection(Section):

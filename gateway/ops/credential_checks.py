@@ -8,7 +8,8 @@ from urllib.parse import quote, urlsplit
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.providers.base import ModelRequest
-from agent.providers.registry import ModelConfig, open_provider
+from agent.providers.opening import open_provider
+from agent.providers.registry import ModelConfig
 from agent.records import frozen
 from agent.types import user
 from gateway.config import Settings
@@ -26,12 +27,15 @@ async def check_model_key(config: ModelConfig) -> str:
         config.model_id, "Answer in one word.", (user("Say hi."),), max_tokens=_MAX_TOKENS
     )
     began = time.monotonic()
+    limit_s = max(_ASK_S, config.timeout_s or 0)
     try:
-        async with asyncio.timeout(_ASK_S):
+        async with asyncio.timeout(limit_s):
             async for _ in provider.stream(request):
                 pass
     except TimeoutError:
-        raise KoreError(t("{name} timed out after {n} s", name=config.model, n=_ASK_S)) from None
+        raise KoreError(
+            t("{name} timed out after {n} s", name=config.model, n=f"{limit_s:g}")
+        ) from None
     finally:
         await provider.aclose()
     took = time.monotonic() - began

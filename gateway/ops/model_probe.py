@@ -11,7 +11,8 @@ from agent.events import Reply, TextDelta, ThinkingDelta, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
-from agent.providers.registry import ModelConfig, open_provider
+from agent.providers.opening import open_provider
+from agent.providers.registry import ModelConfig
 from agent.records import frozen
 from agent.types import Message, Text, user
 
@@ -57,11 +58,12 @@ async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
 
     trial = ProbeResult(config.name, config.model, n, of, ok=False)
     provider = open_provider(config)
+    limit_s = max(_ASK_S, config.timeout_s or 0)
     try:
-        async with asyncio.timeout(_ASK_S):
+        async with asyncio.timeout(limit_s):
             return await _talk(provider, config, trial)
     except TimeoutError:
-        error = f"{config.model} did not answer within {_ASK_S} s"
+        error = f"{config.model} did not answer within {limit_s:g} s"
         return replace(trial, error=error, code="timed-out")
     except KoreError as exc:
         return replace(trial, error=str(exc), code=exc.code, hint=exc.hint)

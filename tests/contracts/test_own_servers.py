@@ -7,8 +7,9 @@ import pytest
 
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.opening import dialect_of
 from agent.providers.pool import ModelPool
-from agent.providers.registry import ModelConfig, dialect_of, resolve_model
+from agent.providers.registry import ModelConfig, resolve_model
 from agent.providers.vendors import VENDORS
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.fakes.model import ModelServer

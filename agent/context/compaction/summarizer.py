@@ -160,7 +160,7 @@ class Summariser:
         self, model: OpenModel, request: ModelRequest, leaving: DroppedMessages, meter: UsageMeter
     ) -> Summary:
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(max(_TIMEOUT_S, model.patience_s)):
                 reply = await _ask_model(model, request, meter)
         except TimeoutError as exc:
             raise TimedOut(t("the summary timed out")) from exc

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from agent.i18n import t
 from agent.providers.http import error_mapping
 from agent.providers.http.json_stream import JsonObject
+from agent.providers.http.private_address import PATIENCE_S, leads_to_private_address
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, Transport
 
 
@@ -104,6 +107,8 @@ class StreamingClient:
         self, model: str, body: bytes, reader: StreamParser, reply: ResponseBuilder
     ) -> AsyncGenerator[ModelEvent]:
         """The events of one model call. Closing the iterator closes the connection."""
+        if self._deadlines.looks_up:
+            self._deadlines = await self._looked_up()
         async with AsyncExitStack() as stack:
             async with self._deadline(self._deadlines.first_byte_s):
                 answer = await stack.enter_async_context(self._transport.post(body))
@@ -123,6 +128,12 @@ class StreamingClient:
     async def aclose(self) -> None:
         """Close the connections; new ones are opened when it is used again."""
         await self._transport.aclose()
+
+    async def _looked_up(self) -> Deadlines:
+        host = urlsplit(self._endpoint.api_base).hostname or ""
+        if await leads_to_private_address(host):
+            return Deadlines.patient(PATIENCE_S)
+        return replace(self._deadlines, looks_up=False)
 
     def _meaning(
         self, portion: Iterable[JsonObject], reply: ResponseBuilder, model: str
@@ -178,13 +189,17 @@ class StreamingClient:
             raise self._silent(seconds) from exc
 
     def _silent(self, seconds: float) -> TimedOut:
-        return TimedOut(
+        error = TimedOut(
             t(
                 "{vendor} sent nothing for {seconds:g} seconds",
                 vendor=self._endpoint.vendor,
                 seconds=seconds,
             )
         )
+        if self._deadlines.is_final:
+            error.retryable = False
+            error.hint = t("Set timeout_s of the model to wait longer.")
+        return error
 
 
 async def _drain(answer: HttpResponse) -> None:

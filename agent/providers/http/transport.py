@@ -1,6 +1,7 @@
 """How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
 
 import re
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import field
@@ -15,8 +16,11 @@ from agent.version import VERSION
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.connector import AddrInfoType
 
 _LARGE_BODY_BYTES = 1 << 20
+# Seconds of silence before the first probe and between two, and their number.
+_PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _KEEPALIVE_S = 60
 # Headers whose value must never be shown.
 SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
@@ -27,13 +31,22 @@ class Deadlines:
     """How long to wait, in seconds.
 
     `first_byte_s` covers the time until the reply begins, `idle_s` every silence after that,
-    `settle_s` the wait for the end of a stream whose reply is already complete.
+    `settle_s` the wait for the end of a stream whose reply is already complete. With `is_final`
+    a request that met a silence is not repeated: the server is slow, and would begin again. With
+    `looks_up` the deadlines become `patient` if the server's name leads to a private address.
     """
 
     connect_s: float = 10
     first_byte_s: float = 120
     idle_s: float = 60
     settle_s: float = 5
+    is_final: bool = False
+    looks_up: bool = False
+
+    @classmethod
+    def patient(cls, seconds: float) -> "Deadlines":
+        """Wait that long for each sign of life, once. A dead connection ends it earlier."""
+        return cls(first_byte_s=seconds, idle_s=seconds, is_final=True)
 
 
 @frozen
@@ -154,11 +167,28 @@ class AiohttpTransport:
         import aiohttp
 
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEPALIVE_S, socket_factory=probed_socket
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s),
             headers=self._endpoint.headers,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+def probed_socket(addr_info: "AddrInfoType") -> socket.socket:
+    """Return a socket that the system probes while nothing arrives.
+
+    A server that has vanished, without closing its connections, is noticed after two minutes.
+    """
+    family, kind, protocol, _, _ = addr_info
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        # Not every system has all of them.
+        if option := getattr(socket, name, None):
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
 
 
 def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:

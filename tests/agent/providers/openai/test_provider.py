@@ -68,7 +68,8 @@ def test_importing_and_routing_load_no_http_library() -> None:
     code = (
         "import sys, agent.providers.openai.provider, agent.providers.scripted\n"
         "import agent.providers.http.openai_sdk_transport\n"
-        "from agent.providers.registry import open_provider, resolve_model\n"
+        "from agent.providers.opening import open_provider\n"
+        "from agent.providers.registry import resolve_model\n"
         "open_provider(resolve_model('openai/x', [], {'OPENAI_API_KEY': 'k'}))\n"
         "print([m for m in ('aiohttp', 'openai', 'httpx2', 'pydantic') if m in sys.modules])"
     )

@@ -18,7 +18,8 @@ from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.providers.openai.responses.provider import PATH, OpenAIResponsesProvider
 from agent.providers.openai.responses.request import ResponsesRequestEncoder
 from agent.providers.openai.responses.response import ResponsesResponseBuilder
-from agent.providers.registry import ModelConfig, open_provider, resolve_model
+from agent.providers.opening import open_provider
+from agent.providers.registry import ModelConfig, resolve_model
 from agent.types import Image, Message, Text, Thinking, ToolCall, ToolCallMarker, assistant, user
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Break, Call, ReplyScript, refusal

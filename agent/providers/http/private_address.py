@@ -1,0 +1,36 @@
+"""Model servers on this machine or in the network around it, which may be slow."""
+
+import asyncio
+import socket
+from contextlib import suppress
+from ipaddress import ip_address
+
+# The longest wait for the next sign of life of such a server.
+PATIENCE_S = 1800.0
+
+_LOOKUP_S = 2.0
+# RFC 6761, 6762 and 8375, and names that routers and containers hand out.
+_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".intranet", ".home.arpa", ".docker")
+
+
+def is_private_host(host: str) -> bool | None:
+    """Return whether a host is on this machine or a private network; None if its name says
+    nothing about that."""
+    host = host.rstrip(".").lower()
+    try:
+        return not ip_address(host.partition("%")[0]).is_global
+    except ValueError:
+        pass
+    # A name without a dot is this machine, a neighbour or a container.
+    return True if "." not in host or host.endswith(_SUFFIXES) else None
+
+
+async def leads_to_private_address(host: str) -> bool:
+    """Return whether all addresses of a name are private; False if it cannot be resolved."""
+    with suppress(OSError, TimeoutError, UnicodeError):
+        async with asyncio.timeout(_LOOKUP_S):
+            infos = await asyncio.get_running_loop().getaddrinfo(
+                host, None, type=socket.SOCK_STREAM
+            )
+        return all(is_private_host(str(info[4][0])) for info in infos)
+    return False

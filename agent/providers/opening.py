@@ -1,0 +1,213 @@
+"""Open a provider for a resolved model: its API, its client and its deadlines."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from agent.errors import ConfigError
+from agent.i18n import t
+from agent.providers.base import ClosingProvider, Provider
+from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.http.private_address import PATIENCE_S, is_private_host
+from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.optional_parts import ServerMemory
+from agent.providers.registry import (
+    ModelConfig,
+    ProviderFactory,
+    is_own_address,
+    registered_provider,
+)
+from agent.providers.vendors import Dialect, Vendor, find_vendor
+
+if TYPE_CHECKING:
+    from agent.providers.openai.provider import OpenAICompatibleProvider
+    from agent.providers.openai.responses.provider import OpenAIResponsesProvider
+
+
+def open_provider(
+    config: ModelConfig,
+    *,
+    deadlines: Deadlines | None = None,
+    memory: ServerMemory | None = None,
+) -> ClosingProvider:
+    """A provider for a resolved config; nothing is connected before its first request.
+
+    `memory` is shared by providers that ask the same server.
+    """
+    if factory := registered_provider(config.vendor):
+        from agent.providers.custom import CustomProvider
+
+        return CustomProvider(_call_factory(factory, config), config.vendor)
+    vendor = find_vendor(config.vendor)
+    if vendor is None:
+        from agent.providers.scripted import EchoProvider
+
+        return EchoProvider()
+
+    return build_provider(config, vendor, deadlines or deadlines_of(config), memory)
+
+
+def deadlines_of(config: ModelConfig) -> Deadlines:
+    """Return how long to wait for a model: `timeout_s`, else long for a server nearby."""
+    if config.timeout_s:
+        return Deadlines.patient(config.timeout_s)
+    vendor = find_vendor(config.vendor)
+    is_private = is_private_host(urlsplit(config.api_base or "").hostname or "")
+    if is_private:
+        return Deadlines.patient(PATIENCE_S)
+    is_own = vendor is not None and is_own_address(config, vendor)
+    return Deadlines(looks_up=is_private is None and not is_own)
+
+
+def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
+    from inspect import signature
+
+    try:
+        signature(factory).bind(config)
+    except TypeError:
+        return cast(Callable[[], Provider], factory)()
+    except ValueError:
+        pass  # what is written in C does not always tell what it takes
+    return cast(Callable[[ModelConfig], Provider], factory)(config)
+
+
+# Printable ASCII without a reference that was not filled in.
+_HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
+
+
+def build_provider(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines, memory: ServerMemory | None = None
+) -> ClosingProvider:
+    """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
+    if config.transport == "sdk" and vendor.protocol != "openai":
+        raise ConfigError(
+            t(
+                'model {config!r}: transport "sdk" uses the openai library, which does not'
+                " support {vendor}'s own protocol; remove it",
+                config=config.name,
+                vendor=vendor.name,
+            )
+        )
+    if config.api == "responses" and vendor.protocol != "openai":
+        raise ConfigError(
+            f'model {config.name!r}: api "responses" is for servers that speak OpenAI\'s format; '
+            f"{vendor.name} has its own; remove it"
+        )
+    for name, value in config.headers.items():
+        if not _HEADER.fullmatch(value):
+            raise ConfigError(
+                t(
+                    "model {config!r}: the header {name!r} refers to a variable that is not set,"
+                    " or has an invalid value",
+                    config=config.name,
+                    name=name,
+                )
+            )
+    provider = _OPEN[vendor.protocol](config, vendor, deadlines)
+    return CapabilityFallback(
+        provider,
+        tools=config.tools,
+        images=config.images,
+        thinking=config.reasoning,
+        memory=memory,
+    )
+
+
+def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    """A vendor's own address that knows the Responses API is asked by it; any other by chat
+    completions, and by the Responses API when a model says that it needs that."""
+    api = config.api or (
+        "responses" if vendor.responses and is_own_address(config, vendor) else None
+    )
+    if api == "responses":
+        return _openai_responses(config, vendor, deadlines)
+    chat = _openai_chat(config, vendor, deadlines)
+    if api == "chat":
+        return chat
+    from agent.providers.openai.api_choice import OpenAIApiChoice
+
+    return OpenAIApiChoice(chat, lambda: _openai_responses(config, vendor, deadlines))
+
+
+def _openai_chat(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
+) -> "OpenAICompatibleProvider":
+    from agent.providers.openai.provider import OpenAICompatibleProvider
+
+    endpoint = _openai_endpoint(config, vendor, "/chat/completions")
+    transport = _openai_transport(config, endpoint, deadlines)
+    dialect = dialect_of(config, vendor)
+    return OpenAICompatibleProvider(endpoint, transport, dialect=dialect, deadlines=deadlines)
+
+
+def _openai_responses(
+    config: ModelConfig, vendor: Vendor, deadlines: Deadlines
+) -> "OpenAIResponsesProvider":
+    from agent.providers.openai.responses.provider import PATH, OpenAIResponsesProvider
+
+    endpoint = _openai_endpoint(config, vendor, PATH)
+    transport = _openai_transport(config, endpoint, deadlines)
+    plain = (config.model_id,) if config.reasoning is False else ()
+    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines, plain_models=plain)
+
+
+def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint:
+    return Endpoint(
+        *_place(config, vendor),
+        path,
+        extra_headers=config.headers,
+        key_source=_endpoint_source(config),
+    )
+
+
+def _openai_transport(config: ModelConfig, endpoint: Endpoint, deadlines: Deadlines) -> Transport:
+    if config.transport == "sdk":
+        from agent.providers.http.openai_sdk_transport import SdkTransport
+
+        return SdkTransport(endpoint, deadlines)
+    return AiohttpTransport(endpoint, deadlines)
+
+
+def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
+    """The vendor's; another server that takes its format knows only what all of them know."""
+    if is_own_address(config, vendor):
+        return vendor.dialect
+    return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
+
+
+def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
+
+    endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
+    return AnthropicProvider(endpoint, deadlines=deadlines, reply_tokens=config.reply_tokens)
+
+
+def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
+    from agent.providers.ollama.provider import PATH, OllamaProvider
+
+    endpoint = Endpoint(
+        *_place(config, vendor),
+        PATH,
+        extra_headers=config.headers,
+        key_source=_endpoint_source(config),
+    )
+    return OllamaProvider(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
+
+
+def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
+    """The vendor's name, its address, the key, and where people set the key."""
+    return (
+        vendor.name,
+        config.api_base or vendor.api_base,
+        config.api_key or "",
+        next(iter(vendor.key_variables), None),
+    )
+
+
+def _endpoint_source(config: ModelConfig) -> str:
+    return next(iter(config.key_sources), "")
+
+
+_OPEN = {"anthropic": _anthropic, "ollama": _ollama, "openai": _openai}
