@@ -125,11 +125,13 @@ def build_container(
 
     languages = UserLanguages(settings.agent.language, resources.on_people_changed)
     renderer = ReplyRenderer(channels, redactor)
+    membership = ChatMembership(access=access, renderer=renderer, languages=languages)
     sender = OutboxSender(
         database=database,
         renderer=renderer,
         languages=languages,
         when_given_up=deny_unseen,
+        record_unreachable=membership.record_unreachable,
         clock=timing.sender_clock,
         wait=timing.sender_wait,
         pass_on=link.pass_on_mail,
@@ -308,7 +310,7 @@ def build_container(
         access=access,
         pairing=pairing,
         approvals=approval_service,
-        membership=ChatMembership(access=access, renderer=renderer, languages=languages),
+        membership=membership,
         audit_relay=audit_relay,
         renderer=renderer,
         languages=languages,

@@ -48,6 +48,42 @@ class ChatMembership:
             lanes.add(owner.lane)
         return lanes
 
+    def record_unreachable(
+        self, tx: Transaction, route: Route, reason: str, now: float
+    ) -> tuple[int, str | None]:
+        """End what waits for a chat that refuses our text; returns how many parts that were, and
+        the owner's lane if the owner is told."""
+        is_known = chats.is_unreachable(tx, route)
+        lost = chats.mark_unreachable(tx, route, reason, now)
+        owner = self._owner_route(route)
+        if owner is None or owner.chat_id == route.chat_id or is_known:
+            return lost, None
+        if self._is_notice_limit_reached(tx, now):
+            return lost, None
+        # A private chat has the id of its person.
+        message = chats.last_private_message(tx, f"{route.channel}:{route.chat_id}")
+        with use_locale(self._languages.of_route(owner)):
+            text = (
+                t(
+                    "I can't write to {name} ({chat}) any more: {reason}. "
+                    "What waited for this person was dropped.",
+                    name=escape_markdown(message.sender.name),
+                    chat=route.chat_id,
+                    reason=escape_markdown(reason),
+                )
+                if message is not None
+                else t(
+                    "I can't write to the group {chat} any more: {reason}. "
+                    "What waited for it was dropped.",
+                    chat=route.chat_id,
+                    reason=escape_markdown(reason),
+                )
+            )
+            parts = self._renderer.render(owner, text)
+        name = f"{_NAME}{route.lane}:{now!r}"
+        outbox.put(tx, None, [OutgoingReply(name, owner, parts, "notice")], now)
+        return lost, owner.lane
+
     def _notice_text(self, tx: Transaction, standing: MembershipChange, now: float) -> str | None:
         """What the owner is to hear; None when it is no news."""
         route, chat = standing.route, escape_markdown(standing.title)

@@ -223,6 +223,13 @@ class SupportsMedia(Protocol):
 
 
 @runtime_checkable
+class SupportsWholeAnswers(Protocol):
+    """Optional: an answer that `render` makes a file of can be messages only, too."""
+
+    def render_whole(self, markdown: str) -> Sequence[OutboundPart]: ...
+
+
+@runtime_checkable
 class SupportsDownloads(Protocol):
     """Optional: files that people send can be fetched from the platform."""
 

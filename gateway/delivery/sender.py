@@ -25,7 +25,7 @@ from gateway.channels.base import (
     TopicNotFound,
     ability,
 )
-from gateway.core.messages import OutboundPart
+from gateway.core.messages import OutboundPart, Route
 from gateway.delivery.best_effort import BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, send_message
 from gateway.delivery.outbox_reader import OutboxReader, Wait
@@ -45,6 +45,9 @@ from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 
 log = logging.getLogger(__name__)
+
+# Returns how many parts it ended, and a lane that has a message now.
+RecordUnreachable = Callable[[Transaction, Route, str, float], tuple[int, str | None]]
 
 LOST = mark_for_translation("⚠️ Part of my answer could not be sent. Ask again and I'll repeat it.")
 
@@ -69,7 +72,8 @@ class OutboxSender:
     """One task per route that has mail; only the head of a route is tried.
 
     `when_given_up` is called inside the transaction that gives a part of a delivery up, and
-    returns what follows once that is on disk. `clock` tells Unix time in seconds and does not
+    returns what follows once that is on disk; `record_unreachable` ends what waits for a chat that
+    takes no text. `clock` tells Unix time in seconds and does not
     jump, `wait` is how a route rests until its next try, `outgoing` holds the files of messages.
     In a process that sends nothing itself `pass_on` tells the one that does.
     """
@@ -81,6 +85,7 @@ class OutboxSender:
         renderer: ReplyRenderer,
         languages: UserLanguages,
         when_given_up: Callable[[Transaction, str], Callable[[], None]],
+        record_unreachable: RecordUnreachable,
         clock: Callable[[], float] | None = None,
         wait: Wait = wait_for,
         pass_on: Callable[[str], None] | None = None,
@@ -92,6 +97,7 @@ class OutboxSender:
         self._renderer = renderer
         self._languages = languages
         self._when_given_up = when_given_up
+        self._record_unreachable = record_unreachable
         self._clock = clock or SteadyClock()
         self._wait = wait
         self._reader = OutboxReader(database, self._clock, wait)
@@ -254,11 +260,11 @@ class OutboxSender:
             if not due.shown or provider_message_id is None:
                 provider_message_id = await self._record_sent(channel, due, is_taken)
         except SendError as exc:
-            await self._settle(due, exc)
+            await self._settle(channel, due, exc)
         except Exception as exc:
             # A bug in a channel costs this part, not every chat; it may have arrived or not.
             log.exception("%s could not be sent", due.message.delivery_id)
-            await self._settle(due, Ambiguous(f"{type(exc).__name__}: {exc}"))
+            await self._settle(channel, due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
             self.sent_count += 1
             answers = due.message.last and due.message.kind == "final"
@@ -295,7 +301,7 @@ class OutboxSender:
             await admission.admit(due.message.route)
         await self._reader.run_with_retries(outbox.take, due.seq)
 
-    async def _settle(self, due: PendingPart, error: SendError) -> None:
+    async def _settle(self, channel: Channel, due: PendingPart, error: SendError) -> None:
         """Decide what becomes of a part that could not be sent."""
         run = self._reader.run_with_retries
         now = self._clock()
@@ -323,6 +329,8 @@ class OutboxSender:
                 await run(outbox.leave_topic, due.seq)
             case MessageNotFound() if due.message.provider_message_id is not None:
                 await run(outbox.make_new, due.seq)
+            case ChatUnreachable() | MessageRefused() | BadFormat() if due.message.content.files:
+                await self._leave_files(channel, due, error)
             case ChatUnreachable():
                 await self._give_up(due, str(error), whole_lane=True)
             case MessageRefused() | BadFormat() | MessageNotFound() | TopicNotFound():
@@ -337,6 +345,29 @@ class OutboxSender:
                 await run(
                     outbox.reschedule, due.seq, now + wait_s, ambiguous=ambiguous, rest_s=wait_s
                 )
+
+    async def _leave_files(self, channel: Channel, due: PendingPart, error: SendError) -> None:
+        """Send the message without its files: only what refuses text, too, is given up."""
+        from gateway.delivery.refused_files import without_files
+
+        message = due.message
+        with use_locale(self._languages.of_route(message.route)):
+            first, *more = without_files(channel, message, error)
+        rest = OutgoingReply(
+            delivery_id=f"{message.delivery_id}.text",
+            route=message.route,
+            parts=more,
+            kind=message.kind,
+            event_id=message.event_id,
+        )
+
+        def store(tx: Transaction) -> Callable[[], None]:
+            outbox.replace_content(tx, due.seq, first)
+            outbox.put(tx, None, [rest], self._clock())
+            return self._when_given_up(tx, message.delivery_id)
+
+        (await self._reader.run_with_retries(store))()
+        await self.outgoing.delete(message.content.files)
 
     def _end(
         self, tx: Transaction, due: PendingPart, reason: str, whole_lane: bool
@@ -353,11 +384,18 @@ class OutboxSender:
                 event_id=message.event_id,
             )
             outbox.put(tx, None, [notice], self._clock())
-        others = 0
+        others, lane = 0, None
         if whole_lane:
-            others = chats.mark_unreachable(tx, message.route, reason, self._clock()) - 1
+            lost, lane = self._record_unreachable(tx, message.route, reason, self._clock())
+            others = lost - 1
         parts = outbox.give_up(tx, due.seq, reason, whole_lane=whole_lane) + max(0, others)
-        return parts, follow
+
+        def finish() -> None:
+            follow()
+            if lane is not None:
+                self.wake(lane)
+
+        return parts, finish
 
     async def _give_up(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
         """End the part, and report it to the owner and, if it has viewers, to the chat."""

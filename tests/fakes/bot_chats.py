@@ -64,6 +64,9 @@ class Chats:
         self.kinds: dict[int, str] = {}
         self.blocked: set[int] = set()
         self.missing: set[int] = set()
+        # Whose members may send no files, or nothing at all.
+        self.without_files: set[int] = set()
+        self.muted: set[int] = set()
         self.upgraded: dict[int, int] = {}
         # What a private chat shows of a message that is being written, until it comes.
         self.drafts: dict[int, str] = {}
@@ -132,6 +135,12 @@ class Chats:
             )
         if thread_id is not None and (chat_id, thread_id) in self.closed_threads:
             raise bad_request(self.closed_as)
+        if chat_id in self.muted:
+            raise bad_request("not enough rights to send text messages to the chat")
+
+    def check_takes_files(self, chat_id: int, kind: str) -> None:
+        if chat_id in self.without_files:
+            raise bad_request(f"not enough rights to send {kind}s to the chat")
 
     def message_json(self, shown: ChatMessage) -> dict[str, Any]:
         """The Message object of https://core.telegram.org/bots/api#message."""

@@ -139,6 +139,7 @@ class BotMethods:
         sent = self._files.sent(method, params)
         thread_id = integer(params, "message_thread_id")
         chat_id = self._admit(params, thread_id)
+        self._chats.check_takes_files(chat_id, sent[0][0].kind)
         reply_to = self._reply_target(chat_id, params)
         told = []
         for file, caption in sent:

@@ -122,6 +122,9 @@ class TelegramChannel:
         """An answer that would fill too many messages is its beginning and a file."""
         return as_file_if_long(markdown, render(markdown), self._settings.long_answer_messages)
 
+    def render_whole(self, markdown: str) -> Sequence[OutboundPart]:
+        return render(markdown)
+
     async def admit(self, route: Route) -> None:
         """Returns when the gate lets one final pass; a sender calls it before it marks its row as
         in flight, so that a process killed while it waits has not "perhaps sent" anything."""

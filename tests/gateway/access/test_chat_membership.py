@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from gateway.channels.base import ChatUnreachable
 from gateway.core.channel_events import Batch, MembershipChange
-from gateway.core.messages import Route
+from gateway.core.messages import OutboundPart, Route, Sender
 from gateway.store.repositories.delivery import chats
-from tests.gateway.parts import Parts, chat_message, opened
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from tests.gateway.parts import Parts, chat_message, opened, running
 
 GROUP = Route("chat", "bot", "-5")
 _numbers = iter(range(1000))
@@ -57,6 +59,36 @@ async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_pa
             there = n % 2 == 0
             told = await messages_after(parts, membership_change(present=there, was=not there))
         assert len(told) == 5
+
+
+async def unreachable(parts: Parts, *chat_ids: str) -> list[tuple[str, str]]:
+    """What was written to whom when these chats refused text."""
+    for number, chat_id in enumerate(chat_ids):
+        parts.platform.fail(chat_id, ChatUnreachable("blocked"))
+        route = Route("chat", "bot", chat_id)
+        await parts.sender.post(OutgoingReply(f"d:{number}", route, [OutboundPart("x")]))
+        await parts.until_stored("outbox", delivery_id=f"d:{number}", state="dead")
+    return await parts.stored("outbox", "chat", "body", kind="notice", order="seq")
+
+
+async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
+    async with running(tmp_path, [], owner="chat:7") as parts:
+        message = chat_message("/status", "8", sender=Sender("8", "Bob"))
+        await parts.bus.accept("chat", "bot", Batch([message]))
+        told = await unreachable(parts, "8", "-5", "7")
+    assert told == [
+        (
+            "7",
+            "I can't write to Bob (8) any more: blocked. What waited for this person was dropped.",
+        ),
+        ("7", "I can't write to the group -5 any more: blocked. What waited for it was dropped."),
+    ]
+
+
+async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, [], owner="chat:7") as parts:
+        told = await unreachable(parts, *(f"-{n}" for n in range(1, 20)))
+    assert len(told) == 5
 
 
 async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:

@@ -524,16 +524,60 @@ async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, cloc
     assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
 
 
-async def test_files_to_a_platform_without_them_are_given_up_and_told(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_files_to_a_platform_without_them_are_named(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     file = OutgoingReply(
-        "d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", text="a"),))]
+        "d:f", route(), [OutboundPart("see", files=(OutboundFile("a.md", text="a"),))]
     )
-    ends = await sent(tmp_path, clock, platform, file)
-    assert ends == [("dead", "chat cannot send files")]
-    assert platform.texts("1") == [LOST]
+    assert await sent(tmp_path, clock, platform, file) == [("sent", None)]
+    assert platform.texts("1") == ["see\n\n📎 Could not be sent: a.md."]
+
+
+async def test_chat_that_refuses_files_gets_the_text_and_what_follows(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = CarryingPlatform()
+    platform.fail("1", ChatUnreachable("not enough rights to send documents"))
+    file = OutgoingReply("d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", "/a"),))])
+    assert await sent(tmp_path, clock, platform, file, outgoing_reply("behind")) == [
+        ("sent", None),
+        ("sent", None),
+    ]
+    note = "📎 Not sent, because this chat does not allow it: a.md."
+    assert platform.texts("1") == [note, "behind"]
+
+
+async def test_chat_that_refuses_files_and_text_is_unreachable(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = CarryingPlatform()
+    platform.fail("1", ChatUnreachable("no files"), ChatUnreachable("blocked"))
+    file = OutgoingReply("d:f", route(), [OutboundPart("", files=(OutboundFile("a.md", "/a"),))])
+    ends = await sent(tmp_path, clock, platform, file, outgoing_reply("behind"))
+    assert ends == [("dead", "blocked"), ("dead", "blocked")]
+
+
+class TextPlatform(CarryingPlatform):
+    """A `CarryingPlatform` whose chats refuse files; a long answer can be a message for a line."""
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        raise ChatUnreachable("not enough rights to send documents")
+
+    def render_whole(self, markdown: str) -> list[OutboundPart]:
+        return [OutboundPart(line) for line in markdown.splitlines()]
+
+
+async def test_rest_of_an_answer_in_a_refused_file_becomes_messages(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = TextPlatform()
+    whole = OutboundFile("answer.md", text="one\ntwo\nhttps://evil.example/x")
+    answer = OutgoingReply(
+        "d:f", route(), [OutboundPart("one"), OutboundPart("It continues.", files=(whole,))]
+    )
+    assert await sent(tmp_path, clock, platform, answer) == [("sent", None)] * 3
+    assert platform.texts("1") == ["one", "two", "https://evil.example/x"]
+    assert platform.chats["1"][2].bold
 
 
 def reply_with_copy(folder: Path) -> tuple[Path, OutgoingReply]:
@@ -576,7 +620,7 @@ async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
     tmp_path: Path, clock: Jumping
 ) -> None:
     copy, reply = reply_with_copy(tmp_path)
-    assert await sent(tmp_path, clock, Platform(), reply) == [("dead", "chat cannot send files")]
+    assert await sent(tmp_path, clock, Platform(), reply) == [("sent", None)]
     assert not copy.exists()
 
 

@@ -37,6 +37,48 @@ async def test_an_answer_that_finds_the_bot_kicked_out_is_known_as_unreachable(
     assert not [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
 
 
+async def test_group_that_forbids_files_gets_the_text_and_is_told(gateway: GatewayProcess) -> None:
+    group = -85
+    gateway.api.chats.without_files.add(group)
+    (gateway.workspace / "r.txt").write_text("hello")
+    call = Call("send_file", {"path": "r.txt", "caption": "The *report*."})
+    gateway.model.script(ReplyScript(tool_calls=(call,)), "There it is.")
+    note = "📎 Not sent, because this chat does not allow it: r.txt."
+    assert await gateway.answers_to(group, "@kore_test_bot send it") == [
+        f"The report.\n\n{note}",
+        "There it is.",
+    ]
+    assert "-85" not in str((await gateway.status())["unreachable"])
+    assert list((gateway.home / "outgoing").iterdir()) == []
+
+
+async def test_long_answer_to_a_group_that_forbids_files_is_sent_as_messages(
+    gateway: GatewayProcess,
+) -> None:
+    group = -86
+    gateway.api.chats.without_files.add(group)
+    answer = "\n\n".join(f"Paragraph {n}. " + "word " * 150 for n in range(30))
+    gateway.model.script(answer)
+    shown = await gateway.answers_to(group, "@kore_test_bot tell me all")
+    assert len(shown) > 5
+    text = "".join(shown)
+    assert [n for n in range(30) if text.count(f"Paragraph {n}. ") != 1] == []
+    assert "This file" not in text
+
+
+async def test_owner_is_told_when_a_chat_becomes_unreachable(gateway: GatewayProcess) -> None:
+    group = -87
+    gateway.model.script(ReplyScript(text="late", latency_s=0.3), "later")
+    await gateway.api.user_says(group, "@kore_test_bot go")
+    gateway.api.chats.muted.add(group)
+    await gateway.until(lambda: any("-87" in one for one in gateway.api.answers(OWNER)))
+    notice = gateway.api.answers(OWNER)[-1]
+    assert notice.startswith("I can't write to the group -87 any more: ")
+    assert "not enough rights to send text messages" in notice
+    await gateway.api.user_says(group, "@kore_test_bot again")
+    await gateway.idle()
+
+
 @pytest.mark.parametrize("said", ["message thread not found", "TOPIC_CLOSED"])
 async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     gateway: GatewayProcess, said: str

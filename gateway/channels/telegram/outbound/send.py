@@ -56,7 +56,7 @@ _NO_TOPIC = re.compile(
 )
 _UNREACHABLE = re.compile(
     r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
-    r"|not enough rights|no rights|chat_write_forbidden|administrator rights|upgraded to a super",
+    r"|not enough rights|no rights|[a-z]_forbidden|administrator rights|upgraded to a super",
     re.IGNORECASE,
 )
 

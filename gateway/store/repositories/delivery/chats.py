@@ -58,8 +58,8 @@ def notice_time(tx: Transaction, prefix: str, since: float) -> int:
     return int(count)
 
 
-def private_route(tx: Transaction, principal: str) -> Route | None:
-    """Where a person last wrote in private; None if unknown."""
+def last_private_message(tx: Transaction, principal: str) -> InboundMessage | None:
+    """What a person last wrote in private."""
     channel = principal.partition(":")[0]
     query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
     before = _BEHIND_ALL
@@ -70,8 +70,14 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
             before = seq
             message = inbound_from_row(tx, *columns)
             if message.private:
-                return Route(message.channel, message.account, message.chat_id, message.thread_id)
+                return message
     return None
+
+
+def private_route(tx: Transaction, principal: str) -> Route | None:
+    """Where a person last wrote in private; None if unknown."""
+    message = last_private_message(tx, principal)
+    return None if message is None else message.route
 
 
 def touch(tx: Transaction, message: InboundMessage) -> None:

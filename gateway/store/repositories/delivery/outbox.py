@@ -265,8 +265,14 @@ def reschedule(
 
 def make_plain(tx: Transaction, seq: int) -> None:
     """The platform refused the formatting: the text goes out without, and holds no more links."""
+    _, message = _stored_part(tx, seq)
+    replace_content(tx, seq, plain_part(message.content))
+
+
+def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
+    """The platform refused what the message holds: it goes out with this content."""
     place, message = _stored_part(tx, seq)
-    codecs.put_part(tx, seq, place, message.kind, plain_part(message.content))
+    codecs.put_part(tx, seq, place, message.kind, content)
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 

@@ -39,6 +39,7 @@ def usage_meter(database: Store, reservations: Reservations) -> StoreUsageMeter:
             database=database,
             renderer=renderer,
             languages=languages,
+            record_unreachable=lambda *_: (0, None),
             when_given_up=lambda tx, delivery_id: lambda: None,
         ),
         languages=languages,

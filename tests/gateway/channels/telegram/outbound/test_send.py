@@ -100,6 +100,7 @@ async def test_a_possible_repeat_says_so_and_keeps_its_format(
         (faults.status(400, description="Bad Request: message thread not found"), TopicNotFound),
         (faults.status(400, description="Bad Request: TOPIC_CLOSED"), TopicNotFound),
         (faults.status(400, description="Bad Request: PEER_ID_INVALID"), ChatUnreachable),
+        (faults.status(400, description="Bad Request: CHAT_SEND_PLAIN_FORBIDDEN"), ChatUnreachable),
     ],
     ids=lambda value: getattr(value, "description", None) or getattr(value, "kind", None),
 )
