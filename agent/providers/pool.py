@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Cooldowns, KeyRef
-from agent.providers.http.transport import SECRET_HEADER
 from agent.providers.opening import deadlines_of, open_provider
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.pricing import tariff_of
@@ -19,8 +18,9 @@ from agent.providers.registry import (
     resolve_model,
 )
 from agent.providers.retry import ModelCandidate, RetryingProvider
-from agent.providers.vendors import CONTEXT_TOKENS, PLACEHOLDERS, VENDORS
+from agent.providers.vendors import CONTEXT_TOKENS, VENDORS
 from agent.records import frozen
+from agent.security.secret_values import secrets_in_map
 from agent.usage import Tariff
 
 
@@ -174,12 +174,8 @@ class ModelPool:
         keys = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
         keys |= {self.environ.get(name, "") for name in names}
         for config in self.known:
-            keys |= {
-                value.removeprefix("Bearer ")
-                for name, value in config.headers.items()
-                if SECRET_HEADER.search(name)
-            }
-        return frozenset(keys - PLACEHOLDERS)
+            keys.update(secrets_in_map(config.headers))
+        return frozenset(keys)
 
     async def release(self) -> None:
         """Close the connections of this event loop, which ends; in another one they open again.

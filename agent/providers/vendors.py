@@ -203,9 +203,6 @@ ALIASES: Mapping[str, str] = MappingProxyType(
     {"kimi": "moonshot", "google": "gemini", "dashscope": "qwen", "claude": "anthropic"}
 )
 
-# What people give a local server that wants some key: as words they are everywhere.
-PLACEHOLDERS = frozenset({*VENDORS, "lm-studio", "no-key", "not-needed", "sk-no-key-required"})
-
 
 def find_vendor(name: str) -> Vendor | None:
     return VENDORS.get(ALIASES.get(name, name))

@@ -1,4 +1,4 @@
-"""Keeps exact values, in whatever spelling, out of everything that leaves."""
+"""Redaction of secrets, in whatever spelling, from text that leaves: logs, prompts, screens."""
 
 import base64
 import json
@@ -8,21 +8,24 @@ from functools import cached_property
 from typing import TypeVar, cast, overload
 from urllib.parse import quote, quote_plus
 
-# A shorter one would blot out ordinary words.
-SHORTEST = 6
-STARS = "***"
+from agent.security.secret_values import is_secret_value
+
+# Not used by shells, Markdown or any notation of programs, so nothing takes it for content.
+MARK = "⟦secret⟧"
+# The UTF-8 bytes of the mark, as `RedactionStream` holds bytes.
+_BYTES_MARK = MARK.encode().decode("latin-1")
 Data = TypeVar("Data")
 
 
 class Redactor:
-    """Replaces `values` by stars, also where they stand percent-encoded, in base64 (wherever in
+    """Replaces `values` by the mark, also where they are percent-encoded, in base64 (wherever in
     the encoded bytes), in hexadecimal or escaped for JSON.
 
-    Values shorter than 6 characters are left alone. Without values it changes nothing.
+    Values that are no secrets by `secret_values` are left alone. Without values it changes nothing.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._values = frozenset(value for value in values if len(value) >= SHORTEST)
+        self._values = frozenset(filter(is_secret_value, values))
         self._others: list[Redactor] = []
 
     def __repr__(self) -> str:
@@ -40,7 +43,7 @@ class Redactor:
         values = tuple(values)
         for other in self._others:
             other.learn(values)
-        more = self._values.union(value for value in values if len(value) >= SHORTEST)
+        more = self._values.union(filter(is_secret_value, values))
         if more == self._values:
             return
         self._values = more
@@ -51,10 +54,14 @@ class Redactor:
         """One that knows these values too."""
         return Redactor(self._values.union(values))
 
-    def clean(self, text: str) -> str:
+    def clean(self, text: str, mark: str = MARK) -> str:
         """The text without them."""
         # The search for each is many times faster than the pattern, which few texts ever need.
-        return self._pattern.sub(STARS, text) if self._occurs(text) else text
+        return self._pattern.sub(mark, text) if self._occurs(text) else text
+
+    def occurs_in(self, data: object) -> bool:
+        """Return whether JSON values of any depth contain a secret."""
+        return bool(self._values) and any(map(self._occurs, _texts(data)))
 
     def clean_data(self, data: Data) -> Data:
         """JSON values of any depth, each text in them cleaned; keys too."""
@@ -138,7 +145,7 @@ class RedactionStream:
         if not self._redactor:
             return piece
         if isinstance(piece, bytes):
-            return self._feed(piece.decode("latin-1")).encode("latin-1")
+            return self._feed(piece.decode("latin-1"), _BYTES_MARK).encode("latin-1")
         return self._feed(piece)
 
     def end(self) -> str:
@@ -146,11 +153,34 @@ class RedactionStream:
         rest, self._pending = self._pending, ""
         return self._redactor.clean(rest)
 
-    def _feed(self, piece: str) -> str:
+    def end_bytes(self) -> bytes:
+        """The same of a stream that was fed bytes."""
+        rest, self._pending = self._pending, ""
+        return self._redactor.clean(rest, _BYTES_MARK).encode("latin-1")
+
+    def _feed(self, piece: str, mark: str = MARK) -> str:
         text = self._pending + piece
         certain = self._redactor.stable_chars(text)
         self._pending = text[certain:]
-        return self._redactor.clean(text[:certain])
+        return self._redactor.clean(text[:certain], mark)
+
+
+def has_mark(data: object) -> bool:
+    """Return whether JSON values of any depth contain the mark of a redaction."""
+    return any(MARK in text for text in _texts(data))
+
+
+def _texts(data: object) -> Iterator[str]:
+    match data:
+        case str():
+            yield data
+        case dict():
+            for key, value in data.items():
+                yield from _texts(key)
+                yield from _texts(value)
+        case list() | tuple():
+            for item in data:
+                yield from _texts(item)
 
 
 def _clean(data: object, redactor: Redactor) -> object:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from agent.errors import KoreError, PolicyDenied, ToolError
 from agent.i18n import ENGLISH, use_locale
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
 from agent.security.files import file_io
@@ -22,7 +23,7 @@ from agent.security.policy.base import (
     LimitsWriting,
     Policy,
 )
-from agent.security.redaction import Redactor
+from agent.security.redaction import MARK, Redactor, has_mark
 from agent.security.taint.taint import BOTH, NOTHING, UNTRUSTED, TaintState
 from agent.tools.authorization import Authorizer, BindsAnswers, CallDenied
 from agent.tools.base import (
@@ -135,6 +136,10 @@ class ToolRunner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """The result, as far as the program's hooks leave it to the call."""
+        if (refusal := self._secret_refusal(context.call)) is not None:
+            if (tool := self.toolbox.find(context.call.name)) is not None:
+                await self._record_refusal(tool, {}, context, "a secret in the arguments")
+            return ToolResult(refusal, is_error=True)
         if self.interceptor is None:
             return await self._run(context, on_start)
         result = await self.interceptor.before_tool(context)
@@ -146,6 +151,16 @@ class ToolRunner:
         changed = await self.interceptor.after_tool(context, result)
         # Other words may still quote what the tool has seen.
         return replace(changed, taint=changed.taint | result.taint)
+
+    def _secret_refusal(self, call: ToolCall) -> str | None:
+        """Return why a call must not run that holds a secret, or the mark of a redaction."""
+        if call.arguments is None:
+            return load_prompt("secret_in_call") if MARK in call.raw else None
+        if self.redactor.occurs_in(call.arguments):
+            return load_prompt("secret_in_call")
+        if has_mark(call.arguments):
+            return render_prompt("mark_in_call", mark=MARK)
+        return None
 
     async def _run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]

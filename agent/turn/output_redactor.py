@@ -1,4 +1,4 @@
-"""What a model says, without the secrets that it repeats."""
+"""Redaction of what a model says. Calls with a secret lose their arguments instead."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -86,9 +86,9 @@ def _is_clean(text: str, redactor: Redactor) -> bool:
 
 
 def _clean_call(call: ToolCall, redactor: Redactor) -> ToolCall:
-    if call.arguments is None:
-        return replace(call, raw=redactor.clean(call.raw))
-    arguments = redactor.clean_data(call.arguments)
-    if arguments == call.arguments and redactor.clean(call.raw) == call.raw:
-        return call
-    return replace(call, arguments=arguments, raw=dumps(arguments))
+    raw = redactor.clean(call.raw)
+    if call.arguments is not None and redactor.occurs_in(call.arguments):
+        # Changed arguments could do anything. Without any, nothing can run, now or after a restart.
+        raw = dumps(redactor.clean_data(call.arguments))
+        return replace(call, arguments=None, raw=raw)
+    return call if raw == call.raw else replace(call, arguments=None, raw=raw)

@@ -2,13 +2,14 @@
 text for neither; `~` to a folder."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.security.secret_values import is_token, names_secret
 from gateway.config.json_files.document import kind_of, private, read_object
 from gateway.config.origin import Key, Loc, MissingVariable, ValueOrigin, dotted, printable
 
@@ -21,10 +22,8 @@ PATHS: tuple[Key, ...] = (
 # References in these sections matter only once the model, the bot or the server is used.
 _DEFERRED = ("model_list", "telegram", "mcp_servers", "lsp_servers")
 _DROPPED = ("api_key", "api_base", "url")
-# Where a reference inside a longer text brings in a password, and no mere name or path.
-_CREDENTIALS = ("api_base", "base_url", "url", "webhook_url", "args")
-# What a variable that holds nothing but a secret is called.
-_SECRET = re.compile(r"(?:TOKEN|SECRET|KEY|PASSWORD)$", re.IGNORECASE)
+# The beginning of names in secrets.json that `config set` makes.
+MADE = "KORE_SECRET_"
 _STORE = "sqlite:///"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,7 +48,7 @@ class References:
     sources: dict[Loc, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.hidden = list(self.secrets.values())
+        self.hidden = list(declared_secrets(self.secrets))
 
     def expand(self, value: Any, loc: Loc, place: ValueOrigin) -> Any:
         """The value with its references filled in; one that leads nowhere stays as written.
@@ -107,13 +106,19 @@ class References:
                 self.missing.append(lack := MissingVariable(loc, name, place))
                 if loc[0] not in _DEFERRED and not self.is_partial:
                     self.complaints.append(str(lack))
-            elif any(key in _CREDENTIALS for key in loc) and (
-                match[0] != text or _SECRET.search(name)
-            ):
+            elif names_secret(name) or is_token(value):
                 self.hidden.append(value)
             return value or match[0]
 
         return _REFERENCE.sub(fill, text)
+
+
+def declared_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
+    """Yield the secrets of secrets.json: what a person has put there, and of what `config set` has
+    put there, which includes all variables and headers of servers, what its name declares."""
+    for name, value in secrets.items():
+        if not name.startswith(MADE) or names_secret(name) or is_token(value):
+            yield value
 
 
 def expand_home(text: str, home: Path, environ: Mapping[str, str]) -> Path:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.config.references import has_reference
+from gateway.config.references import MADE, has_reference
 
 STARS = "**********"
 
@@ -80,9 +80,6 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
-# What a name begins with that `config set` has made.
-_MADE = "KORE_SECRET_"
-
 # As `kore init` calls it.
 _KNOWN = {("telegram", "token"): "TELEGRAM_BOT_TOKEN"}
 
@@ -131,7 +128,7 @@ def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
         first = next((n for n, word in enumerate(words) if word.isdecimal()), None)
         if first is not None:
             words[first] = entry_name
-    return _MADE + _ODD.sub("_", "_".join(words)).strip("_").upper()
+    return MADE + _ODD.sub("_", "_".join(words)).strip("_").upper()
 
 
 def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
@@ -143,7 +140,7 @@ def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str
     return [
         name
         for name in names
-        if name.startswith(_MADE)
+        if name.startswith(MADE)
         and f"${{{name}}}" in before
         and not any(f"${{{name}}}" in text for text in remaining_texts)
     ]

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.redaction import Redactor
+from agent.security.redaction import MARK, Redactor
 from gateway.config import Settings, editing
 from gateway.config.atomic_write import file_lock
 from gateway.config.diff import is_at_once, update
@@ -171,7 +171,7 @@ class ConfigEditor:
     def _edit(self, path: tuple[str, ...], value: str | None) -> ConfigEdit:
         if value is None:
             return editing.unsetting(self._sources, self.file, path)
-        if STARS in value:
+        if STARS in value or MARK in value:
             raise ConfigError(
                 t("{key}: the stars stand for a secret", key=".".join(path)),
                 hint=t("set the secret by its own key, such as model_list.NAME.api_key"),

@@ -1,20 +1,21 @@
-"""Which texts are secret in this process: what the one `Redactor` of every outlet looks for."""
+"""The secrets of a configuration, for the `Redactor` of the process."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic import BaseModel, SecretStr
 
-from agent.providers.vendors import PLACEHOLDERS, VENDORS
+from agent.providers.vendors import VENDORS
 from agent.security.redaction import Redactor
+from agent.security.secret_values import (
+    is_secret_value,
+    names_secret,
+    secrets_in_addresses,
+    secrets_in_map,
+)
 from gateway.config import Settings
 from gateway.config.secret_keys import secrets_of
 from gateway.config.sections import McpServer
-
-# What stands before the host of an address, wherever in a text that is.
-_LOGIN = re.compile(r"://([^/?#\s]*)@")
 
 
 def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
@@ -32,7 +33,31 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
     values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
     bots = (settings.telegram.token, *(bot.token for bot in settings.telegram.accounts))
     values |= {token.get_secret_value().partition(":")[2] for token in bots}
-    return frozenset(text for text in values if text and text.lower() not in PLACEHOLDERS)
+    for text in tuple(values):
+        values.update(secrets_in_addresses(text))
+    return frozenset(filter(is_secret_value, values))
+
+
+def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the names of settings that are declared as secrets and hold a word: too many texts
+    contain it to redact them."""
+    match value:
+        case SecretStr():
+            if value and not is_secret_value(value.get_secret_value()):
+                yield path
+        case BaseModel():
+            for name, inner in value:
+                yield from unredacted_settings(inner, f"{path}.{name}".lstrip("."))
+        case dict():
+            for name, inner in value.items():
+                if not isinstance(inner, SecretStr) or names_secret(name):
+                    yield from unredacted_settings(inner, f"{path}.{name}")
+        case tuple() | list():
+            for number, inner in enumerate(value):
+                yield from unredacted_settings(inner, f"{path}.{number}")
+        case str():
+            if not all(map(is_secret_value, secrets_in_addresses(value))):
+                yield path
 
 
 def describe(settings: Settings) -> dict[str, Any]:
@@ -53,12 +78,14 @@ def _walk(value: Any) -> Iterator[str]:
             for _, inner in value:
                 yield from _walk(inner)
         case dict():
+            # Environment variables and headers: most of them are no secrets.
+            texts = {k: v.get_secret_value() for k, v in value.items() if isinstance(v, SecretStr)}
+            yield from secrets_in_map(texts)
             for inner in value.values():
-                yield from _walk(inner)
+                if not isinstance(inner, SecretStr):
+                    yield from _walk(inner)
         case tuple() | list():
             for inner in value:
                 yield from _walk(inner)
         case str():
-            for name, _, password in (one.partition(":") for one in _LOGIN.findall(value)):
-                yield password or name
-                yield unquote(password or name)
+            yield from secrets_in_addresses(value)

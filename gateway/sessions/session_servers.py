@@ -10,6 +10,7 @@ from agent.elicitation import decline
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.security.secret_values import secrets_in_map
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from gateway.core.records import SessionServer
@@ -61,7 +62,7 @@ class SessionServers:
             text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
             raise KoreError(text)
         for one in servers:
-            self._learn((*one.env.values(), *one.headers.values()))
+            self._learn((*secrets_in_map(one.env), *secrets_in_map(one.headers)))
         # Each call brings along whom to ask. Homes and logs go with the servers.
         mcp_settings = McpSettings(settings, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())

@@ -2,11 +2,12 @@
 
 from agent.agent import Agent
 from agent.providers.pool import ModelPool
+from agent.security.redaction import MARK
 from agent.settings import AgentSettings, ToolSettings
 
 
 def agent_with(**tools: float) -> Agent:
-    settings = AgentSettings(tools=ToolSettings(**tools), secrets=frozenset({"canary-one"}))  # type: ignore[arg-type]
+    settings = AgentSettings(tools=ToolSettings(**tools), secrets=frozenset({"canary-1f7b3Q"}))  # type: ignore[arg-type]
     return Agent(ModelPool("offline/echo"), settings=settings)
 
 
@@ -32,9 +33,9 @@ async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() ->
 async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
     agent = agent_with()
     redactor = agent.redactor
-    assert redactor.clean("canary-one canary-two") == "*** canary-two"
+    assert redactor.clean("canary-1f7b3Q canary-2d9e5Z") == f"{MARK} canary-2d9e5Z"
     agent.reconfigure(
-        Agent(ModelPool("x/y"), settings=AgentSettings(secrets=frozenset({"canary-two"})))
+        Agent(ModelPool("x/y"), settings=AgentSettings(secrets=frozenset({"canary-2d9e5Z"})))
     )
-    assert redactor.clean("canary-one canary-two") == "*** ***"
+    assert redactor.clean("canary-1f7b3Q canary-2d9e5Z") == f"{MARK} {MARK}"
     await agent.aclose()

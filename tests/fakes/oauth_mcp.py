@@ -43,7 +43,7 @@ class OauthMcpServer(LoopbackServer):
     @property
     def secrets(self) -> set[str]:
         """Every token that was ever handed out."""
-        return {f"{kind}-{n:032d}" for kind in ("access", "renew") for n in range(self._count + 1)}
+        return {_token(kind, n) for kind in ("access", "renew") for n in range(self._count + 1)}
 
     async def _mcp(self, request: web.Request) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -120,7 +120,7 @@ class OauthMcpServer(LoopbackServer):
         if not is_right:
             return web.json_response({"error": "invalid_grant"}, status=400)
         self._count += 1
-        access, renew = f"access-{self._count:032d}", f"renew-{self._count:032d}"
+        access, renew = _token("access", self._count), _token("renew", self._count)
         self.access = {access}
         answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.expires_in}
         if self.issues_refresh:
@@ -147,3 +147,8 @@ async def open_page(url: str) -> str:
         browser.get(url, allow_redirects=False) as response,
     ):
         return response.headers["Location"]
+
+
+def _token(kind: str, number: int) -> str:
+    """Return a token that is as random as a real one and the same in each run."""
+    return f"{kind}-{hashlib.sha256(f'{kind} {number}'.encode()).hexdigest()[:32]}-{number}"

@@ -27,6 +27,7 @@ from agent.errors import (
 from agent.i18n import t
 from agent.providers.http.transport import Endpoint
 from agent.records import frozen
+from agent.security.redaction import MARK
 
 _TOO_LONG_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
@@ -396,6 +397,6 @@ def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
 def _safe(endpoint: Endpoint, text: str) -> str:
     """One short line without keys, which some servers echo."""
     for secret in endpoint.secrets:
-        text = text.replace(secret, "***")
-    text = " ".join(_KEY_LIKE.sub("***", text).split())
+        text = text.replace(secret, MARK)
+    text = " ".join(_KEY_LIKE.sub(MARK, text).split())
     return text if len(text) <= _SAID_CHARS else text[:_SAID_CHARS] + "…"

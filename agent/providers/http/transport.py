@@ -1,6 +1,5 @@
 """How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
 
-import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -12,6 +11,7 @@ from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailabl
 from agent.i18n import t
 from agent.per_loop import PerLoop
 from agent.records import frozen
+from agent.security.secret_values import is_secret_value, secrets_in_map
 from agent.version import VERSION
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ _LARGE_BODY_BYTES = 1 << 20
 # Seconds of silence before the first probe and between two, and their number.
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _KEEPALIVE_S = 60
-# Headers whose value must never be shown.
-SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 @frozen
@@ -70,11 +68,8 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no error may repeat: the key, and headers that hold one."""
-        header_values = [
-            value for name, value in self.extra_headers.items() if SECRET_HEADER.search(name)
-        ]
-        values = {value.removeprefix("Bearer ") for value in (self.api_key, *header_values)}
-        return tuple(sorted(filter(None, values), key=len, reverse=True))
+        values = {self.api_key, *secrets_in_map(self.extra_headers)}
+        return tuple(sorted(filter(is_secret_value, values), key=len, reverse=True))
 
     @property
     def url(self) -> str:

@@ -123,7 +123,7 @@ class Exec:
             cleaner = call.redactor.stream()
             async with self._record_changes(line):
                 ended = await self._commands.run(line, timeout_s, on_output)
-            output.feed(cleaner.end().encode("latin-1"))
+            output.feed(cleaner.end_bytes())
         text = output.text().rstrip("\n")
         remark = ended.quarantine_report + (
             ended.refusals or await asyncio.to_thread(self._remark, line, ended.exit, text)
@@ -209,7 +209,7 @@ class Exec:
                     )
                     say(f"\n{ended.quarantine_report}".encode() if ended.quarantine_report else b"")
             finally:
-                say(cleaner.end().encode("latin-1"))
+                say(cleaner.end_bytes())
             return ended.exit
 
         origin = ProcessOrigin(

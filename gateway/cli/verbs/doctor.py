@@ -121,6 +121,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
     """All that can be looked at without asking anybody."""
     return [
         configuration.check_model(settings, os.environ),
+        configuration.check_secrets(settings),
         configuration.check_limits(settings, os.environ),
         configuration.check_policy(settings),
         configuration.check_hooks(settings, home),

@@ -15,6 +15,7 @@ from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import sandbox_options
+from gateway.runtime.secrets import unredacted_settings
 from gateway.turns.usage.limits import has_money_limits, unenforceable
 
 _NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
@@ -38,6 +39,13 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
     return Check(
         "model", "ok", t("{model} at {api_base}", model=config.model, api_base=config.api_base)
     )
+
+
+def check_secrets(settings: Settings) -> Check:
+    """Name the secrets that are words: nothing redacts them."""
+    if names := ", ".join(unredacted_settings(settings)):
+        return Check("secrets", "ok", t("words, which are not redacted: {names}", names=names))
+    return Check("secrets", "ok", t("all are redacted where they would be shown"))
 
 
 def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:

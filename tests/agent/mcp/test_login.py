@@ -14,7 +14,7 @@ from agent.mcp.login_file import LoginDialog, LoginOptions
 from agent.mcp.revocation import revoke
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
-from agent.security.redaction import Redactor
+from agent.security.redaction import MARK, Redactor
 from agent.settings import ToolSettings
 from gateway.store.cipher import Cipher
 from tests.agent.props import call_context
@@ -170,7 +170,7 @@ async def test_tokens_are_known_to_the_redactor_and_in_no_log(
         await log_in(server, tmp_path)
         redactor = Redactor()
         async with servers(server, tmp_path, redactor=redactor) as running:
-            assert redactor.clean(await whoami(running)) == "you, with ***"
+            assert redactor.clean(await whoami(running)) == f"you, with {MARK}"
         secrets = server.secrets
     assert not [text for text in secrets if text in caplog.text]
 

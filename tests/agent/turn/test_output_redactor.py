@@ -1,10 +1,14 @@
 """Secrets that a model repeats reach nobody; secrets that a tool prints reach no model."""
 
 import random
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import pytest
 
 from agent import events
 from agent.agent import Agent
@@ -16,12 +20,15 @@ from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
-from agent.security.redaction import Redactor
+from agent.security.redaction import MARK, Redactor
 from agent.settings import AgentSettings
+from agent.tools.base import ToolEnvironment
 from agent.tools.output_spill import spill_folder
 from agent.tools.runner import Permissions
 from agent.turn.output_redactor import OutputRedactor, clean_message
-from agent.types import Image, Message, RedactedThinking, Text, Thinking, ToolCall, assistant
+from agent.turn.request import TurnRequest
+from agent.turn.runner import AgentTurn
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, ToolCall, assistant, user
 from tests.agent.props import call
 
 KEY = "sk-canary-0123456789-secret"
@@ -70,7 +77,7 @@ def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
         said += spoken.clean(events.ThinkingEnd(text))
         said += spoken.clean(events.Reply(message, None, "stop"))
         shown = "".join(e.text for e in said if isinstance(e, events.TextDelta))
-        assert shown == "it is ***, you know"
+        assert shown == f"it is {MARK}, you know"
         whole = repr([e for e in said if not isinstance(e, events.Reply)])
         assert KEY not in whole
         assert KEY[:12] not in whole
@@ -81,7 +88,7 @@ def test_a_clean_message_is_the_very_same_object() -> None:
     message = assistant("fine", (ToolCall("1", "exec", {"command": "ls"}, '{"command": "ls"}'),))
     assert clean_message(message, redactor) is message
     changed = clean_message(Message("assistant", (Thinking(KEY, "signed"),)), redactor)
-    assert changed.content == (Thinking("***"),)
+    assert changed.content == (Thinking(MARK),)
     quoted = Thinking("", f'{{"reasoning_details": [{{"text": "{KEY}"}}]}}')
     assert clean_message(Message("assistant", (quoted,)), redactor).content == (Thinking(""),)
 
@@ -90,7 +97,7 @@ def test_what_no_text_is_stays_as_it_came() -> None:
     redactor = Redactor([KEY])
     kept = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
     cleaned = clean_message(Message("assistant", (*kept, Text(KEY))), redactor)
-    assert cleaned.content == (*kept, Text("***"))
+    assert cleaned.content == (*kept, Text(MARK))
 
 
 async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:
@@ -99,16 +106,55 @@ async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None
     seen = await _turn_events(agent)
     done = seen[-1]
     assert isinstance(done, events.Done)
-    assert done.result.text == "my key: *** !"
+    assert done.result.text == f"my key: {MARK} !"
     assert KEY not in repr(seen)
 
 
-async def test_a_call_with_the_key_in_it_runs_without(tmp_path: Path) -> None:
-    wanted = call("write_file", path="a.txt", content=f"key={KEY}")
+@pytest.mark.parametrize("spelled", [KEY, quote(KEY, safe=""), KEY.encode().hex()])
+async def test_call_with_a_secret_is_refused(tmp_path: Path, spelled: str) -> None:
+    wanted = call("write_file", path="a.txt", content=f"key={spelled}")
     agent, model = _scripted([wanted, "done"], tmp_path)
     seen = await _turn_events(agent)
-    assert (tmp_path / "a.txt").read_text() == "key=***"
-    assert KEY not in repr(seen) + repr(model.requests)
+    assert not (tmp_path / "a.txt").exists()
+    (result,) = [event for event in seen if isinstance(event, events.ToolResulted)]
+    assert result.is_error
+    assert "no tool may receive it" in result.content
+    assert spelled not in repr(seen) + repr(model.requests)
+
+
+async def test_call_from_before_a_restart_is_refused(tmp_path: Path) -> None:
+    stored = [user("go"), assistant("", (call("write_file", path="a.txt", content=KEY),))]
+    agent, _ = _scripted(["done"], tmp_path)
+    request = TurnRequest(ToolEnvironment("s", tmp_path, tmp_path), stored, ANYTHING)
+    seen = [event async for event in AgentTurn(agent, request).events()]
+    (result,) = [event for event in seen if isinstance(event, events.ToolResulted)]
+    assert "no tool may receive it" in result.content
+    assert not (tmp_path / "a.txt").exists()
+
+
+async def test_call_with_a_mark_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "app.env"
+    file.write_text(f"KEY={KEY}\nDEBUG=0\n")
+    steps = [
+        call("read_file", path="app.env"),
+        call("write_file", path="app.env", content=f"KEY={MARK}\nDEBUG=1\n"),
+        call("edit_file", path="app.env", old_string="DEBUG=0", new_string="DEBUG=1"),
+        "done",
+    ]
+    agent, model = _scripted(steps, tmp_path)
+    await _turn_events(agent)
+    read, refused = model.requests[1].messages[-1], model.requests[2].messages[-1]
+    assert f"KEY={MARK}" in read.text
+    assert refused.is_error
+    assert "marks a place where Kore hides a secret" in refused.text
+    assert file.read_text() == f"KEY={KEY}\nDEBUG=1\n"
+
+
+def test_mark_is_no_pattern_of_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "project").touch()
+    for shell in ("sh", "bash"):
+        done = subprocess.run([shell, "-c", f"echo {MARK}"], cwd=tmp_path, capture_output=True)
+        assert done.stdout.decode() == f"{MARK}\n"
 
 
 async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_path: Path) -> None:
@@ -127,26 +173,26 @@ async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_pa
     seen = await _turn_events(agent)
     assert len(model.requests) == len(steps)
     (spilled,) = spill_folder(tmp_path).glob("*.txt")
-    assert spilled.read_text().count("a *** b") == 3000
+    assert spilled.read_text().count(f"a {MARK} b") == 3000
     everything = repr(seen) + repr(model.requests) + spilled.read_text()
     for form in Redactor([KEY]).forms:
         assert form not in everything
 
 
-async def test_an_error_with_the_key_in_it_says_stars(tmp_path: Path) -> None:
+async def test_an_error_with_the_key_in_it_says_marks(tmp_path: Path) -> None:
     error = Rejected(f"401 at https://host/{KEY}", hint=f"look at {KEY}")
     agent, _ = _scripted([error], tmp_path)
     seen = await _turn_events(agent)
     (told,) = [event for event in seen if isinstance(event, events.Error)]
-    assert (told.message, told.hint) == ("401 at https://host/***", "look at ***")
+    assert (told.message, told.hint) == (f"401 at https://host/{MARK}", f"look at {MARK}")
 
 
 async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path) -> None:
     known = [ModelConfig("m", "openai/x", api_base="http://127.0.0.1:9/v1", api_key=KEY)]
     agent = Agent(ModelPool("m", known), workspace=tmp_path)
-    assert agent.redactor.clean(f"<{KEY}>") == "<***>"
+    assert agent.redactor.clean(f"<{KEY}>") == f"<{MARK}>"
     environ = {"OPENAI_API_KEY": KEY}
-    assert Redactor(ModelPool.of("openai/gpt-5", environ).keys()).clean(KEY) == "***"
+    assert Redactor(ModelPool.of("openai/gpt-5", environ).keys()).clean(KEY) == MARK
     assert not Redactor(
         ModelPool("ollama/x", [ModelConfig("o", "ollama/x", api_key="ollama")]).keys()
     )
@@ -166,7 +212,7 @@ class Slow:
         """There is nothing to close."""
 
 
-async def test_single_characters_come_to_stars_too(tmp_path: Path) -> None:
+async def test_single_characters_come_to_a_mark_too(tmp_path: Path) -> None:
     seen: list[Any] = await _turn_events(Agent(Slow(), workspace=tmp_path, settings=SETTINGS))
     shown = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
-    assert shown == "my key is ***"
+    assert shown == f"my key is {MARK}"

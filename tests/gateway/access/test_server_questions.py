@@ -13,6 +13,7 @@ import pytest
 from agent.elicitation import Elicitation, FormField, looks_secret
 from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
+from agent.security.redaction import MARK
 from agent.text.visible import escape_invisible
 from agent.types import assistant
 from gateway.config.schema import Settings
@@ -168,13 +169,13 @@ async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowher
         assert query.server_question is not None
         assert query.server_question.is_secret
         assert "The MCP server s asks for it, not the model" in query.server_question.text
-        await reply(p, "hunter2-very-secret")
+        await reply(p, "hunter2-7Qx9f3Zk")
         await p.platform.until(lambda: "done" in p.platform.texts("1"))
         for table in ("approval", "inbox", "outbox"):
             assert "hunter2" not in str(await p.stored(table, "*"))
         # The server said it again.
         assert "hunter2" not in str(await load_history(p))
-        assert (await hear(p))["content"] == {"password": "***"}
+        assert (await hear(p))["content"] == {"password": MARK}
 
 
 async def test_a_group_is_never_asked_for_a_password(tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ async def test_a_password_that_comes_late_or_is_corrected_is_for_nobody_else(
         first = chat_message("hunter1-very-secret", quoted_id=quoted)
         await accept_messages(p, first)
         assert await hear(p)
-        again = chat_message("hunter2-very-secret", quoted_id=quoted)
+        again = chat_message("hunter2-7Qx9f3Zk", quoted_id=quoted)
         if edited:
             again = replace(first, content=again.content, edited=True, event_id=again.event_id)
         await p.until_stored("outbox", delivery_id=f"q{asking.number}.done", state="sent")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.redaction import MARK
 from agent.text.display_width import display_width
 from gateway.cli.program import complain, run
 from gateway.cli.verb_table import VERBS
@@ -281,8 +282,8 @@ def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> N
     code = (
         "import sys; from pathlib import Path; from gateway.cli.crash_report import CrashReport;"
         "from agent.security.redaction import Redactor;"
-        f"r = CrashReport.install(Path({str(home)!r})); r.redactor = Redactor(['hush-hush']);"
-        "raise RuntimeError('wires crossed hush-hush')"
+        f"r = CrashReport.install(Path({str(home)!r})); r.redactor = Redactor(['hush-4f9Qx2z7']);"
+        "raise RuntimeError('wires crossed hush-4f9Qx2z7')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
@@ -290,7 +291,7 @@ def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> N
     (log,) = (home / "logs").iterdir()
     assert done.returncode == 1
     assert done.stderr == f"kore: this is a bug in Kore (RuntimeError); the details are in {log}\n"
-    assert "wires crossed ***" in log.read_text()
+    assert f"wires crossed {MARK}" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
 
 

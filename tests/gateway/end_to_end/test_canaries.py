@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
+from agent.security.redaction import MARK
 from tests.fakes import faults
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
@@ -70,7 +71,7 @@ def _sections(model: ModelServer) -> dict[str, dict[str, object]]:
     return {
         "telegram": {"webhook_secret": CANARIES["webhook"]},
         "mcp_servers": {
-            "one": {"command": "x", "env": {"K": CANARIES["server"]}, "enabled": False},
+            "one": {"command": "x", "env": {"K_TOKEN": CANARIES["server"]}, "enabled": False},
             "two": {"url": "https://me:${MY_PASSWORD}@host/x", "enabled": False},
         },
     }
@@ -142,6 +143,7 @@ async def _chat(gateway: Canaries) -> None:
         Call("grep", {"pattern": "canary", "path": "."}),
         Call("read_file", {"path": EVERYTHING}),
         Call("write_file", {"path": "mine.txt", "content": EVERYTHING}),
+        Call("exec", {"command": f"echo {TOKEN} > mine.txt"}),
         Call("edit_file", {"path": LEAK, "old_string": TOKEN, "new_string": EVERYTHING}),
         Call("no_such_tool", {"x": EVERYTHING}),
         Call("write_file", EVERYTHING),
@@ -239,9 +241,9 @@ async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> N
         **{str(path): path.read_bytes().decode("latin-1") for path in _files(gateway.home)},
     }
     assert len(asked) > 20
-    assert "***" in places["bot"]
-    assert "***" in places["model"]
-    assert "***" in printed
+    for place in ("bot", "model", "command line"):
+        assert MARK in places[place] or json.dumps(MARK)[1:-1] in places[place]
+    assert not any(name.endswith("mine.txt") for name in places)
     assert any("/spill/" in name for name in places)
     assert any(name.endswith("kore.log") for name in places)
     leaks = [f"{place}: {leak}" for place, text in places.items() for leak in _canaries_in(text)]

@@ -286,11 +286,11 @@ def test_a_redactor_cleans_what_looks_like_no_secret(home: Path) -> None:
     """A password in an address, and a text that this process knows to be secret."""
     file = home / "config.json"
     content = json.loads(file.read_text())
-    content["images"] = {"api_base": "https://me:hunter2@example.org/v1", "model": "known-secret"}
+    content["images"] = {"api_base": "https://me:hunter2@example.org/v1", "model": "known-4f9Qx2z7"}
     file.write_text(json.dumps(content))
     sources = Sources(None, home, home, {})
-    editor = ConfigEditor(sources, sources.load(), Redactor({"known-secret"}), None)
+    editor = ConfigEditor(sources, sources.load(), Redactor({"known-4f9Qx2z7"}), None)
     shown = json.dumps(editor.list_settings())
     assert "hunter2" not in shown
-    assert "known-secret" not in shown
+    assert "known-4f9Qx2z7" not in shown
     assert os.stat(home / "secrets.json").st_mode & 0o077 == 0

@@ -3,28 +3,29 @@
 import json
 from pathlib import Path
 
-from gateway.runtime.secrets import describe, redactor_of, secret_values
+from gateway.runtime.secrets import describe, redactor_of, secret_values, unredacted_settings
 from tests.gateway.config.loading import load
 
-TOKEN = "123456:AAcanary-token-of-the-bot"
+TOKEN = "123456:AAcanary-token-of-the-bot-4f9Qx2z7"
 
 
 def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
     file = tmp_path / "home" / "secrets.json"
     file.parent.mkdir()
-    file.write_text(json.dumps({"NEVER_NAMED": "canary-of-secrets-json"}))
+    file.write_text(json.dumps({"NEVER_NAMED": "canary-of-secrets-json-4f9Qx2z7"}))
     file.chmod(0o600)
     environ = {
-        "DEEPSEEK_API_KEY": "canary-of-a-vendor",
-        "MY_KEY": "canary-behind-a-reference",
-        "MY_PASSWORD": "canary-in-an-address",
-        "STORE_KEY": "canary-of-the-store",
+        "DEEPSEEK_API_KEY": "canary-of-a-vendor-4f9Qx2z7",
+        "MY_KEY": "canary-behind-a-reference-4f9Qx2z7",
+        "MY_PASSWORD": "canary-in-an-address-4f9Qx2z7",
+        "STORE_KEY": "canary-of-the-store-4f9Qx2z7",
         "HOME": "/home/somebody",
     }
+    server = {"command": "x", "env": {"K_TOKEN": "canary-of-a-server-4f9Qx2z7"}}
     settings = load(
         tmp_path,
         {
-            "telegram": {"token": TOKEN, "webhook_secret": "canary-of-the-webhook"},
+            "telegram": {"token": TOKEN, "webhook_secret": "canary-of-the-webhook-4f9Qx2z7"},
             "model_list": [
                 {"model_name": "a", "model": "openai/gpt-5", "api_key": "${MY_KEY}"},
                 {
@@ -34,7 +35,7 @@ def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
                     "api_key": "ollama",
                 },
             ],
-            "mcp_servers": {"s": {"command": "x", "env": {"K": "canary-of-a-server"}}},
+            "mcp_servers": {"s": server},
             "store": {"encryption_key_env": "STORE_KEY"},
             "agent": {"workspace": "${HOME}/work"},
         },
@@ -42,14 +43,14 @@ def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
     )
     assert secret_values(settings, environ) == {
         TOKEN,
-        "AAcanary-token-of-the-bot",
-        "canary-of-secrets-json",
-        "canary-of-the-webhook",
-        "canary-of-a-vendor",
-        "canary-behind-a-reference",
-        "canary-in-an-address",
-        "canary-of-the-store",
-        "canary-of-a-server",
+        "AAcanary-token-of-the-bot-4f9Qx2z7",
+        "canary-of-secrets-json-4f9Qx2z7",
+        "canary-of-the-webhook-4f9Qx2z7",
+        "canary-of-a-vendor-4f9Qx2z7",
+        "canary-behind-a-reference-4f9Qx2z7",
+        "canary-in-an-address-4f9Qx2z7",
+        "canary-of-the-store-4f9Qx2z7",
+        "canary-of-a-server-4f9Qx2z7",
     }
     shown = redactor_of(settings, environ).clean(json.dumps(describe(settings)))
     assert "canary" not in shown
@@ -59,14 +60,33 @@ def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
 def test_a_password_inside_any_text_is_known_in_both_spellings(tmp_path: Path) -> None:
     server = {
         "command": "x",
-        "args": ["--from=ftp://me:first-canary@a --to=ftp://me:se%2Fcond@b", "http://[no@address"],
+        "args": [
+            "--from=ftp://me:first-4f9Qx2z7@a --to=ftp://me:se%2F4f9Qx2z7@b",
+            "http://[no@address",
+        ],
     }
     settings = load(tmp_path, {"mcp_servers": {"s": server}})
     found = secret_values(settings, {})
-    assert {"first-canary", "se%2Fcond", "se/cond"} <= found
+    assert {"first-4f9Qx2z7", "se%2F4f9Qx2z7", "se/4f9Qx2z7"} <= found
 
 
 def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path: Path) -> None:
     entry = {"model_name": "m", "model": "ollama/llama3.2", "api_key": "ollama"}
     settings = load(tmp_path, {"model_list": [entry]})
     assert redactor_of(settings, {}).clean("ollama/llama3.2") == "ollama/llama3.2"
+
+
+def test_settings_that_hold_a_word_are_named(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        {
+            "store": {"url": "postgresql://kore:kore@127.0.0.1/kore"},
+            "model_list": [{"model_name": "m", "model": "vllm/qwen", "api_key": "not-needed"}],
+            "mcp_servers": {
+                "s": {"command": "x", "env": {"API_TOKEN": "changeme", "STAGE": "production"}}
+            },
+            "telegram": {"token": TOKEN},
+        },
+    )
+    names = {"store.url", "model_list.0.api_key", "mcp_servers.s.env.API_TOKEN"}
+    assert set(unredacted_settings(settings)) == names

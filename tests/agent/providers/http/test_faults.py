@@ -18,6 +18,7 @@ from agent.errors import (
 )
 from agent.providers.http.error_mapping import error_from_response, from_payload, retry_after_s
 from agent.providers.http.transport import Endpoint
+from agent.security.redaction import MARK
 
 PLACE = Endpoint("groq", "https://api.groq.com/openai/v1", "gsk_secret-key-123", "GROQ_API_KEY")
 
@@ -52,17 +53,17 @@ def test_any_body_gives_one_sentence(body: bytes) -> None:
 def test_keys_are_never_repeated() -> None:
     said = "bad key gsk_secret-key-123 or sk-abc*****wxyz, header Bearer abcdef"
     error = error_of(401, {"error": {"message": said}})
-    assert "secret" not in str(error)
+    assert "secret-key" not in str(error)
     assert "wxyz" not in str(error)
     assert "abcdef" not in str(error)
     assert error.hint == "Check GROQ_API_KEY."
 
 
 def test_headers_that_hold_a_key_are_never_repeated() -> None:
-    headers = {"X-Proxy-Token": "Bearer pr0xy-pass", "X-Team": "blue-team"}
+    headers = {"X-Proxy-Token": "Bearer pr0xy-7Qx9f3", "X-Team": "blue-team"}
     place = Endpoint("openai", "https://proxy.example/v1", extra_headers=headers)
-    said = b'{"error": "no pr0xy-pass for blue-team"}'
-    assert "no *** for blue-team" in str(error_from_response(place, "m", 403, {}, said))
+    said = b'{"error": "no pr0xy-7Qx9f3 for blue-team"}'
+    assert f"no {MARK} for blue-team" in str(error_from_response(place, "m", 403, {}, said))
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
 
 def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    write_log(home, "kore.log", line("key sk-canary-key and \x1b[2J"))
-    done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-key"})
+    write_log(home, "kore.log", line("key sk-canary-4f9Qx2z7 and \x1b[2J"))
+    done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-4f9Qx2z7"})
     assert "canary" not in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
+from agent.security.redaction import MARK
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import reply_with_call
 from tests.fakes.oauth_mcp import OauthMcpServer, open_page
@@ -166,7 +167,7 @@ async def test_an_agent_uses_the_login_and_keeps_its_secrets(
         run = await asyncio.to_thread(kore, "agent", "-m", "who am I?", home=home)
         assert run.returncode == 0, run.stderr
         result = model_server.requests[-1].body["messages"][-1]
-        assert "you, with ***" in json.dumps(result)
+        assert f"you, with {MARK}" in json.dumps(result, ensure_ascii=False)
         assert server.grants == ["authorization_code"]
         said = (run.stdout + run.stderr).encode()
         files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}

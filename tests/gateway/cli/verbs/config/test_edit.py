@@ -224,9 +224,9 @@ def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
 def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) -> None:
     home, work = tmp_path / "h", tmp_path / "work"
     args = ["--token", "canary-one", "--dsn=postgres://me:canary-two@db/x", "KEY=canary-three"]
-    server = json.dumps({"command": "npx", "args": [*args, "canary-known"]})
+    server = json.dumps({"command": "npx", "args": [*args, "canary-4f9Qx2z7"]})
     home.mkdir()
-    (home / "secrets.json").write_text('{"MINE": "canary-known"}')
+    (home / "secrets.json").write_text('{"MINE": "canary-4f9Qx2z7"}')
     (home / "secrets.json").chmod(0o600)
     heard = [kore("config", "set", "mcp_servers", json.dumps({"a": json.loads(server)}), home=home)]
     heard += [kore("config", "set", "mcp_servers.a.args", json.dumps(args), home=home)]
@@ -248,7 +248,7 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     # A stranger's configuration is shown as it would run; the person's own secrets are not.
     shown = trust.stdout + trust.stderr
     assert "canary-one" in shown
-    assert "canary-known" not in shown
+    assert "canary-4f9Qx2z7" not in shown
 
 
 def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:

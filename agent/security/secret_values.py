@@ -1,0 +1,110 @@
+"""Definition of a secret: a value that is declared as one and is no word.
+
+A value is declared by its place: a key, token or password of the configuration, the password in
+an address, a variable or header with such a name. Elsewhere only a long random value counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
+
+_DECLARED_BITS = 30
+_TOKEN_BITS = 60
+_WORD_BITS = 4.0
+_LETTER_BITS = 4.7
+_DIGIT_BITS = 3.3
+_SYMBOL_BITS = 4.0
+
+_NAME = re.compile(
+    r"(?:^|_)(?:tokens?|secrets?|pass(?:word|wd|phrase|code)?s?|pwd|\w*password|authorization"
+    r"|cookie|credentials?|(?:api|access|private|secret|auth|encryption|signing)_?keys?)_?\d*$",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"(?![/~.])[\w+/=.~-]{20,}", re.ASCII)
+_SCHEMES = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
+# The part before the host of an address, and what follows its question mark.
+_LOGIN = re.compile(r"://([^/?#\s]*)@")
+_QUERY = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
+
+_REPEATED = re.compile(r"(.)\1+")
+_PIECE = re.compile(r"[^\W_]+")
+_CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
+_SYMBOL = re.compile(r"[^\w\s.:/-]")
+_LETTERS = re.compile(r"[a-z]{2,}")
+_FEWEST_PAIRS = 9
+# The 100 most frequent pairs in the words of this repository: they are 70 % of the pairs in words,
+# and 15 % of those in random texts.
+_PAIRS = frozenset(
+    re.findall(
+        "..",
+        "acadagaialamanaparasatcacechcoctdadedieaecedelemeneperesetexfigehahehoicieil"
+        "iminioisitkelalelilllomameminancndnengnonsntodolomonoooporotoupapeplpoprrare"
+        "rirorsrtsesispssstsutatethtitotrtsttunurusutvevi",
+    )
+)
+
+
+def is_secret_value(value: str) -> bool:
+    """Return whether a declared value is too random to be a word, a name or a placeholder."""
+    return _randomness(value) >= _DECLARED_BITS
+
+
+def is_token(value: str) -> bool:
+    """Return whether a value is so long and random that it is a secret without being declared."""
+    return _TOKEN.fullmatch(value) is not None and _randomness(value) >= _TOKEN_BITS
+
+
+def names_secret(name: str) -> bool:
+    """Return whether a variable, header or parameter declares its value as a secret."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-.]", "_", name)
+    return _NAME.search(words) is not None
+
+
+def secrets_in_map(values: Mapping[str, str]) -> Iterator[str]:
+    """Yield the secrets among environment variables or headers."""
+    for name, value in values.items():
+        bare = _SCHEMES.sub("", value, count=1)
+        if names_secret(name) or is_token(bare):
+            yield from (value, bare)
+        yield from secrets_in_addresses(value)
+
+
+def secrets_in_addresses(text: str) -> Iterator[str]:
+    """Yield the secrets in the addresses of a text: passwords, and tokens in their place."""
+    if "://" not in text:
+        return
+    for login in _LOGIN.findall(text):
+        name, _, password = login.partition(":")
+        if password or is_token(name):
+            yield from {password or name, unquote(password or name)}
+    for name, value in _QUERY.findall(text):
+        if names_secret(name) or is_token(value):
+            yield from {value, unquote(value)}
+
+
+def _randomness(value: str) -> float:
+    """Estimate in bits how hard a value is to guess for somebody who tries words first."""
+    value = _REPEATED.sub(r"\1", value)
+    is_text = _reads_as_text(value)
+    pieces = sum(_piece_bits(piece, is_text=is_text) for piece in _PIECE.findall(value))
+    return pieces + _SYMBOL_BITS * len(_SYMBOL.findall(value))
+
+
+def _piece_bits(piece: str, *, is_text: bool) -> float:
+    """Estimate the bits of letters and digits: of words, of a word with a number, or of neither."""
+    chunks = _CHUNK.findall(piece)
+    has_digits = any(map(str.isdigit, chunks))
+    is_mixed = len(chunks) > 2 if has_digits else len(piece) < 3 * len(chunks) > 3
+    if is_mixed:
+        return _LETTER_BITS * len(piece)
+    word_bits = 0.0 if is_text else _LETTER_BITS
+    return sum(
+        _DIGIT_BITS * len(chunk) if chunk.isdigit() else max(_WORD_BITS, word_bits * len(chunk))
+        for chunk in chunks
+    )
+
+
+def _reads_as_text(value: str) -> bool:
+    """Return whether neighboring letters are pairs that words are made of; a few always are."""
+    pairs = [run[n : n + 2] for run in _LETTERS.findall(value.lower()) for n in range(len(run) - 1)]
+    return len(pairs) < _FEWEST_PAIRS or sum(map(_PAIRS.__contains__, pairs)) * 3 > len(pairs)

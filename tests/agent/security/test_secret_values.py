@@ -1,0 +1,93 @@
+"""Values and names that count as secrets, and those that do not."""
+
+import random
+import string
+
+import pytest
+
+from agent.security.secret_values import (
+    is_secret_value,
+    is_token,
+    names_secret,
+    secrets_in_addresses,
+    secrets_in_map,
+)
+
+WORDS = (
+    "postgres postgres15 production2024 password123 admin1234 changeme dummy EMPTY not-needed "
+    "ollama sk-no-key-required your-openai-api-key-goes-here sk-xxxxxxxxxxxxxxxxxxxxxxxx "
+    "lm-studio us-east-1 127.0.0.1 created_at application/json text/event-stream gpt-5-mini "
+    "debian-12-slim 12345678 internationalization MyProductionDatabaseName "
+    "correct-horse-battery-staple administrator"
+)
+ALPHABETS = {
+    "base62": string.ascii_letters + string.digits,
+    "base36": string.ascii_lowercase + string.digits,
+    "base32": string.ascii_uppercase + "234567",
+    "hexadecimal": "0123456789abcdef",
+}
+
+
+@pytest.mark.parametrize("word", WORDS.split())
+def test_word_is_no_secret(word: str) -> None:
+    assert not is_secret_value(word)
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_random_text_is_a_secret(alphabet: str) -> None:
+    chance = random.Random(1)
+    values = ["".join(chance.choices(ALPHABETS[alphabet], k=24)) for _ in range(1000)]
+    assert sum(map(is_secret_value, values)) >= 995
+    assert sum(map(is_token, values)) >= 990
+
+
+def test_short_password_with_digits_is_a_secret() -> None:
+    for value in ("x7Kp2mQ9", "Tr0ub4dor&3", "p!x@#q$z9"):
+        assert is_secret_value(value), value
+        assert not is_token(value), value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/usr/local/lib/node20/bin/x86_64-linux-gnu",
+        "--max-old-space-size=4096",
+        "claude-haiku-4-5-20251001",
+        "com.example.my-application_v12.3.45",
+        "2025-06-18T12:00:00Z",
+        "https://example.org/a/b/c/d/e/f/0123456789",
+    ],
+)
+def test_long_text_is_no_token(text: str) -> None:
+    assert not is_token(text)
+
+
+def test_names_of_secrets() -> None:
+    secret = (
+        "GITHUB_TOKEN token apiKey api-key X-API-Key PGPASSWORD password Authorization Cookie "
+        "OPENAI_API_KEYS clientSecret API_KEY_2"
+    )
+    other = "PATH max_tokens_per_day sort-key primary_key tls_key key_env keyboard token_url"
+    assert [name for name in secret.split() if not names_secret(name)] == []
+    assert [name for name in other.split() if names_secret(name)] == []
+
+
+def test_map_declares_by_name() -> None:
+    values = {
+        "PGUSER": "x7Kp2mQ9",
+        "PGPASSWORD": "y8Lq3nR0",
+        "Authorization": "Bearer z9Mr4oS1",
+        "RANDOM": "3f786850e387550fdab836ed7e6dc881",
+        "URL": "redis://app:w6Jo1lP8@host",
+    }
+    found = set(secrets_in_map(values))
+    assert {"y8Lq3nR0", "z9Mr4oS1", "3f786850e387550fdab836ed7e6dc881", "w6Jo1lP8"} <= found
+    assert "x7Kp2mQ9" not in found
+
+
+def test_address_has_a_password_or_a_token_and_no_user() -> None:
+    assert list(secrets_in_addresses("postgresql://postgres@host/kore")) == []
+    token = "3f786850e387550fdab836ed7e6dc881"
+    assert list(secrets_in_addresses(f"https://{token}@host")) == [token]
+    assert set(secrets_in_addresses("amqp://u:a%2Fb@host")) == {"a%2Fb", "a/b"}
+    assert list(secrets_in_addresses("https://h/x?api_key=q1&page=2")) == ["q1"]
