@@ -396,7 +396,9 @@ async def _serve_http(
         if isinstance(channel, SupportsWebhook) and channel.hook_path
     }
     async with AsyncExitStack() as stack:
-        pages = await stack.enter_async_context(gateway_pages(app.service, counts))
+        pages = await stack.enter_async_context(
+            gateway_pages(app.service, counts, app.turn_log.facts)
+        )
         if not webhook_channels:
             await stack.enter_async_context(serve_health(host, port, pages))
         else:

@@ -61,6 +61,7 @@ from gateway.turns.runner import TurnRunner
 from gateway.turns.usage.limits import warn_unenforceable
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
+from gateway.turns.usage.turn_log import TurnLog
 
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
@@ -94,6 +95,7 @@ class Container:
     supervisor: ChannelSupervisor
     terminals: TerminalRegistry
     timer: JobTimer
+    turn_log: TurnLog
     turns: TurnRunner
     user_data: Callable[[], "UserDataService"]
 
@@ -434,6 +436,7 @@ def build_container(
         feed=ProjectFeed(agent, events),
         status=status,
         workers=resources.workers,
+        turn_log=usage.turns,
         user_data=user_data,
         screens=screens,
         attachments=Attachments(
@@ -468,6 +471,7 @@ def build_container(
         supervisor=supervisor,
         terminals=terminals,
         timer=timer,
+        turn_log=usage.turns,
         turns=turns,
         user_data=user_data,
     )

@@ -124,13 +124,14 @@ async def open_worker(
             bus=app.bus,
             approvals=app.approvals,
             background=app.background,
+            turn_log=app.turn_log,
             say=database.say,
             refresh=app.people.refresh,
             most_turns=CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)
         if http_port is not None:
-            pages = worker_pages(loop, database)
+            pages = worker_pages(loop, database, app.turn_log.facts)
             await stack.enter_async_context(serve_health(settings.http.host, http_port, pages))
         async with _run_tasks(app, database, fanout, loop, link):
             yield app

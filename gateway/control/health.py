@@ -11,12 +11,14 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.control.runtime_status import resident_bytes
 from gateway.control.service import OperationsCalls
+from gateway.turns.usage.turn_log import metric_lines
 
 log = logging.getLogger(__name__)
 
@@ -76,22 +78,26 @@ async def _status(operations: OperationsCalls) -> Mapping[str, Any]:
 
 
 @asynccontextmanager
-async def gateway_pages(operations: OperationsCalls, counts: Counts) -> AsyncIterator[Pages]:
-    """`counts` are the monotonic counters; what /metrics shows besides comes from
-    `operations.status`."""
+async def gateway_pages(
+    operations: OperationsCalls, counts: Counts, turns: Callable[[], Mapping[str, Any]]
+) -> AsyncIterator[Pages]:
+    """`counts` are the monotonic counters and `turns` the counts of turns; what /metrics shows
+    besides comes from `operations.status`."""
     reader = StatusReader(operations)
 
     async def answer(path: str) -> Page | None:
         match path:
             case "/livez" | "/readyz":
                 return ALIVE
-            case "/healthz":
+            case "/healthz" | "/healthz?deep":
                 status = await reader.read()
-                return health_page("degraded", ["database"]) if status is None else _health(status)
+                if status is None:
+                    return health_page("degraded", ["database"])
+                return _health(status, is_deep=path.endswith("?deep"))
             case "/metrics":
                 status = await reader.read()
                 lines = counter_lines(counts()) if status is None else _lines(status, counts())
-                return metrics_page(lines)
+                return metrics_page(chain(lines, metric_lines(_turn_logs(status, turns()))))
         return None
 
     try:
@@ -105,7 +111,7 @@ async def standby_pages(path: str) -> Page | None:
     match path:
         case "/livez" | "/readyz":
             return ALIVE
-        case "/healthz":
+        case "/healthz" | "/healthz?deep":
             return health_page("standby", [])
         case "/metrics":
             return metrics_page(gauge_lines({"standby": 1}))
@@ -193,7 +199,8 @@ async def answer(head: list[str], pages: Pages) -> Page:
         return 405, _TEXT, "only GET\n"
     if not _is_own_host(head[1:]):
         return 403, _TEXT, "ask by a loopback address\n"
-    page = await pages(target.split(" ")[0].partition("?")[0])
+    path, _, query = target.split(" ")[0].partition("?")
+    page = await pages(f"{path}?deep" if "deep" in query.split("&") else path)
     return page or (404, _TEXT, "there are /livez, /readyz, /healthz and /metrics\n")
 
 
@@ -220,10 +227,12 @@ def gauge_lines(gauges: Mapping[str, float]) -> Iterator[str]:
         yield f"kore_{name} {value}"
 
 
-def _health(status: Mapping[str, Any]) -> Page:
+def _health(status: Mapping[str, Any], *, is_deep: bool) -> Page:
     broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
     if status["obstacle"]:
         broken.append("intake")
+    if is_deep and status["failing_model"] is not None:
+        broken.append("model")
     undecoded = status["updates_undecoded"]
     more = {"updates_undecoded": undecoded} if undecoded else {}
     return health_page("degraded" if broken else "ok", broken, **more)
@@ -257,6 +266,17 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
     yield "# TYPE kore_channel_up gauge"
     for name, way in status["channels"].items():
         yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] in ("polling", "webhook"))}'
+
+
+def _turn_logs(
+    status: Mapping[str, Any] | None, own: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any]]:
+    """The counts of turns of this process and of its workers, by their label."""
+    workers = status["workers"]["alive"] if status is not None and status["workers"] else ()
+    of_workers = {
+        f'worker="{one["number"]}"': one["log"] for one in workers if one["log"] is not None
+    }
+    return {"": own, **of_workers}
 
 
 def _worker_lines(workers: Mapping[str, Any]) -> Iterator[str]:

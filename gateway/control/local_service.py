@@ -79,6 +79,7 @@ from gateway.store.repositories.execution import answers, turns
 from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.model_caller import ModelCaller
+from gateway.turns.usage.turn_log import TurnLog, failure_facts
 
 P = ParamSpec("P")
 
@@ -121,6 +122,7 @@ class LocalService(
         feed: ProjectFeed,
         status: Callable[[], dict[str, Any]],
         workers: Callable[[], Awaitable[Mapping[str, Any] | None]],
+        turn_log: TurnLog,
         user_data: Callable[[], UserData],
         screens: Screens,
         attachments: Attachments,
@@ -147,6 +149,7 @@ class LocalService(
         self._feed = feed
         self._status = status
         self._workers = workers
+        self._turn_log = turn_log
         self._sessions = sessions
         self._reserved_until: dict[str, float] = {}
 
@@ -332,10 +335,15 @@ class LocalService(
         waiting = await self._database.transact(inbox.waiting_count)
         spent = await self._database.transact(usage.of_all, BillingDay.of(time.time()).began_at)
         questions = await self._approvals.open_questions()
+        workers = await self._workers()
+        processes = (*workers["alive"], *workers["ended"]) if workers is not None else ()
+        logs = [one["log"] for one in processes if one["log"] is not None]
+        status = self._status()
         return {
             "version": VERSION,
             "pid": os.getpid(),
-            **self._status(),
+            **status,
+            **failure_facts([self._turn_log.facts(), *logs], status["model"]),
             "lanes_busy": self._bus.lanes,
             "messages_waiting": waiting,
             "config": self._reloader.facts() if self._reloader else None,
@@ -345,7 +353,7 @@ class LocalService(
             "routes_with_mail": self._sender.routes,
             "unreachable": await self._database.transact(chats.unreachable_chats),
             "parts_given_up": self._sender.given_up_count,
-            "workers": await self._workers(),
+            "workers": workers,
             "memory_mb": resident_bytes() // 2**20,
             "spent_today": {
                 "cost_usd": spent.known_usd,

@@ -1,6 +1,5 @@
 """How a turn ended, worded for its history, for the chat, and for a sub-agent's caller."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,8 +11,6 @@ from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import OutboundPart
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -32,14 +29,17 @@ class TurnOutcome:
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
     is_owner: bool = True
 
+    @property
+    def stopped(self) -> str | None:
+        """What ended the turn before the model was done."""
+        return self.result.stopped if self.result is not None else None
+
     def observe(self, event: events.Event) -> None:
         match event:
             case events.Done(result):
                 self.result = result
             case events.Error():
                 self.error = event
-                if not self.is_owner:
-                    log.warning("a turn failed: %s (%s)", event.message, event.code)
             case events.Compacted(dropped=dropped):
                 self.dropped_messages = dropped
 

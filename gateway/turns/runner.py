@@ -158,7 +158,7 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
-        message = claim.messages[-1]
+        began, message = time.monotonic(), claim.messages[-1]
         place = await take_folder(self._database, claim, self._permissions)
         user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
@@ -223,6 +223,7 @@ class TurnRunner:
         await self.pin(claim.session)
         has_more = await self._commit(claim, window, journal, ending, task.exposure, errands)
         self._events.end_turn(claim.session)
+        await self._usage.end_turn(claim, task.model, ending, meter.spent, began)
         self._windows.count(claim.session)
         if first is None:
             self._compactions.consider(claim, window, task.model)
@@ -240,6 +241,7 @@ class TurnRunner:
     async def give_up(self, claim: TurnClaim, sentence: str) -> None:
         """End a turn that cannot be run; the chat is told."""
         self._windows.evict(claim.session)
+        self._usage.turns.give_up(claim.messages[-1], sentence)
         errands = await self._subagents.of(claim)
         letters = [] if errands else [self._letter(claim, sentence)]
         ended = subagent_tasks.TaskOutcome("failed", sentence, claim.taint)
@@ -425,10 +427,8 @@ class TurnRunner:
         """History, outbox and turn in one transaction, and what tells of an errand; then what
         waits for it is woken. True when messages wait in the lane."""
         assert ending.result is not None, "a turn ends with Done"
-        rows = [
-            *ending.result.messages[journal.stored_messages :],
-            *outcome.closing_messages(ending),
-        ]
+        new = ending.result.messages[journal.stored_messages :]
+        rows = [*new, *outcome.closing_messages(ending)]
         dropped = outcome.whole_rounds(ending.dropped_messages, window.messages)
         text = outcome.answer(ending, lambda part: defuse_answer(part, exposure))
         is_told = not errands and not self._jobs.is_silent(claim, ending)

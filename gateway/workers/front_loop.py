@@ -274,6 +274,7 @@ def _worker_facts(worker: WorkerInfo) -> dict[str, Any]:
         "room": state.get("room"),
         "handled": state.get("handled"),
         "hints_dropped": state.get("dropped"),
+        "log": state.get("log"),
     }
 
 

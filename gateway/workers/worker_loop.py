@@ -18,6 +18,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.execution import open_work
+from gateway.turns.usage.turn_log import TurnLog
 from gateway.workers.hints import (
     Hint,
     LaneHint,
@@ -60,6 +61,7 @@ class WorkerLoop:
         bus: MessageBus,
         approvals: ApprovalCoordinator,
         background: BackgroundWork,
+        turn_log: TurnLog,
         say: Callable[[Mapping[str, Any]], None],
         refresh: Callable[[], Awaitable[None]],
         most_turns: int,
@@ -71,6 +73,7 @@ class WorkerLoop:
         self._bus = bus
         self._approvals = approvals
         self._background = background
+        self._turn_log = turn_log
         self._say = say
         self._refresh = refresh
         self._most_turns = most_turns
@@ -114,6 +117,7 @@ class WorkerLoop:
             "room": 0 if self._is_stopping else max(0, self._most_turns - lanes_here),
             "handled": self._bus.handled_count,
             "dropped": self._fanout.dropped_count,
+            "log": self._turn_log.facts(),
         }
 
     async def run(self) -> None:

@@ -1,6 +1,8 @@
 """The pages of a worker for supervisors (see `gateway.control.health`)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
 
 from gateway.control.health import (
     ALIVE,
@@ -13,10 +15,13 @@ from gateway.control.health import (
 )
 from gateway.control.runtime_status import resident_bytes
 from gateway.store.port import Store
+from gateway.turns.usage.turn_log import failure_facts, metric_lines
 from gateway.workers.worker_loop import WorkerLoop
 
 
-def worker_pages(loop: WorkerLoop, database: Store) -> Pages:
+def worker_pages(
+    loop: WorkerLoop, database: Store, turns: Callable[[], Mapping[str, Any]]
+) -> Pages:
     """All is well while it holds its lease, reaches the database and is not draining; it is ready
     when a gateway leaves turns to it besides."""
 
@@ -26,11 +31,14 @@ def worker_pages(loop: WorkerLoop, database: Store) -> Pages:
                 return ALIVE
             case "/healthz":
                 return _page(_broken(loop, database))
+            case "/healthz?deep":
+                failing = failure_facts([turns()], "")["failing_model"] is not None
+                return _page(_broken(loop, database) + (["model"] if failing else []))
             case "/readyz":
                 waiting = ["gateway"] if loop.state == "waiting" else []
                 return _page(_broken(loop, database) + waiting)
             case "/metrics":
-                return metrics_page(_lines(loop, database))
+                return metrics_page(chain(_lines(loop, database), metric_lines({"": turns()})))
         return None
 
     return answer

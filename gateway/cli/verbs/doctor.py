@@ -114,7 +114,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         results.append(await _ask_model(settings))
         telegram, skew_s = await _ask_telegram(settings)
         results.append(telegram)
-    return [*results, checks.check_clock(home, skew_s), await _owner(home)]
+    return [*results, checks.check_clock(home, skew_s), *await _owner(home)]
 
 
 def _local(settings: Settings, home: DataDir) -> list[Check]:
@@ -182,9 +182,13 @@ async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
     return Check("bot", "ok", name), skew_s
 
 
-async def _owner(home: DataDir) -> Check:
+async def _owner(home: DataDir) -> list[Check]:
+    """The process that has the data, if one runs, and the failures of its turns."""
     try:
-        is_running = await ControlClient.connect(home.socket) is not None
+        service = await ControlClient.connect(home.socket)
+        status = None if service is None else await service.status()
     except KoreError as exc:
-        return Check("owner", "fail", str(exc), exc.hint)
-    return checks.check_owner(home, is_running)
+        return [Check("owner", "fail", str(exc), exc.hint)]
+    if status is None:
+        return [checks.check_owner(home, running=False)]
+    return [checks.check_owner(home, running=True), checks.check_turns(status)]

@@ -3,10 +3,10 @@
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from agent.i18n import t
 from agent.records import frozen
@@ -111,6 +111,25 @@ def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
             "clock", "warn", t("{abs:.0f} s off from the server's clock", abs=abs(skew_s)), fix
         )
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def check_turns(status: Mapping[str, Any]) -> Check:
+    """`status` is that of the Kore that runs."""
+    if not status["turns_failed"]:
+        return Check("turns", "ok", t("none failed since it started"))
+    detail = t(
+        "failed since it started: {n}; the last one at {at}: {why}",
+        n=status["turns_failed"],
+        at=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["last_failure_at"])),
+        why=status["last_failure"],
+    )
+    if status["failing_model"] is None:
+        return Check("turns", "ok", detail)
+    fix = t(
+        "the model {model} fails every time: test it with `kore doctor --live`",
+        model=status["failing_model"],
+    )
+    return Check("turns", "warn", detail, fix)
 
 
 def check_owner(home: DataDir, running: bool) -> Check:

@@ -11,10 +11,11 @@ from agent.i18n import t, use_locale
 from agent.usage import Charge, Receipt, UsageTotals
 from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
-from gateway.core.messages import CONSOLE, Route
+from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
+from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage as store
 from gateway.store.repositories.delivery import chats, outbox
@@ -24,6 +25,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
 from gateway.turns.usage.limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
 from gateway.turns.usage.reservations import Reservations
+from gateway.turns.usage.turn_log import FAILURES_IN_ROW, Ending, ModelFailure, TurnLog
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ class StoreUsageMeter:
     limits: LimitsSection = field(default_factory=LimitsSection)
     clock: Callable[[], float] = time.time
     subagent_max_cost_usd: float | None = None
+    turns: TurnLog = field(default_factory=TurnLog)
     _unpriced: set[str] = field(default_factory=set)
 
     @asynccontextmanager
@@ -88,12 +91,35 @@ class StoreUsageMeter:
     async def after(
         self, payer: Payer, caps: Sequence[UsageLimit], charge: Charge, route: Route | None
     ) -> Receipt:
+        self.turns.charge(charge)
         totals, warnings, lanes_to_wake = await self.database.transact(
             self._count, payer, caps, charge, route
         )
         for lane in lanes_to_wake:
             self.sender.wake(lane)
         return Receipt(totals.turn, totals.session, tuple(warnings))
+
+    async def end_turn(
+        self,
+        claim: TurnClaim,
+        model: str | None,
+        ending: Ending,
+        spent: UsageTotals,
+        began: float,
+    ) -> None:
+        """Log and count a stored turn, and report a model that keeps failing to the owner; `began`
+        is monotonic time."""
+        message, elapsed_s = claim.messages[-1], time.monotonic() - began
+        failure = self.turns.end(message, model or "", ending, spent, elapsed_s)
+        if failure is None or failure.in_row < FAILURES_IN_ROW:
+            return
+        try:
+            lane = await self.database.transact(self._tell_of_failure, failure, message)
+        except StoreError as exc:
+            log.warning("the owner could not be told of a failing model: %s", exc)
+            return
+        if lane is not None:
+            self.sender.wake(lane)
 
     def has_no_price(self, model: str) -> bool:
         """Whether this is the first call of a model without a price."""
@@ -136,9 +162,7 @@ class StoreUsageMeter:
             return None
         where = f" ({cap.scope})" if cap.scope else ""
         log.warning("limits.%s is reached%s", cap.key, where)
-        owner = self.access.owner_id
-        route = chats.private_route(tx, owner) if owner else None
-        if route is None:
+        if (route := self._owner_route(tx)) is None:
             return None
         with use_locale(self.languages.of_route(route)):
             text = t(
@@ -152,6 +176,35 @@ class StoreUsageMeter:
                 key=cap.key,
             )
         return self._post(tx, cap, "reached", route, text)
+
+    def _tell_of_failure(
+        self, tx: Transaction, failure: ModelFailure, message: InboundMessage
+    ) -> str | None:
+        """Once an hour for a model; returns the lane that has mail."""
+        route, now = self._owner_route(tx), self.clock()
+        # Who is there reads the error anyway.
+        if route is None or route == message.route:
+            return None
+        occasion = ("failing model", failure.model, str(int(now // 3_600)))
+        if not store.is_first(tx, occasion, "reached", now):
+            return None
+        with use_locale(self.languages.of_route(route)):
+            text = t(
+                "The model {model} keeps failing (in a row: {n}), most recently for {where}: "
+                "{why} ({code}). `kore doctor --live` tests it.",
+                model=failure.model or t("(default)"),
+                n=failure.in_row,
+                where=failure.where,
+                why=failure.reason,
+                code=failure.code,
+            )
+        parts = self.renderer.render(route, f"⚠️ {text}")
+        outbox.put(tx, None, [OutgoingReply(":".join(occasion), route, parts, "notice")], now)
+        return route.lane
+
+    def _owner_route(self, tx: Transaction) -> Route | None:
+        owner = self.access.owner_id
+        return chats.private_route(tx, owner) if owner else None
 
     def _post(self, tx: Transaction, cap: UsageLimit, kind: str, route: Route, text: str) -> str:
         name = ":".join(("limit", *cap.occasion, kind))

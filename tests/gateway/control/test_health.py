@@ -13,6 +13,7 @@ from agent.errors import ConfigError
 from gateway.control import health
 from gateway.control.health import gateway_pages, serve_health
 from gateway.core.completion import run_to_completion
+from gateway.turns.usage.turn_log import TurnLog
 
 
 def _well() -> dict[str, Any]:
@@ -24,6 +25,7 @@ def _well() -> dict[str, Any]:
         "routes_with_mail": 3,
         "obstacle": None,
         "workers": None,
+        "failing_model": None,
         "channels": {"telegram:bot": {"state": "polling"}},
     }
 
@@ -33,6 +35,7 @@ class Running:
     """An `OperationsCalls` that tells what it is told to."""
 
     facts: dict[str, Any] = field(default_factory=_well)
+    turns: TurnLog = field(default_factory=TurnLog)
 
     async def status(self) -> Mapping[str, Any]:
         return self.facts
@@ -50,7 +53,7 @@ async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientS
         port = probe.getsockname()[1]
     counts = {"parts_sent": 4.0}
     async with (
-        gateway_pages(running, lambda: counts) as pages,
+        gateway_pages(running, lambda: counts, running.turns.facts) as pages,
         serve_health("127.0.0.1", port, pages),
         aiohttp.ClientSession() as session,
     ):
@@ -115,7 +118,10 @@ async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
 
 async def test_it_listens_on_loopback_only() -> None:
     with pytest.raises(ConfigError, match=r"http\.host"):
-        async with gateway_pages(Running(), dict) as pages, serve_health("0.0.0.0", 0, pages):
+        async with (
+            gateway_pages(Running(), dict, TurnLog().facts) as pages,
+            serve_health("0.0.0.0", 0, pages),
+        ):
             pass
 
 
@@ -124,7 +130,7 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
             async with (
-                gateway_pages(Running(), dict) as pages,
+                gateway_pages(Running(), dict, TurnLog().facts) as pages,
                 serve_health("127.0.0.1", port, pages),
             ):
                 pass
