@@ -7,11 +7,10 @@ or on a button, it is spelled so that it is none.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from agent.security.taint.link_defusing import addresses, defuse_links
 from agent.security.taint.taint import BOTH, TaintState
 from agent.types import Taint
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundPart
@@ -36,7 +35,7 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
     if is_read:
         text, entities = part.text, part.entities
     elif is_markdown:
-        text, entities = defuse_links(part.text, lambda address: False), part.entities
+        text, entities = _without_links(part.text, _none), part.entities
     else:
         text, entities = part.text, _entities(part)
     return OutboundPart(
@@ -49,7 +48,7 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
 
 def defuse_line(text: str) -> str:
     """A text that cannot be formatted, with each address spelled as `example[.]org`."""
-    for start, end in reversed(list(addresses(text))):
+    for start, end in reversed(_addresses(text)):
         harmless = _JOINTS.sub(lambda match: f"[{match[0]}]", text[start:end])
         text = f"{text[:start]}{harmless}{text[end:]}"
     return text
@@ -66,7 +65,7 @@ def plain_part(part: OutboundPart) -> OutboundPart:
 
 def _file(file: OutboundFile) -> OutboundFile:
     """Its content is not a field: a person opens it as a file."""
-    if next(addresses(file.name), None) is None:
+    if not _addresses(file.name):
         return file
     ending = _ENDING.search(file.name)
     stem = file.name[: ending.start()] if ending else file.name
@@ -79,7 +78,7 @@ def _entities(part: OutboundPart) -> tuple[Entity, ...]:
     for start, end in _characters(text, [one for one in looks if one.type in _CODE]):
         text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
     at = _units(part.text)
-    links = [(at[start], at[end]) for start, end in addresses(text)]
+    links = [(at[start], at[end]) for start, end in _addresses(text)]
     pieces = [piece for one in looks for piece in _outside(one, links)]
     code = [Entity("code", start, end - start) for start, end in links]
     return tuple(sorted([*pieces, *code], key=lambda one: (one.offset, -one.length)))
@@ -124,9 +123,26 @@ def _units(text: str) -> list[int]:
 
 def defuse_answer(markdown: str, exposure: TaintState) -> str:
     """Without links that could carry something private away."""
-    return defuse_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+    return _without_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
 
 
 def quiet(markdown: str, taint: frozenset[Taint]) -> str:
     """The same for a text of Kore's own where this was taken in: no link at all."""
-    return defuse_links(markdown, lambda address: False) if taint >= BOTH else markdown
+    return _without_links(markdown, _none) if taint >= BOTH else markdown
+
+
+# Only a conversation that something could leave loads the patterns.
+def _without_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
+    from agent.security.taint.link_stream import defuse_links
+
+    return defuse_links(markdown, is_shown)
+
+
+def _addresses(text: str) -> Sequence[_Span]:
+    from agent.security.taint.link_defusing import addresses
+
+    return list(addresses(text))
+
+
+def _none(address: str) -> bool:
+    return False

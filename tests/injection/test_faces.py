@@ -12,7 +12,7 @@ EVERY_FACE = pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name
 
 
 def test_the_answer_has_links_with_a_secret() -> None:
-    assert len([link for link in targets_of_links(HOSTILE) if CANARY in link]) == 4
+    assert len([link for link in targets_of_links(HOSTILE) if CANARY in link]) == 7
 
 
 @EVERY_FACE

@@ -7,34 +7,45 @@ answer is the same as the streamed one.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agent.security.taint.link_defusing import (
     CONTROL,
-    PLAIN_LINE,
     LinkText,
+    break_openings,
     join_pieces,
     longest_ticks,
     spans,
 )
 
-_OPENING = re.compile(r"(?P<ticks>`{3,}+)[^`\n]*\n|(?P<waves>~{3,}+)[^\n]*\n")
+# Not all renderers know blocks between tildes.
+_OPENING = re.compile(r"(?P<ticks>`{3,}+)[^`\n]*\n")
+_FENCE_END = re.compile(r" {0,3}(?P<ticks>`{3,}+)[ \t]*(?P<more>.*)")
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"(?:[^\s\[\]<`]|<(?=[\s=\d]))+(?=\s)")
 _PARAGRAPH_END = re.compile(r"\n(?:[ \t]*\n|(?=`{3}|~{3}))")
 # A line that leaves nothing open for the next one.
 _SETTLED = re.compile(
     r"(?:[^`\\<\[\]$|\n]|<(?=[\s=\d])|`[^`|\n]+`"
-    r"|\[[^\[\]`\n]*+\](?:\([^()\s<>`]*+\))?(?![(:\[]))*+\n"
+    r"|\[[^\[\]`\n]*+\](?:\([^()\s<>`]*+\))?(?![ \t]*[(:\[\n]))*+\n"
 )
-# What makes it uncertain which of the following text is code: HTML, and blocks that are no plain
-# ones. At the start of a text also what some renderers take for front matter.
-_UNSURE = re.compile(r"^[ \t>*+\d.)-]*<[a-z!?/]|`{3}|~{3}", re.IGNORECASE | re.MULTILINE)
+# What makes it uncertain which of the following text is code: blocks of code that are no plain
+# ones, and formulas over several lines. At the start of a text also what some renderers take for
+# front matter.
+_UNSURE = re.compile(r"`{3}|~{3}|\$\$")
+# In a reply that is out already a tag may be open, too.
+_TAG = re.compile(r"<[a-z!?/]", re.IGNORECASE)
+# Text in which nothing but backticks says what is code: neither a backslash nor a formula, and no
+# cell of a table ends within a span.
+_PLAIN = re.compile(r"(?:[^`\\$]|\\(?![`(\[])|`[^`|\n]+`(?!`))*+")
+# Some screens show as text what the first line of a block of code says besides the language.
+_MORE_INFO = re.compile(r"(`{3,}+[ \t]*+[\w+#.-]*+)[ \t]*+(\S.*)")
 _FRONT_MATTER = re.compile(r"\s*(?:---|\+\+\+)[ \t]*(?:\n|\Z)")
 # No address is without a dot or a colon, which an entity may stand for.
-_HARMLESS = re.compile(r"[^.:&\[\]<`~+-]*+")
-_SPECIAL = re.compile(r"[\\<$|]")
+_HARMLESS = re.compile(r"[^.:&\[\]<`~+\\$-]*+")
 _JOINT = re.compile(r"[.:@&/?#](?=\S)")
+# Some renderers do not pair longer ones.
+_MAX_TICKS = 40
 # What decides about a line is at its start.
 _LINE_START = 100
 
@@ -47,22 +58,25 @@ class LinkStream:
         self._pending = ""
         # A carriage return: the next letter says which kind of line end it is.
         self._return = ""
-        # The start of the line as far as it has left, and whether it could be part of a formula, a
-        # table or a tag. `_has_begun`: more than blanks has left.
+        # The start of the line as far as it has left. `_has_begun`: more than blanks has left.
         self._line = ""
-        self._is_line_plain = True
         self._has_begun = False
         # The marks that end the block of code which has begun.
         self._fence = ""
         self._longest_ticks = 0
         self._is_unsure = False
+        # Spans of code end with their paragraph.
         self._are_spans_sure = True
+        # A formula of the paragraph may have the marks of code in it.
+        self._has_formula = False
+        self._is_out = True
         for text in earlier:
             self.feed(text)
             # An earlier text may be out already with its block open.
             is_open = bool(self._fence)
             self.end()
             self._is_unsure |= is_open
+        self._is_out = False
 
     def feed(self, text: str) -> str:
         """Return what may be shown by now."""
@@ -83,7 +97,7 @@ class LinkStream:
         if self._fence:
             output += f"{'' if not self._line else chr(10)}{self._fence}"
         self._fence = self._line = self._return = ""
-        self._is_line_plain, self._has_begun = True, False
+        self._are_spans_sure, self._has_formula, self._has_begun = True, False, False
         return output
 
     def _hold(self, text: str) -> None:
@@ -102,11 +116,10 @@ class LinkStream:
         self._pending = self._pending[at:]
 
     def _follow_line(self, piece: str) -> None:
-        _, is_new, rest = piece.rpartition("\n")
-        if is_new:
-            self._line, self._is_line_plain = "", True
-        self._line = f"{self._line}{rest}"[:_LINE_START]
-        self._is_line_plain &= _SPECIAL.search(rest) is None
+        *lines, rest = f"{self._line}{piece}".split("\n")
+        self._line = rest[:_LINE_START]
+        if any(not line or line.isspace() for line in lines):
+            self._are_spans_sure, self._has_formula = True, False
 
     def _code_end(self, at: int, is_end: bool) -> int:
         """Return the end of the next piece within a block of code: a line, or what of it cannot be
@@ -119,11 +132,15 @@ class LinkStream:
 
     def _code(self, piece: str) -> str:
         self._longest_ticks = max(self._longest_ticks, longest_ticks(piece))
-        mark = self._fence[0]
-        end = rf" {{0,3}}{mark}{{{len(self._fence)},}}[ \t]*\n?"
-        if not self._line and re.fullmatch(end, piece):
-            self._fence = ""
-        return piece
+        end = _FENCE_END.match(piece) if not self._line else None
+        if end is None or len(end["ticks"]) < len(self._fence):
+            return piece
+        fence, self._fence = self._fence, ""
+        if not end["more"]:
+            return piece
+        # For some renderers this ends the block, for others it is code.
+        self._is_unsure = True
+        return f"{fence}\n{self._text(piece)}"
 
     def _end(self, at: int, is_end: bool) -> int:
         """Return the end of the next piece outside of code, `at` while it is unknown."""
@@ -131,7 +148,7 @@ class LinkStream:
         if (space := _SPACE.match(pending, at)) is not None:
             return space.end()
         has_line = pending.find("\n", at) >= 0
-        if not self._line and pending.startswith(("`", "~"), at):
+        if not self._line and not self._is_unsure and pending.startswith("`", at):
             if (opening := _OPENING.match(pending, at)) is not None:
                 return opening.end()
             if not has_line and not is_end:
@@ -152,42 +169,58 @@ class LinkStream:
         opening = None if self._line or self._is_unsure else _OPENING.fullmatch(piece)
         self._longest_ticks = max(self._longest_ticks, longest_ticks(piece))
         if opening is not None:
-            self._fence = opening["ticks"] or opening["waves"]
-            self._has_begun = True
-            return piece
+            self._fence = opening["ticks"]
+            self._has_begun = self._are_spans_sure = True
+            self._has_formula = False
+            return _MORE_INFO.sub(r"\1\n\2", piece)
         if not self._has_begun:
             self._is_unsure |= _FRONT_MATTER.match(f"{self._line}{piece}") is not None
             self._has_begun = True
-        if any(mark in piece for mark in "<`~"):
-            self._is_unsure |= _UNSURE.search(f"{self._line}{piece}") is not None
-        if "`" in piece:
-            lines = [line for line in piece.split("\n") if "`" in line]
-            is_first_plain = self._is_line_plain or "`" not in piece.partition("\n")[0]
-            self._are_spans_sure &= is_first_plain and all(map(PLAIN_LINE.fullmatch, lines))
+        self._is_unsure |= _UNSURE.search(f"{self._line}{piece}") is not None
+        self._is_unsure |= self._is_out and _TAG.search(piece) is not None
+        self._has_formula |= "$" in piece
+        self._are_spans_sure &= _PLAIN.fullmatch(piece) is not None
         is_code_sure = self._are_spans_sure and not self._is_unsure
         # Blanks at the end may look like a part of a link.
         text = piece.rstrip()
         output = self._defused(text, spans(text) if is_code_sure else [(text, False)])
         return f"{output}{piece[len(text) :]}"
 
-    def _defused(self, piece: str, parts: Iterable[tuple[str, bool]]) -> str:
-        ticks = "`" * (self._longest_ticks + 1)
+    def _defused(self, piece: str, parts: Sequence[tuple[str, bool]]) -> str:
         output = []
-        for text, is_code in parts:
+        followers = [text[:1] for text, _ in parts[1:]] + [""]
+        for (text, is_code), follows in zip(parts, followers, strict=True):
             if is_code:
                 output.append(text)
                 continue
-            read = LinkText(text, ticks, self._is_shown)
-            if read.hides_more():
-                return self._shown_as_code(piece, ticks)
+            read = LinkText(
+                text,
+                self._is_shown,
+                ticks=self._longest_ticks + 1,
+                # Behind a mark that stands alone, some renderers miss a second span of one length.
+                grow=not self._are_spans_sure,
+                follows=follows,
+            )
+            is_uncertain = self._has_formula or read.ticks > _MAX_TICKS
+            if read.hides_more() or (read.has_code and is_uncertain):
+                return self._shown_as_code(piece)
             output.append(read.defused)
+            self._longest_ticks = max(self._longest_ticks, read.ticks - 1)
         return join_pieces(output)
 
-    def _shown_as_code(self, piece: str, ticks: str) -> str:
+    def _shown_as_code(self, piece: str) -> str:
+        piece = break_openings(piece)
         if self._is_unsure:
             # No fence is sure to open here. Without its joints no address is one.
             return _JOINT.sub(r"\g<0> ", piece)
-        fence = ticks.ljust(3, "`")
-        self._longest_ticks = max(self._longest_ticks, len(fence))
+        self._longest_ticks = max(self._longest_ticks + 1, 3)
+        fence = "`" * self._longest_ticks
         before = "\n" if self._line else ""
         return f"{before}{fence}\n{piece}\n{fence}\n"
+
+
+def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
+    """Return the text with every link shown as code, except addresses that `is_shown` knows: the
+    person or a stranger wrote them like this, so they reveal nothing."""
+    stream = LinkStream(is_shown)
+    return stream.feed(markdown) + stream.end()

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 from agent.errors import KeyRefused
+from agent.security.taint.link_stream import defuse_links
 from agent.types import assistant
+from tests.agent.security.taint.link_spellings import CANARY as SPELLED
+from tests.agent.security.taint.link_spellings import OFFERED, spelled_texts
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in, say
 from tests.gateway.server.served import served
@@ -16,6 +19,13 @@ LINES = """cell => {
   const range = document.createRange()
   range.selectNodeContents(cell)
   return range.getClientRects().length
+}"""
+
+
+LINKS = """async texts => {
+  const { rendered } = await import("/web/app/markdown.mjs")
+  const links = texts.flatMap(text => [...rendered(text).querySelectorAll("a, img")])
+  return links.map(link => link.href || link.src || "")
 }"""
 
 
@@ -101,3 +111,12 @@ async def test_links_with_a_secret_are_no_links(tmp_path: Path) -> None:
         await page.wait_for_selector("article.kore:not(.draft) .markdown code")
         assert CANARY in await page.inner_text(".feed")
         assert await page.locator(".feed a").count() == 0
+
+
+async def test_no_spelling_of_a_link_is_one_on_the_page(tmp_path: Path) -> None:
+    texts = [defuse_links(text, lambda link: link == OFFERED) for text in spelled_texts(9, 1_000)]
+    async with served(tmp_path, []) as server, browser_page() as page:
+        await log_in(page, server)
+        links = await page.evaluate(LINKS, texts)
+    assert OFFERED in links
+    assert not [link for link in links if SPELLED in link]

@@ -1,24 +1,115 @@
-"""The links of a text as a careless screen shows it: with its HTML, and one for every address."""
+"""The links of a text as renderers show it, from careful to careless."""
 
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from html.parser import HTMLParser
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from markdown_it import MarkdownIt
 
+from gateway.channels.telegram.outbound.render import render
+
 _HERE = "https://kore.example/"
+# Attributes that lead nowhere.
+_INERT = frozenset({"alt", "title", "class", "id", "start", "align", "lang"})
+_STYLE_ADDRESS = re.compile(r"url\(\s*[\"']?([^\"')]*)")
 
 
 def targets_of_links(markdown: str) -> list[str]:
-    """Return the addresses elsewhere that links and pictures lead to."""
+    """Return the addresses elsewhere that links and pictures lead to, on a screen that shows the
+    HTML of a text and makes a link of every address."""
+    return targets_of_html(_careless().render(markdown))
+
+
+def targets_of_html(html: str) -> list[str]:
+    """Return the addresses elsewhere that anything in a page leads to."""
     found: list[str] = []
 
     class Targets(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            found.extend(value or "" for name, value in attrs if name in ("href", "src"))
+            for name, value in attrs:
+                if name == "style":
+                    found.extend(_STYLE_ADDRESS.findall(value or ""))
+                elif name not in _INERT:
+                    found.append(value or "")
 
+    Targets().feed(html)
+    return list(filter(_is_elsewhere, found))
+
+
+def strict_targets(markdown: str) -> list[str]:
+    """CommonMark and nothing else, with its HTML."""
+    return targets_of_html(_strict().render(markdown))
+
+
+def telegram_targets(markdown: str) -> list[str]:
+    """Telegram makes links of addresses, but for those in code."""
+    targets = []
+    for part in render(markdown):
+        units = part.text.encode("utf-16-le")
+        for entity in sorted(part.entities, key=lambda entity: -entity.offset):
+            start, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
+            if "url" in entity.extra:
+                targets.append(str(entity.extra["url"]))
+            if entity.type in ("code", "pre"):
+                units = units[:start] + " ".encode("utf-16-le") + units[end:]
+        linkify = _careless().linkify
+        assert linkify is not None
+        targets += [match.url for match in linkify.match(units.decode("utf-16-le")) or ()]
+    return list(filter(_is_elsewhere, targets))
+
+
+# The regular expressions of simple renderers: nothing escapes anything, blanks are welcome.
+_CODE = re.compile(
+    r"^(?P<fence>`{3,}(?=[^`\n]*\n)|~{3,})[^\n]*\n.*?^ {0,3}(?P=fence)[`~]*[ \t]*$"
+    r"|(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n|\n`{3}|\n~{3}).)+?(?<!`)(?P=ticks)(?!`)",
+    re.DOTALL | re.MULTILINE,
+)
+_SIMPLE = (
+    re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]\s*\(\s*<?([^)\s>]*)"),
+    re.compile(r"^[ \t>*+-]*\[[^\]\n]+\]:\s*<?([^\s>]+)", re.MULTILINE),
+    re.compile(r"<[a-z][^>]*?=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE | re.DOTALL),
+)
+
+
+def simple_targets(markdown: str) -> list[str]:
+    """A renderer that looks for brackets and tags outside of code."""
+    text = _CODE.sub("", markdown)
+    found = [target for pattern in _SIMPLE for target in pattern.findall(text)]
+    return list(filter(_is_elsewhere, found))
+
+
+RENDERERS: Sequence[Callable[[str], list[str]]] = (
+    *(targets_of_links, strict_targets, telegram_targets, simple_targets),
+)
+
+
+def leaks(markdown: str, canary: str) -> Iterator[str]:
+    """Return each link with the canary, behind the name of the renderer that shows it."""
+    for renderer in RENDERERS:
+        for target in renderer(markdown):
+            if canary in target:
+                yield f"{renderer.__name__}: {target}"
+
+
+def _is_elsewhere(address: str) -> bool:
+    try:
+        host = urlsplit(urljoin(_HERE, address.replace("\\", "/"))).hostname or ""
+    except ValueError:
+        return True
+    # No browser goes to a host with a bar in it.
+    return host != "kore.example" and "|" not in unquote(host)
+
+
+@cache
+def _careless() -> MarkdownIt:
     reader = MarkdownIt("gfm-like", {"html": True})
     assert reader.linkify is not None
     reader.linkify.set({"fuzzy_link": True, "fuzzy_email": True})
-    Targets().feed(reader.render(markdown))
-    targets = (urljoin(_HERE, address) for address in found)
-    return [one for one in targets if urlsplit(one).hostname != "kore.example"]
+    return reader
+
+
+@cache
+def _strict() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": True})

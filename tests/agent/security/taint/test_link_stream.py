@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.taint.link_stream import LinkStream
-from tests.agent.security.taint.rendered_links import targets_of_links
+from agent.security.taint.link_stream import LinkStream, defuse_links
+from tests.agent.security.taint.link_spellings import CANARY, OFFERED, spelled_texts
+from tests.agent.security.taint.rendered_links import leaks, targets_of_links
 
 KNOWN = "https://ok.example/a"
 EVIL = "https://evil.example/S"
@@ -76,6 +78,30 @@ def test_pieces_make_no_difference(text: str, sizes: Sequence[int]) -> None:
     assert shown + stream.end() == whole(text)
 
 
+def test_the_grammar_spells_links_that_renderers_show() -> None:
+    texts = spelled_texts(0, 100)
+    assert sum(any(leaks(text, CANARY)) for text in texts) > 30
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_spelling_of_a_link_is_one(seed: int) -> None:
+    for text in spelled_texts(seed, 150):
+        shown = defuse_links(text, lambda address: address == OFFERED)
+        assert not list(leaks(shown, CANARY)), text
+
+
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_a_spelled_text_is_shown_alike_however_it_arrives(seed: int) -> None:
+    random = Random(seed)
+    for text in spelled_texts(seed, 300):
+        stream, at, shown = LinkStream(lambda address: address == OFFERED), 0, ""
+        while at < len(text):
+            size = random.choice((1, 2, 3, 7, 20))
+            shown += stream.feed(text[at : at + size])
+            at += size
+        assert shown + stream.end() == defuse_links(text, lambda address: address == OFFERED)
+
+
 def test_words_leave_as_they_come() -> None:
     assert released("Hello **wor", "ld** and", " more.", "\n\nNext") == [
         *("Hello ", "**world** ", "and ", "more.\n\n"),
@@ -93,7 +119,7 @@ def test_code_leaves_as_it_comes() -> None:
 def test_a_link_waits_for_the_end_of_its_line_or_paragraph() -> None:
     assert released("- see `a` ", "b\n", "- [x", "](y\n", "\nend ") == [
         *("- see ", "`a` b\n", "- ", ""),
-        "x (``y``)\n\nend ",
+        "[x]\\(y\n\nend ",
         "",
     ]
 
