@@ -21,6 +21,8 @@ from agent.types import Taint
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
 
 _FILES = (*_SHARED, "USER.md")
+# In place of the older lines of a memory.
+_OMITTED = "…\n"
 
 
 @frozen
@@ -81,7 +83,9 @@ class Workspace:
         paths = [self.folder / name for name in names]
         if memory_text is None:
             paths.append(memory)
-        texts = [*self._texts(paths, notices), *filter(None, [memory_text])]
+        texts = [*self._texts(paths, notices, memory), *filter(None, [memory_text])]
+        if memory_text is not None and memory_text.startswith(_OMITTED):
+            notices.append(_memory_notice(memory))
         if persona is not None:
             is_file = persona.endswith(".md")
             persona_texts = self._texts([self.folder / persona], notices) if is_file else [persona]
@@ -108,11 +112,12 @@ class Workspace:
         """A memory file as the prompt holds it; None for one that it leaves out for now."""
         level = self._read(memory).level
         is_left_out = self._is_linked(memory) or is_unconfirmed(memory, self.folder, level)
-        return None if is_left_out else "".join(self._texts([memory], []))
+        return None if is_left_out else "".join(self._texts([memory], [], memory))
 
     def text_of(self, memory: Path) -> str:
         """A memory file, as far as the prompt holds it."""
-        return self._read_text(memory)[:LIMIT_CHARS]
+        read = self._read(memory)
+        return read.newest or read.text
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
         """What the prompt brings into a conversation; files that it leaves out bring nothing."""
@@ -133,7 +138,9 @@ class Workspace:
         profiles = [self._profile] if memory == self.owner_memory else []
         return any(_has_content(self._read_text(path)) for path in (*profiles, memory))
 
-    def _texts(self, paths: list[Path], notices: list[str]) -> Iterator[str]:
+    def _texts(
+        self, paths: list[Path], notices: list[str], memory: Path | None = None
+    ) -> Iterator[str]:
         times: FolderTimes = {}
         for path in paths:
             prompt_text = self._read(path, times)
@@ -146,7 +153,11 @@ class Workspace:
                     f"{path.name} is a link, or lies in a folder that is one, so it is not used; "
                     "put a file in its place."
                 )
-            if len(text) > LIMIT_CHARS:
+            if prompt_text.newest and path == memory:
+                # `remember` adds lines at the end.
+                notices.append(_memory_notice(path))
+                text = _OMITTED + prompt_text.newest
+            elif len(text) > LIMIT_CHARS:
                 notices.append(
                     f"{path.name} is longer than {LIMIT_CHARS:,} characters; only its beginning "
                     "is used. Shorten it."
@@ -183,6 +194,13 @@ class Workspace:
         names = way[len(self._prefix) :].split("/")
         ways = ("/".join(names[: n + 1]) for n in range(len(names)))
         return ".." in names or any(os.path.islink(self._prefix + one) for one in ways)
+
+
+def _memory_notice(memory: Path) -> str:
+    return (
+        f"{memory.name} is longer than {LIMIT_CHARS:,} characters; only its newest lines are "
+        "used. Shorten it."
+    )
 
 
 def _has_content(text: str) -> bool:

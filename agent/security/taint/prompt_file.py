@@ -4,6 +4,7 @@ import io
 import os
 from pathlib import Path
 from stat import S_ISREG
+from typing import IO
 
 from agent.records import frozen
 from agent.security.files.regular_file import open_regular_beneath
@@ -16,16 +17,22 @@ _Key = tuple[int, int, int, int]
 
 @frozen
 class PromptText:
-    """The text of a file, and the level of its mark when the text was read."""
+    """The text of a file, and the level of its mark when the text was read.
+
+    A text that is longer than `LIMIT_CHARS` is only the beginning of the file; `newest` has its
+    last lines then.
+    """
 
     text: str = ""
     level: MarkLevel = "none"
+    newest: str = ""
 
 
 @frozen
 class _CachedText:
     key: _Key
     text: str
+    newest: str
     mark: OpenFileMark
 
 
@@ -46,7 +53,7 @@ class PromptFiles:
         if cached is None:
             return PromptText()
         level = opened_level(path, cached.mark, {} if times is None else times)
-        return PromptText(cached.text, level)
+        return PromptText(cached.text, level, cached.newest)
 
     def read_text(self, path: str) -> str:
         """Return the text alone, for what does not depend on its mark."""
@@ -72,7 +79,7 @@ class PromptFiles:
 def read_prompt_file(path: Path) -> PromptText:
     """Return a file as `PromptFiles` does, without remembering it. Raises `OSError`."""
     read = _read(path)
-    return PromptText(read.text, opened_level(str(path), read.mark, {}))
+    return PromptText(read.text, opened_level(str(path), read.mark, {}), read.newest)
 
 
 def _read(path: Path) -> _CachedText:
@@ -81,7 +88,20 @@ def _read(path: Path) -> _CachedText:
         io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as file,
     ):
         mark = OpenFileMark.of(raw.fileno())
-        return _CachedText(_key(mark.info), file.read(LIMIT_CHARS + 1).strip(), mark)
+        text, newest = file.read(LIMIT_CHARS + 1), ""
+        is_cut = len(text) > LIMIT_CHARS and bool(text[-1].strip() or file.read(1_000).strip())
+        if is_cut:
+            newest = _newest_lines(raw, mark.info.st_size)
+        return _CachedText(_key(mark.info), text if is_cut else text.strip(), newest, mark)
+
+
+def _newest_lines(file: IO[bytes], size: int) -> str:
+    """Return the last lines of a file with many characters, in `LIMIT_CHARS` of them."""
+    # No character has more bytes.
+    file.seek(max(size - 4 * LIMIT_CHARS, 0))
+    text = file.read(4 * LIMIT_CHARS).decode("utf-8", "replace").replace("\r\n", "\n")
+    end = text.rstrip()[-LIMIT_CHARS:]
+    return end.partition("\n")[2] or end
 
 
 def _key(info: os.stat_result) -> _Key:

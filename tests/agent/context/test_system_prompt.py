@@ -90,6 +90,31 @@ def test_a_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
     assert "USER.md is longer than 20,000 characters" in notice
 
 
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_a_memory_that_is_too_long_keeps_its_newest_lines(
+    workspace: Workspace, is_snapshot: bool
+) -> None:
+    memory = workspace.owner_memory
+    lines = [f"- 2026-01-01: fact {number} of many" for number in range(1_000)]
+    memory.write_text("\n".join([*lines, "- 2026-02-02: the newest", ""]))
+    text = workspace.memory_snapshot(memory) if is_snapshot else None
+    made = workspace.system_prompt(memory, workspace.folder, owner=True, memory_text=text)
+    assert "the newest" in made.text
+    assert "…\n- 2026-01-01: fact " in made.text
+    assert "fact 0 of" not in made.text
+    (notice,) = made.notices
+    assert "MEMORY.md is longer than 20,000 characters; only its newest lines" in notice
+    assert workspace.text_of(memory).endswith("the newest")
+
+
+def test_a_file_is_cut_with_a_notice_when_a_blank_is_at_the_limit(workspace: Workspace) -> None:
+    path = workspace.folder / "USER.md"
+    path.write_text("x" * LIMIT_CHARS + "\nEND")
+    made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
+    assert "END" not in made.text
+    assert len(made.notices) == 1
+
+
 def test_bytes_that_are_no_text_and_windows_line_ends_are_read(workspace: Workspace) -> None:
     (workspace.folder / "SOUL.md").write_bytes(b"caf\xe9\r\nnext $root ${HOME} $")
     text = prompt(workspace)
