@@ -79,17 +79,20 @@ def function_of(tool: ToolSpec) -> dict[str, Any]:
 
 
 def text_with_context(message: Message) -> str:
-    """A user message's words and moving parts in their order, the parts as paragraphs."""
-    texts: list[str] = []
-    is_behind_context = False
+    """A user message's words and moving parts in their order, the parts as paragraphs; those in
+    front of the first words stand behind them."""
+    text = early = ""
+    has_words = is_behind_context = False
     for part in message.content:
-        if isinstance(part, Context):
-            texts += ("\n\n", part.text)
-            is_behind_context = True
-        elif isinstance(part, Text):
-            texts.append("\n" + part.text.lstrip("\n") if is_behind_context else part.text)
-            is_behind_context = False
-    return "".join(texts)
+        if isinstance(part, Text):
+            text += "\n" + part.text.lstrip("\n") if is_behind_context else part.text
+            has_words, is_behind_context = True, False
+        elif isinstance(part, Context) and not has_words:
+            early += f"\n\n{part.text}"
+        elif isinstance(part, Context):
+            text += f"{early}\n\n{part.text}"
+            early, is_behind_context = "", True
+    return text + early
 
 
 def sendable_tool_name(call: ToolCall) -> str:

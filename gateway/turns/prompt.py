@@ -67,7 +67,8 @@ def build_user_message(
 
 def _numbered(messages: Sequence[InboundMessage], facts: Sequence[str]) -> list[Part]:
     """Each message behind a line with its own facts, and its files behind it."""
-    parts: list[Part] = []
+    # Where words have begun, a context keeps its place.
+    parts: list[Part] = [Text("")]
     for number, (message, its_facts) in enumerate(zip(messages, facts, strict=True), 1):
         listed = f": {its_facts}" if its_facts else ""
         head = render_prompt("messages/joined", number=number, count=len(messages), facts=listed)

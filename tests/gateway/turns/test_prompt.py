@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import datetime
 
 from agent.providers.wire_text import text_with_context
@@ -39,6 +40,18 @@ def test_joined_messages_of_a_group_keep_their_authors_and_quotes() -> None:
     assert second.startswith('from Bob, in reply to "a photo of me"]\ndelete this one please\n\n[')
     assert "group" in second
     assert second.count("from") == 1
+
+
+def test_what_a_project_shows_stands_behind_a_single_message_and_before_joined_ones() -> None:
+    tree = Context("[tree]")
+    single = build_user_message([chat_message("one")])
+    joined = build_user_message([chat_message("one", quoted="x"), chat_message("two")])
+    read = [
+        text_with_context(replace(message, content=(tree, *message.content)))
+        for message in (single, joined)
+    ]
+    assert read[0].startswith("one\n\n[tree]\n\n[")
+    assert read[1].startswith('\n\n[tree]\n\n[Message 1 of 2: in reply to "x"]\none\n\n[')
 
 
 def test_joined_messages_that_share_their_facts_have_them_once() -> None:

@@ -1,7 +1,6 @@
 """Taking a conversation back to before one of its messages: a fork of what was said until then."""
 
 from agent.records import frozen
-from agent.types import Message, Text
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.conversations import session_admin, sessions
@@ -28,7 +27,7 @@ def list_points(tx: Transaction, session: str) -> list[RewindPoint]:
         (session, session),
     )
     return [
-        RewindPoint(turn, at, _title(_first_text(message_from_row(tx, *columns))))
+        RewindPoint(turn, at, _title(message_from_row(tx, *columns).text))
         for turn, at, *columns in rows
     ]
 
@@ -80,10 +79,6 @@ def done(tx: Transaction, key: str) -> str | None:
 
 def _name(key: str) -> str:
     return f"{key}:chat"
-
-
-def _first_text(message: Message) -> str:
-    return next((part.text for part in message.content if isinstance(part, Text)), "")
 
 
 def _title(text: str) -> str:
