@@ -6,14 +6,15 @@ It travels with the user message that brought it, and only what has changed sinc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 from agent.context.project.directory_tree import FolderTree, TreeLimits, tree, tree_changes
+from agent.context.project.pointed_file import PointedFile, describe_size, read_pointed_file
 from agent.context.project.repository_state import describe_repository, find_head
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
 from agent.security.sandbox.base import Sandbox
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.origin import TrustedOrigins
@@ -30,8 +31,6 @@ class ContextUpdate:
     evicted: int = 0
     parts: tuple[str, ...] = ()
 
-
-FILE_LIMIT_BYTES = 1_000_000
 
 # Of the window, for all files that a person points at.
 FILE_SHARE = 0.25
@@ -52,9 +51,10 @@ _MOST_CHANGES = 30
 
 @dataclass(slots=True)
 class ProjectContext:
-    """`root` is the folder, or None without one; `focus` are files, the most wanted first, which
-    together may have `limit` tokens; `clean` takes secrets out; `remark` is for the person.
-    `origin` says which places are the owner's. `sandbox` is where git may be asked."""
+    """`root` is the folder, or None without one; `focus` are files and folders, the most wanted
+    first, whose text may have `limit` tokens in all; `clean` takes secrets out; `remark` is for
+    the person. `origin` says which places are the owner's. `sandbox` is where git may be asked.
+    """
 
     root: Path | None
     focus: Sequence[Path] = ()
@@ -66,36 +66,35 @@ class ProjectContext:
     sandbox: Callable[[], Sandbox | None] = lambda: None
     _reported: dict[str, str] = field(default_factory=dict)
     _listings: dict[Path, FolderTree] = field(default_factory=dict)
-    _stats: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
+    _files: dict[Path, tuple[tuple[int, int], PointedFile]] = field(default_factory=dict)
 
     def news(self, mentioned: Sequence[Path] = ()) -> ContextUpdate | None:
         """What is new or has changed since the last report; None without news.
 
-        `mentioned` are files and folders that the person points at this once.
+        `mentioned` are files and folders that the person points at this once. Pictures are left
+        to `new_pictures`; of a file that does not fit the model is told how to read it.
         """
         texts: list[str] = []
         taint: set[Taint] = {"private"}
         reported_paths: list[Path] = []
-        folders = [path for path in mentioned if path.is_dir()]
+        pointed = dict.fromkeys([*mentioned, *self.focus])
+        folders = [path for path in pointed if path.is_dir()]
         for folder in folders if self.root is None else (self.root, *folders):
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing.text):
                 texts.append(self._describe_folder(folder, listing))
                 if self._is_untrusted(folder):
                     taint.add("untrusted")
-        room, evicted = self.limit, 0
-        for path in dict.fromkeys([*(path for path in mentioned if path.is_file()), *self.focus]):
-            text = self._read(path)
-            size = estimate_text(text)
-            if size > room:
-                evicted += 1
-                continue
-            room -= size
-            if self._is_new(str(path), text):
-                texts.append(render_prompt("project_file", path=path, text=text))
+        room, evicted = float(self.limit), 0
+        for path in (path for path in pointed if path not in folders):
+            text, tokens = self._describe_file(path, room)
+            evicted += tokens > room
+            room -= tokens if tokens <= room else 0
+            if text and self._is_new(str(path), text):
+                texts.append(text)
                 reported_paths.append(path)
         if self.root is not None:
-            for path, text in self._beginnings(self.root, min(room, OVERVIEW_TOKENS)):
+            for path, text in self._beginnings(self.root, min(int(room), OVERVIEW_TOKENS)):
                 if self._is_new(str(path), text):
                     texts.append(render_prompt("project_beginning", path=path, text=text))
                     reported_paths.append(path)
@@ -105,6 +104,28 @@ class ProjectContext:
             taint.add("untrusted")
         parts = tuple(map(self.clean, texts))
         return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
+
+    def _describe_file(self, path: Path, room: float) -> tuple[str, float]:
+        """What is said of a file, '' of a picture, and the tokens of its text; infinite for one
+        that is too long to be read."""
+        file = self._read(path)
+        if file.kind != "text":
+            return ("" if file.kind == "picture" else file.note), 0
+        tokens = inf if file.is_cut else estimate_text(file.text)
+        if tokens > room:
+            size = describe_size(file.size_bytes)
+            return render_prompt("project_file_large", path=path, size=size), tokens
+        return render_prompt("project_file", path=path, text=file.text), tokens
+
+    def new_pictures(self) -> list[Path]:
+        """The pictures in `focus` that are new or have changed since they were last shown."""
+        return [
+            path
+            for path in self.focus
+            if not path.is_dir()
+            and self._read(path).kind == "picture"
+            and self._is_new(str(path), repr(self._files[path][0]))
+        ]
 
     def _is_untrusted(self, folder: Path) -> bool:
         if not self.origin.is_own(folder):
@@ -133,7 +154,7 @@ class ProjectContext:
             path = root / name
             if path in focus or path.is_symlink() or not path.is_file():
                 continue
-            text = _beginning(self._read(path), min(room, _OVERVIEW_FILE_TOKENS))
+            text = _beginning(self._read(path).text, min(room, _OVERVIEW_FILE_TOKENS))
             room -= estimate_text(text)
             if room < 0:
                 return
@@ -152,18 +173,16 @@ class ProjectContext:
         self._reported[name] = fingerprint
         return True
 
-    def _read(self, path: Path) -> str:
-        """The file's text, read again only when it has changed; a lost one is empty."""
+    def _read(self, path: Path) -> PointedFile:
+        """The file, read again only when it has changed."""
         try:
             info = path.stat()
             mark = (info.st_mtime_ns, info.st_size)
-            cached = self._stats.get(path)
-            if cached is None or cached[0] != mark:
-                with open_regular(path) as file:
-                    text = file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")
-                cached = self._stats[path] = (mark, text)
         except OSError:
-            return ""
+            return read_pointed_file(path)
+        cached = self._files.get(path)
+        if cached is None or cached[0] != mark:
+            cached = self._files[path] = (mark, read_pointed_file(path))
         return cached[1]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeAlias
 
+from agent.context.project.pointed_file import describe_size
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
@@ -184,6 +185,4 @@ def _size(entry: "os.DirEntry[str]") -> str:
         size = entry.stat(follow_symlinks=False).st_size
     except OSError:
         return ""
-    if size < 1000:
-        return f" ({size} B)"
-    return f" ({size / 1000:.0f} kB)" if size < 1_000_000 else f" ({size / 1e6:.1f} MB)"
+    return f" ({describe_size(size)})"

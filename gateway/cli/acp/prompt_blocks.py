@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from agent.context.project.pointed_file import describe_size
 from agent.errors import KoreError
 from agent.prompts import render_prompt
 from agent.records import frozen
@@ -55,8 +57,12 @@ def read_blocks(blocks: Sequence[Any], workspace: Path, origin: TrustedOrigins) 
             case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
                 words.append(references.refer(uri))
                 references.add(uri, text)
-            case EmbeddedResourceContentBlock(resource=BlobResourceContents(uri=uri)):
+            case EmbeddedResourceContentBlock(resource=BlobResourceContents(uri=uri, blob=blob)):
                 words.append(references.refer(uri))
+                if (picture := _embedded_picture(blob, workspace)) is not None:
+                    media.append(picture)
+                else:
+                    references.add_data(uri, len(blob) * 3 // 4)
             case _:
                 raise refusal("sound cannot be taken here; expected text, pictures or files")
     text = "\n".join(one for one in words if one.strip())
@@ -95,6 +101,11 @@ class _EditorReferences:
         path = escape_line(_path_of(uri) or uri)
         self._texts.append(render_prompt("project_file", path=path, text=text))
 
+    def add_data(self, uri: str, size_bytes: int) -> None:
+        """A file that cannot be shown."""
+        reference, size = escape_line(_path_of(uri) or uri), describe_size(size_bytes)
+        self._texts.append(render_prompt("editor_data", reference=reference, size=size))
+
     def update(self) -> Mapping[str, Any] | None:
         """Return it all as `MessageOptions.project` has it."""
         if not self._texts:
@@ -123,6 +134,12 @@ def _path_of(uri: str) -> str | None:
     is_local = parts.scheme == "file" and parts.netloc in ("", "localhost")
     path = unquote(parts.path)
     return path if is_local and path.startswith("/") and "\n" not in path else None
+
+
+def _embedded_picture(data: str, workspace: Path) -> Media | None:
+    with suppress(acp.RequestError):
+        return _picture(data, workspace)
+    return None
 
 
 def _picture(data: str, workspace: Path) -> Media:

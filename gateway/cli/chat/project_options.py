@@ -36,13 +36,35 @@ def project_of(
 
     folder = Path.cwd() / args.cwd.expanduser() if args.cwd is not None else Path.cwd()
     files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
+    remarks: list[str] = []
     for file in files:
-        if not file.is_file():
+        if not file.exists():
             raise ConfigError(t("--file {file}: no such file", file=file))
         if blocked_entry(file, Path(file.anchor), settings.security.blocked_paths):
             raise ConfigError(t("--file {file}: blocked by security.blocked_paths", file=file))
+        remarks += _remarks(file)
     root = Path(options.cwd) if options.cwd is not None else None
-    return project_context(root, files, settings, data_dir_of(args))
+    project = project_context(root, files, settings, data_dir_of(args))
+    project.remark = "\n".join(filter(None, [project.remark, *remarks]))
+    return project
+
+
+def _remarks(file: Path) -> list[str]:
+    """What the person is told of a file that the model is not shown as it is. Raises `ConfigError`
+    for one that cannot be read."""
+    from agent.context.project.pointed_file import kind_of
+    from gateway.cli.console.chat.workdir import not_text_remark
+
+    try:
+        kind = kind_of(file)
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise ConfigError(
+            t("--file {file}: cannot be read: {reason}", file=file, reason=reason)
+        ) from exc
+    if kind == "folder":
+        return [t("{path} is a folder; the model sees what is in it", path=file)]
+    return [not_text_remark(file)] if kind == "binary" else []
 
 
 def place_of(

@@ -14,7 +14,7 @@ from agent.records import frozen
 from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
-from gateway.core.messages import InboundMessage, MessageOptions, Route, Sender
+from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
@@ -70,7 +70,7 @@ class MessageBuilder:
             content=safe_text(text),
             received_at=time.time(),
             options=replace(self.options, **_with(order, self._extras(text, mentions))),
-            media=media_of(mentions) if mentions is not None and mentions.pictures else (),
+            media=self._pictures(text, mentions),
             language=current_locale(),
         )
 
@@ -79,7 +79,7 @@ class MessageBuilder:
         runs = [*message.options.run, *self.user_commands]
         self.user_commands.clear()
         self.user_commands.extend(runs)
-        if message.options.project is not None:
+        if message.options.project is not None or message.media:
             self.forget()
 
     def without_options_of(self, text: str) -> "MessageBuilder":
@@ -95,6 +95,12 @@ class MessageBuilder:
         if self.workdir is not None:
             self.workdir.forget()
 
+    def _pictures(self, text: str, mentions: "FileMention | None") -> tuple[Media, ...]:
+        pictures = mentions.pictures if mentions is not None else []
+        if self.project is not None and not text.startswith("/"):
+            pictures = [*pictures, *self.project.new_pictures()]
+        return media_of(dict.fromkeys(pictures)) if pictures else ()
+
     def _extras(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
         if text.startswith("/"):
             if text.split()[0] in _ELSEWHERE:
@@ -104,7 +110,8 @@ class MessageBuilder:
         if self.user_commands:
             extras["run"] = tuple(self.user_commands)
             self.user_commands.clear()
-        project, files = self.project, mentions.files if mentions is not None else []
+        project = self.project
+        files = [*mentions.files, *mentions.binary] if mentions is not None else []
         if project is None and files and self.workdir is not None:
             project = self.workdir.project()
         news = project.news(files) if project is not None else None

@@ -1,6 +1,6 @@
 """Where a conversation works: what its terminal offers of the place, and shows of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,16 +112,20 @@ def remarks(mentions: "FileMention") -> list[str]:
     if attached:
         lines.append(t("attached: {names}", names=", ".join(attached)))
     lines += [t("{path} is blocked and was not attached", path=path) for path in mentions.blocked]
-    for path in mentions.binary:
-        lines.append(t("{path} is not text; the model can open it with a tool", path=path))
+    lines += map(not_text_remark, mentions.binary)
     for name in mentions.missing:
         lines.append(t("{name} not found; only the name was sent", name=name))
     return lines
 
 
-def media_of(mentions: "FileMention") -> "tuple[Media, ...]":
+def not_text_remark(path: Path) -> str:
+    """For the person; the model is told how to read it."""
+    return t("{path} is not text; the model can open it with a tool", path=path)
+
+
+def media_of(pictures: "Iterable[Path]") -> "tuple[Media, ...]":
     """Pictures as a message carries them: where they are, and what is in them now."""
-    return tuple(media for path in mentions.pictures if (media := _media(path)) is not None)
+    return tuple(media for path in pictures if (media := _media(path)) is not None)
 
 
 def _media(path: Path) -> "Media | None":

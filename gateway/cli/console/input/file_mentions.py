@@ -6,7 +6,6 @@ from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
 
 # At the beginning of a word: me@example.com names no file.
 # Of an MCP server: `@server:uri`.
@@ -14,15 +13,15 @@ _RESOURCE = re.compile(r"[A-Za-z0-9][\w-]*:")
 _MENTION = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
 # What a sentence puts behind a name.
 _BEHIND = ".,;:!?)]}'\"…"
-_BINARY_BYTES = 8_192
 # Looks like a path, not a person's name: has a folder or a suffix.
 _LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
 
 
 @frozen
 class FileMention:
-    """`files` hold text or are folders, `pictures` are for the eye; `blocked` and `binary` are not
-    shown; `missing` are words that look like a path and lead nowhere."""
+    """`files` hold text or are folders, `pictures` are for the eye; of `binary` ones the model is
+    told how to read them; `blocked` are not shown; `missing` are words that look like a path and
+    lead nowhere."""
 
     files: list[Path] = field(default_factory=list)
     pictures: list[Path] = field(default_factory=list)
@@ -57,19 +56,15 @@ def find_mentions(
 
 
 def _kind(real: Path, mentions: FileMention) -> list[Path]:
-    if real.is_dir():
-        return mentions.files
-    from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+    from agent.context.project.pointed_file import kind_of
 
     try:
-        head = _head(real) if real.is_file() else None
-        if head is None:
-            return mentions.binary
-        if sniff_image_type(head[:16]) is not None and real.stat().st_size <= LIMIT_BYTES:
-            return mentions.pictures
+        kind = kind_of(real)
     except OSError:
         return mentions.binary
-    return mentions.binary if b"\0" in head else mentions.files
+    if kind == "picture":
+        return mentions.pictures
+    return mentions.binary if kind == "binary" else mentions.files
 
 
 def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
@@ -92,8 +87,3 @@ def _is_blocked(real: Path, root: Path, blocked: Sequence[str]) -> bool:
 
     base = root if real.is_relative_to(root) else Path(real.anchor)
     return blocked_entry(real, base, blocked) is not None
-
-
-def _head(path: Path) -> bytes:
-    with open_regular(path) as file:
-        return file.read(_BINARY_BYTES)

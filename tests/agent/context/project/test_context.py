@@ -8,6 +8,8 @@ from agent.context.token_budget import estimate_text
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
 
 def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
@@ -65,8 +67,66 @@ def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     news = ProjectContext(None, files, limit=300).news()
     assert news is not None
     assert news.evicted == 3
-    assert "0.txt" in news.text
-    assert "1.txt" not in news.text
+    assert "0.txt; this is its content now" in news.text
+    assert news.text.count("word") == 200
+    for name in ("1.txt", "2.txt", "3.txt"):
+        assert f"{name} (1 kB). It has no room here: read it in parts" in news.text
+
+
+def test_file_longer_than_is_read_is_named_with_its_size(tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("line\n" * 300_000)
+    news = ProjectContext(None, [file], limit=10_000_000).news()
+    assert news is not None
+    assert news.evicted == 1
+    assert "log.txt (1.5 MB). It has no room here" in news.text
+
+
+def test_binary_file_is_named_with_the_way_to_read_it(tmp_path: Path) -> None:
+    for name, data in (("a.bin", b"a\0b"), ("b.pdf", b"%PDF-1.4 text")):
+        (tmp_path / name).write_bytes(data)
+        news = ProjectContext(None, [tmp_path / name]).news()
+        assert news is not None
+        assert f"{name} ({len(data)} B). It is not text and is not shown here" in news.text
+        assert "\ufffd" not in news.text
+        assert "\0" not in news.text
+        assert news.evicted == 0
+
+
+def test_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    news = ProjectContext(None, [tmp_path / "gone.txt"]).news()
+    assert news is not None
+    assert "gone.txt, which cannot be read: No such file or directory" in news.text
+
+
+def test_pictures_are_left_to_those_who_show_them_once(tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    picture.write_bytes(PNG)
+    project = ProjectContext(None, [picture])
+    assert project.news() is None
+    assert project.new_pictures() == [picture]
+    assert project.new_pictures() == []
+    picture.write_bytes(PNG + b"more")
+    assert project.new_pictures() == [picture]
+
+
+def test_picture_that_is_too_large_is_named(tmp_path: Path) -> None:
+    picture = tmp_path / "huge.png"
+    picture.write_bytes(PNG + bytes(4_000_000))
+    project = ProjectContext(None, [picture])
+    news = project.news()
+    assert news is not None
+    assert "huge.png (4.0 MB). It is not text" in news.text
+    assert project.new_pictures() == []
+
+
+def test_folder_that_the_person_points_at_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a")
+    news = ProjectContext(None, [tmp_path / "docs"]).news()
+    assert news is not None
+    assert f"[The folder {tmp_path / 'docs'}, as it is now:]" in news.text
+    assert "a.md" in news.text
 
 
 def test_secrets_are_taken_out(tmp_path: Path) -> None:

@@ -83,6 +83,19 @@ def test_anything_else_is_untrusted(
     assert taint_of(parts) == ["private", "untrusted"]
 
 
+def test_embedded_picture_is_shown(own: Path) -> None:
+    data = base64.b64encode(PNG).decode()
+    block = acp.resource_block(acp.embedded_blob_resource((own / "a.png").as_uri(), data))
+    (picture,) = read(own, block).media
+    assert picture.media_type == "image/png"
+
+
+def test_embedded_data_is_named_with_its_size(own: Path) -> None:
+    parts = read(own, acp.resource_block(acp.embedded_blob_resource("zed:///x", "AAAA" * 1000)))
+    assert parts.files is not None
+    assert "zed:///x as data (3 kB) that is neither text nor a picture" in parts.files["text"]
+
+
 def test_marked_file_is_untrusted(own: Path) -> None:
     mark_tainted(own / "a.py", own)
     if not is_marked(own / "a.py"):

@@ -1,0 +1,66 @@
+"""Files that a person points at: their kind, and what a message shows of each."""
+
+from pathlib import Path
+from typing import Literal
+
+from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.files.regular_file import open_regular
+from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
+from agent.text.media_types import sniff_image_type
+
+FileKind = Literal["folder", "picture", "text", "binary"]
+
+# Of a longer file only the beginning is read.
+FILE_LIMIT_BYTES = 1_000_000
+_HEAD_BYTES = 8_192
+
+
+@frozen
+class PointedFile:
+    """A file as it was read: for a `text` its content, for any other a line that says how the
+    model can look into it. `is_cut`: it is longer than `text`."""
+
+    kind: FileKind
+    text: str
+    size_bytes: int = 0
+    is_cut: bool = False
+    note: str = ""
+
+
+def kind_of(path: Path) -> FileKind:
+    """Return what the path leads to. Raises OSError, also for a pipe or a device."""
+    if path.is_dir():
+        return "folder"
+    with open_regular(path) as file:
+        return _kind(file.read(_HEAD_BYTES), path.stat().st_size)
+
+
+def read_pointed_file(path: Path) -> PointedFile:
+    """Return the file as it is now, also one that cannot be read."""
+    try:
+        size = path.stat().st_size
+        with open_regular(path) as file:
+            data = file.read(FILE_LIMIT_BYTES)
+    except OSError as exc:
+        reason = exc.strerror or type(exc).__name__
+        note = render_prompt("project_file_unreadable", path=path, reason=reason)
+        return PointedFile("binary", "", note=note)
+    kind = _kind(data[:_HEAD_BYTES], size)
+    if kind == "text":
+        return PointedFile(kind, data.decode("utf-8", "replace"), size, size > len(data))
+    most = describe_size(PICTURE_LIMIT_BYTES)
+    note = render_prompt("project_file_binary", path=path, size=describe_size(size), most=most)
+    return PointedFile(kind, "", size, note=note)
+
+
+def describe_size(size_bytes: int) -> str:
+    if size_bytes < 1_000:
+        return f"{size_bytes} B"
+    return f"{size_bytes / 1000:.0f} kB" if size_bytes < 1_000_000 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def _kind(head: bytes, size_bytes: int) -> FileKind:
+    if sniff_image_type(head[:16]) is not None:
+        return "picture" if size_bytes <= PICTURE_LIMIT_BYTES else "binary"
+    return "binary" if b"\0" in head or head.startswith(b"%PDF-") else "text"
