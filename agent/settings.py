@@ -108,7 +108,8 @@ class AgentSettings:
     """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
 
     `thinking` asks models to think, or not to; None leaves it to them.
-    `secrets` are values that leave in no event, result or message, beside the models' keys.
+    `secrets` are values that leave in no event, result or message, beside the models' keys; words
+    are not kept back (see `agent.security.secret_values`).
     What projects in `trusted_folders` bring along is the owner's own word; elsewhere, and outside
     of the workspace, it is a stranger's. With `watch`, a turn tells which files of its folder
     change while it runs, whoever changes them. `project` says that the workspace is one: the model

@@ -20,6 +20,7 @@ _NAME = re.compile(
     r"|cookie|credentials?|(?:api|access|private|secret|auth|encryption|signing)_?keys?)_?\d*$",
     re.IGNORECASE,
 )
+_ID = re.compile(r"(?:^|_)(?:ids?|uuid|guid)$", re.IGNORECASE)
 _TOKEN = re.compile(r"(?![/~.])[\w+/=.~-]{20,}", re.ASCII)
 _SCHEMES = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 # The part before the host of an address, and what follows its question mark.
@@ -56,15 +57,22 @@ def is_token(value: str) -> bool:
 
 def names_secret(name: str) -> bool:
     """Return whether a variable, header or parameter declares its value as a secret."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-.]", "_", name)
-    return _NAME.search(words) is not None
+    return _NAME.search(_snake(name)) is not None
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Return whether a variable, header or parameter is a secret by its name or by its value.
+
+    An identifier is random and no secret, and tools need it.
+    """
+    return names_secret(name) or (is_token(value) and _ID.search(_snake(name)) is None)
 
 
 def secrets_in_map(values: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets among environment variables or headers."""
     for name, value in values.items():
         bare = _SCHEMES.sub("", value, count=1)
-        if names_secret(name) or is_token(bare):
+        if holds_secret(name, bare):
             yield from (value, bare)
         yield from secrets_in_addresses(value)
 
@@ -78,8 +86,12 @@ def secrets_in_addresses(text: str) -> Iterator[str]:
         if password or is_token(name):
             yield from {password or name, unquote(password or name)}
     for name, value in _QUERY.findall(text):
-        if names_secret(name) or is_token(value):
+        if holds_secret(name, value):
             yield from {value, unquote(value)}
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-.]", "_", name)
 
 
 def _randomness(value: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.secret_values import is_token, names_secret
+from agent.security.secret_values import holds_secret
 from gateway.config.json_files.document import kind_of, private, read_object
 from gateway.config.origin import Key, Loc, MissingVariable, ValueOrigin, dotted, printable
 
@@ -106,7 +106,7 @@ class References:
                 self.missing.append(lack := MissingVariable(loc, name, place))
                 if loc[0] not in _DEFERRED and not self.is_partial:
                     self.complaints.append(str(lack))
-            elif names_secret(name) or is_token(value):
+            elif holds_secret(name, value):
                 self.hidden.append(value)
             return value or match[0]
 
@@ -117,7 +117,7 @@ def declared_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets of secrets.json: what a person has put there, and of what `config set` has
     put there, which includes all variables and headers of servers, what its name declares."""
     for name, value in secrets.items():
-        if not name.startswith(MADE) or names_secret(name) or is_token(value):
+        if not name.startswith(MADE) or holds_secret(name, value):
             yield value
 
 

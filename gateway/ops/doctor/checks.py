@@ -121,7 +121,7 @@ def check_turns(status: Mapping[str, Any]) -> Check:
         "failed since it started: {n}; the last one at {at}: {why}",
         n=status["turns_failed"],
         at=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["last_failure_at"])),
-        why=status["last_failure"],
+        why=status["last_failure_reason"],
     )
     if status["failing_model"] is None:
         return Check("turns", "ok", detail)

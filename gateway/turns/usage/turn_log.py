@@ -144,7 +144,7 @@ def failure_facts(logs: Sequence[Mapping[str, Any]], model: str) -> dict[str, An
     return {
         "turns_failed": sum(sum(one["failed"].values()) for one in logs) or None,
         "last_failure_at": last and last[0],
-        "last_failure": last and f"{last[1]}: {last[3]} ({last[2]})",
+        "last_failure_reason": last and f"{last[1]}: {last[3]} ({last[2]})",
         "failing_model": model if is_failing else None,
     }
 

@@ -77,12 +77,14 @@ def test_map_declares_by_name() -> None:
         "PGUSER": "x7Kp2mQ9",
         "PGPASSWORD": "y8Lq3nR0",
         "Authorization": "Bearer z9Mr4oS1",
+        "PROJECT_ID": "550e8400-e29b-41d4-a716-446655440000",
         "RANDOM": "3f786850e387550fdab836ed7e6dc881",
         "URL": "redis://app:w6Jo1lP8@host",
     }
     found = set(secrets_in_map(values))
     assert {"y8Lq3nR0", "z9Mr4oS1", "3f786850e387550fdab836ed7e6dc881", "w6Jo1lP8"} <= found
     assert "x7Kp2mQ9" not in found
+    assert not any(value.startswith("550e") for value in found)
 
 
 def test_address_has_a_password_or_a_token_and_no_user() -> None:

@@ -19,8 +19,8 @@ async def test_front_reports_a_model_that_fails_in_a_worker(group: WorkerGroup, 
     await group.until(is_reported)
     status = await group.front.status()
     assert status["turns_failed"] == 3
-    assert status["last_failure"].startswith(f"telegram:123456 chat {chat}: ")
-    assert status["last_failure"].endswith("(rejected)")
+    assert status["last_failure_reason"].startswith(f"telegram:123456 chat {chat}: ")
+    assert status["last_failure_reason"].endswith("(rejected)")
     worker = group.worker_with(
         next(one["number"] for one in status["workers"]["alive"] if one["log"]["failed"])
     )

@@ -70,7 +70,8 @@ async def test_each_failed_turn_is_one_warning_with_its_code(
     assert all(line.endswith("the server does not answer (unavailable)") for line in warnings)
     assert _lines(logged, logging.INFO) == []
     assert status["turns_failed"] == 3
-    assert status["last_failure"] == "chat:bot chat 5: the server does not answer (unavailable)"
+    reason = "chat:bot chat 5: the server does not answer (unavailable)"
+    assert status["last_failure_reason"] == reason
 
 
 async def test_failing_default_model_degrades_the_deep_health_page_until_it_answers(
