@@ -26,7 +26,6 @@ from agent.tools.files.search_backend import (
     MatchLine,
     Query,
     SearchBackend,
-    SearchFailed,
     ripgrep,
     run_search,
 )
@@ -113,18 +112,8 @@ class Grep:
         folder = path if kind == "folder" else path.parent
         options = _parse_options(args, folder, "" if kind == "folder" else path.name)
         sight = VisibleFiles(self._scope, call, folder)
-        program = self._program and ripgrep(sight.root)
-        try:
-            matches, note = await self._search(
-                SearchBackend(folder, sight.root, program), options, sight
-            )
-        except SearchFailed:
-            if program is None:
-                raise
-            # ripgrep 13 breaks off where a line ends in two carriage returns.
-            matches, note = await self._search(
-                SearchBackend(folder, sight.root, None), options, sight
-            )
+        seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))
+        matches, note = await self._search(seeker, options, sight)
         note = "\n".join(filter(None, [_skipped_text(matches.skipped), note]))
         if not matches.matches:
             return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())

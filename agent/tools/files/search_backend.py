@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import os
+import select
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -30,6 +31,10 @@ _ERROR_CHARS = 300
 _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
        "--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude",
        "--no-ignore-global")  # fmt: skip
+
+
+# A program that says nothing for so long is looked at, so many times.
+_SILENT_S, _LOOK_S, _LOOKS = 0.3, 0.05, 5
 
 
 class SearchFailed(ToolError):
@@ -71,6 +76,11 @@ class SearchBackend:
         self.is_cut = False
         self._lock = Lock()
 
+    def use_stand_in(self) -> bool:
+        """Search with our own program from now on; return whether that is another one."""
+        is_other, self._program = self._program is not None, None
+        return is_other
+
     def files(self) -> Generator[str]:
         """The files below the folder, in no order. Blocks; ends early after `stop`."""
         own = ("files", str(self._root))
@@ -109,7 +119,8 @@ class SearchBackend:
             assert process.stdout is not None
             assert process.stderr is not None
             has_records = False
-            for record in _split_records(process.stdout, end):
+            pid = None if self._program is None else process.pid
+            for record in _split_records(process.stdout, end, pid):
                 has_records = True
                 yield record
             errors = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
@@ -140,10 +151,21 @@ def ripgrep(workspace: Path) -> str | None:
 async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: float) -> T:
     """What `work`, which reads from the seeker in a thread, comes to.
 
-    After `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then
+    Where ripgrep fails, `work` begins again with our own program: ripgrep 13 breaks off where a
+    line ends in two carriage returns, and every ripgrep waits at a pipe named `.gitignore`. After
+    `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then
     comes to what it has found by then.
     """
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+
+    def work_to_end() -> T:
+        try:
+            return work()
+        except SearchFailed:
+            if not seeker.use_stand_in():
+                raise
+            return work()
+
+    task = asyncio.ensure_future(asyncio.to_thread(work_to_end))
     timer = asyncio.get_running_loop().call_later(timeout_s, seeker.stop)
     try:
         return await asyncio.shield(task)
@@ -170,11 +192,12 @@ def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
         raise ToolError(f"The search could not be started: {exc}.") from exc
 
 
-def _split_records(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
-    """Records without their ends; one that is far too long is left out."""
+def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[bytes]:
+    """Records without their ends; one that is far too long is left out. Raises `SearchFailed` when
+    the process `pid` waits for something that never comes."""
     rest = b""
     skipping = False
-    while data := os.read(stream.fileno(), 65_536):
+    while data := _read(stream.fileno(), pid):
         *records, rest = (rest + data).split(end)
         for record in records:
             if not skipping:
@@ -182,6 +205,26 @@ def _split_records(stream: IO[bytes], end: bytes) -> Iterator[bytes]:
             skipping = False
         if len(rest) > _RECORD_LIMIT_BYTES:
             rest, skipping = b"", True
+
+
+def _read(stream: int, pid: int | None) -> bytes:
+    remaining_looks, patience_s = _LOOKS, _SILENT_S
+    while pid is not None and not select.select([stream], [], [], patience_s)[0]:
+        # A program that searches runs, or waits for the disk.
+        remaining_looks, patience_s = (remaining_looks - 1 if _sleeps(pid) else _LOOKS), _LOOK_S
+        if not remaining_looks:
+            raise SearchFailed("The search waits for a file that is no ordinary one.")
+    return os.read(stream, 65_536)
+
+
+def _sleeps(pid: int) -> bool:
+    """Return whether all threads of a process sleep; not known where there is no /proc."""
+    folder = f"/proc/{pid}/task"
+    try:
+        states = [Path(folder, thread, "stat").read_bytes() for thread in os.listdir(folder)]
+    except OSError:
+        return False
+    return all(state.rpartition(b")")[2].split()[0] == b"S" for state in states)
 
 
 def _line(record: bytes) -> MatchLine | None:

@@ -280,6 +280,20 @@ async def test_a_hostile_gitignore_holds_nothing_up(
     assert result.for_user == "2 lines in 2 files"
 
 
+@pytest.mark.parametrize("path", [".gitignore", "src/deep/.gitignore", ".rgignore", ".ignore"])
+async def test_a_pipe_in_place_of_ignore_rules_holds_nothing_up(
+    path: str, call: CallContext, tree: Path, program: str | None
+) -> None:
+    (tree / path).unlink(missing_ok=True)
+    os.mkfifo(tree / path)
+    said = await grep(call, program, pattern="def needle")
+    assert "src/deep/b.py" in said.for_model
+    assert "stopped" not in said.for_model
+    said = await Glob(ToolSettings(), program).run({"pattern": "**/*.py"}, call)
+    assert "src/deep/b.py" in said.for_model
+    assert "stopped" not in said.for_model
+
+
 async def test_other_peoples_files_are_not_shown(
     guest: CallContext, tree: Path, program: str | None
 ) -> None:
