@@ -13,6 +13,7 @@ from agent.security.policy.base import Decision, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
+from agent.tools.editor_files import EditorFiles
 from agent.tools.file_views import FileViews
 from agent.tools.traits import traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
@@ -127,19 +128,6 @@ class EndedCommand(Protocol):
 
     def take_back(self) -> bool:
         """The model was not told after all; False when it has read the end."""
-        ...
-
-
-class EditorFiles(Protocol):
-    """Files of the working folder as the person's editor shows them. Both raise `KoreError` when
-    the editor gives no answer in time, or one that is no use."""
-
-    async def read_text(self, path: Path) -> str | None:
-        """The text of a file, with changes that are not saved; None where the editor shows none."""
-        ...
-
-    async def write_text(self, path: Path, text: str) -> bool:
-        """Show this text and save it; False where the editor does not take any."""
         ...
 
 

@@ -108,7 +108,7 @@ class EditorHub:
 
 
 class LaneFiles:
-    """Implements `agent.tools.base.EditorFiles`."""
+    """Implements `agent.tools.editor_files.EditorFiles`."""
 
     def __init__(self, hub: EditorHub, lane: str) -> None:
         self._hub, self._lane = hub, lane
