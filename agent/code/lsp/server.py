@@ -99,6 +99,9 @@ class LanguageServer:
                 f"The language server {name} did not answer {what} within {limit_s:g} s."
             ) from None
         except ResponseError as exc:
+            if exc.is_unknown_method:
+                # A server may offer more than it has: clangd 14 offers all call hierarchies.
+                raise ToolError(f"This language server has no {what}.") from exc
             raise ToolError(
                 f"The language server {name} refused {what}: {_short(str(exc))}"
             ) from exc

@@ -28,6 +28,7 @@ class ResponseError(KoreError):
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.error_code = code
+        self.is_unknown_method = code == _METHOD_NOT_FOUND
         self.data = data
 
 
