@@ -19,6 +19,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
+from agent.errors import ToolError
 from agent.mcp.login_addresses import UnsafeAddress, connect_to, judge_address
 from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.settings import McpServerSettings
@@ -38,8 +39,10 @@ class ServerLogin(OAuthClientProvider):
         self._server = server
         self._file = file
         self._dialog = dialog = options.dialog
-        self._stamp: int | None = None
+        self._stamp: tuple[int, int] | None = None
         redirect_uri = dialog.redirect_uri if dialog is not None else "http://127.0.0.1/callback"
+        # It holds the lock of its file.
+        self._is_renewing = False
         self._registration: OAuthClientInformationFull | None = None
         is_document = options.client_id.startswith("https://")
         if options.client_id and not is_document:
@@ -104,21 +107,63 @@ class ServerLogin(OAuthClientProvider):
             if response.status_code == 401:
                 self._refuse()
             return
-        # The second time a token that the server no longer takes is renewed.
-        for is_last in (False, True):
+        # A token that the server no longer takes is renewed once, by this process or another.
+        refused, is_last = "", False
+        while True:
+            if is_renewed := self._must_renew(refused):
+                async with aclosing(self._renew(refused)) as renewal:
+                    with suppress(StopAsyncIteration):
+                        step = await anext(renewal)
+                        while True:
+                            step = await renewal.asend((yield step))
             async with aclosing(super()._auth_flow(request)) as flow:
                 with suppress(StopAsyncIteration):
                     step = await anext(flow)
+                    if step is not request and self._dialog is None and not is_renewed:
+                        # The token has expired while the request waited for another.
+                        continue
                     while True:
                         connect_to(step, await self._judge(str(step.url)))
                         response = yield step
                         is_refused = step is request and response.status_code == 401
                         if is_refused and not is_last and self._can_renew():
+                            # By now another call may have renewed the one that is known here.
+                            header = request.headers.get("Authorization", "")
+                            refused, is_last = header.removeprefix("Bearer "), True
                             break
                         step = await flow.asend(response)
                     continue
             self.failure = ""
             return
+
+    def _must_renew(self, refused: str) -> bool:
+        """Whether the token has expired, or is the one that the server refused."""
+        tokens = self.context.current_tokens
+        is_refused = tokens is not None and tokens.access_token == refused
+        return (is_refused or not self.context.is_token_valid()) and self._can_renew()
+
+    async def _renew(self, refused: str) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Renew the token, unless another process has done so meanwhile."""
+        try:
+            async with self._file.lock():
+                await self._initialize()
+                if not self._must_renew(refused):
+                    return
+                step = await self._refresh_token()
+                connect_to(step, await self._judge(str(step.url)))
+                await self._take_renewed((yield step))
+        except ToolError as exc:
+            self.failure = str(exc)
+            raise OAuthFlowError(self.failure) from None
+
+    async def _take_renewed(self, response: httpx2.Response) -> None:
+        self._is_renewing = True
+        try:
+            if not await self._handle_refresh_response(response):
+                # Perhaps for a moment: the next request reads what is stored again.
+                self._stamp = None
+        finally:
+            self._is_renewing = False
 
     async def _judge(self, address: str) -> Address | None:
         try:
@@ -129,11 +174,8 @@ class ServerLogin(OAuthClientProvider):
             raise OAuthFlowError(self.failure) from None
 
     def _can_renew(self) -> bool:
-        """Whether there is another way than a new login; the token then counts as expired."""
-        if self._dialog is not None or not self.context.can_refresh_token():
-            return False
-        self.context.token_expiry_time = 1.0
-        return True
+        """Whether there is another way than a new login."""
+        return self._dialog is None and self.context.can_refresh_token()
 
     async def _ask(self, url: str) -> None:
         if self._dialog is None:
@@ -163,7 +205,14 @@ class ServerLogin(OAuthClientProvider):
         )
         raise OAuthFlowError(self.failure)
 
-    def _keep(self) -> None:
+    async def _keep(self) -> None:
+        if self._is_renewing:
+            self._write()
+            return
+        async with self._file.lock():
+            self._write()
+
+    def _write(self) -> None:
         context = self.context
         record: dict[str, Any] = {
             "client": _plain(context.client_info),
@@ -188,14 +237,14 @@ class _Storage:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self._login.context.current_tokens = tokens
-        self._login._keep()
+        await self._login._keep()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self._login.context.client_info
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._login.context.client_info = client_info
-        self._login._keep()
+        await self._login._keep()
 
 
 def _plain(model: Any) -> Any:

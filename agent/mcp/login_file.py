@@ -1,10 +1,13 @@
 """The tokens and the registration of one MCP server, in a file that its owner alone can read."""
 
+import asyncio
+import fcntl
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +19,9 @@ from agent.security.files.private_folder import make_private_folder
 log = logging.getLogger(__name__)
 _SECRET_KEYS = ("access_token", "refresh_token", "id_token", "client_secret")
 _MOST_BYTES = 1_000_000
+# Longer than a server may take to renew a login.
+_LOCK_TIMEOUT_S = 60.0
+_LOCK_LOOK_S = 0.05
 
 
 class Sealer(Protocol):
@@ -73,12 +79,34 @@ class LoginFile:
         self._sealer = sealer
         self._learn = learn
 
-    def stamp(self) -> int | None:
+    def stamp(self) -> tuple[int, int] | None:
         """Another one for each change; None without a file."""
         try:
-            return self._path.stat().st_mtime_ns
+            info = self._path.stat()
         except OSError:
             return None
+        return info.st_mtime_ns, info.st_ino
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """Lock the login against other tasks and processes until the block ends: a token for
+        renewal may be used once, and many servers revoke the whole login when it comes twice.
+
+        Raises `ToolError` when another process keeps the lock for too long, and when the lock
+        cannot be made.
+        """
+        path = self._path.with_name("login.lock")
+        try:
+            make_private_folder(path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as exc:
+            raise ToolError(f"{path} cannot be opened: {exc.strerror}") from exc
+        try:
+            await _take_lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
 
     def read(self) -> dict[str, Any]:
         """What is stored for this address; empty when that is nothing, or cannot be read."""
@@ -129,6 +157,20 @@ class LoginFile:
     @property
     def _place(self) -> str:
         return f"mcp login {self.url}"
+
+
+async def _take_lock(descriptor: int) -> None:
+    end_s = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                text = f"Another process has been renewing this login for {_LOCK_TIMEOUT_S:g} s."
+                raise ToolError(text) from None
+            await asyncio.sleep(_LOCK_LOOK_S)
+        else:
+            return
 
 
 def _secrets(value: Any) -> Iterator[str]:

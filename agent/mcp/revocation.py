@@ -35,13 +35,15 @@ class Revocation:
 async def end_login(file: LoginFile) -> tuple[bool, Revocation]:
     """Give the tokens back and forget them; whether there was a login. That they cannot be given
     back does not keep anybody logged in."""
-    login = file.read()
-    try:
-        revocation = Revocation(await revoke(file.url, login))
-    except ToolError as exc:
-        revocation = Revocation(failure=str(exc))
-    # A registration alone is none; what cannot be read may be one.
-    return file.remove() and bool(login.get("tokens") or not login), revocation
+    # A process that renews the tokens would store them again.
+    async with file.lock():
+        login = file.read()
+        try:
+            revocation = Revocation(await revoke(file.url, login))
+        except ToolError as exc:
+            revocation = Revocation(failure=str(exc))
+        # A registration alone is none; what cannot be read may be one.
+        return file.remove() and bool(login.get("tokens") or not login), revocation
 
 
 async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:

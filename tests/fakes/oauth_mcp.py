@@ -25,6 +25,12 @@ class OauthMcpServer(LoopbackServer):
         self.registrations: list[dict[str, Any]] = []
         self.expires_in = 3600
         self.issues_refresh = True
+        # A token for renewal that comes a second time ends the whole login.
+        self.revokes_on_reuse = False
+        # So many requests are refused before a token is renewed; `refused` counts them.
+        self.renews_after = 0
+        self.refused = 0
+        self._refusal = asyncio.Condition()
         # Set by tests: an authorization endpoint elsewhere.
         self.login_page = ""
         # Where it says that tokens are revoked; empty for nowhere.
@@ -48,6 +54,9 @@ class OauthMcpServer(LoopbackServer):
     async def _mcp(self, request: web.Request) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if token not in self.access:
+            async with self._refusal:
+                self.refused += 1
+                self._refusal.notify_all()
             where = f"{self.url}/.well-known/oauth-protected-resource/mcp"
             challenge = f'Bearer resource_metadata="{where}"'
             return web.Response(status=401, headers={"WWW-Authenticate": challenge})
@@ -115,7 +124,12 @@ class OauthMcpServer(LoopbackServer):
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
             is_right = self._codes.pop(str(form["code"]), None) == challenge
         else:
+            async with asyncio.timeout(20), self._refusal:
+                await self._refusal.wait_for(lambda: self.refused >= self.renews_after)
             is_right = form["refresh_token"] in self.refresh
+            if not is_right and self.revokes_on_reuse:
+                self.refresh.clear()
+                self.access.clear()
             self.refresh.discard(str(form["refresh_token"]))
         if not is_right:
             return web.json_response({"error": "invalid_grant"}, status=400)
