@@ -89,13 +89,20 @@ class McpServerSettings:
         """The folder that a started server works in; None without one. Touches the disk."""
         if self.folder is not None:
             return self.folder.expanduser()
+        named = self.argument_folder
+        return None if named is None else named.resolve()
+
+    @property
+    def argument_folder(self) -> Path | None:
+        """The first folder that the arguments name by a path, as they name it. Touches the
+        disk."""
         for word in self.args:
             if word.startswith(("/", "./", "../", "~")) or word == ".":
                 path = Path(word).expanduser()
                 if self.reach is not None and not self.reach.has_place(path):
                     continue
                 if path.is_dir() and path.resolve() != Path("/"):
-                    return path.resolve()
+                    return path
         return None
 
     @property

@@ -59,13 +59,14 @@ def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
     from pydantic import ValidationError
 
     servers = {}
+    reaches = plugins.reaches() if plugins is not None else {}
     for name, described in (plugins.servers() if plugins is not None else {}).items():
         values = {key: value for key, value in described.items() if key in _PLUGIN_KEYS}
         if values.get("type") in ("streamable-http", "streamableHttp"):
             values["type"] = "http"
         try:
             server = McpServer.model_validate(values)
-            server_of(name, server)
+            server_of(name, server, reaches.get(name))
             servers[name] = server
         except (ConfigError, ValidationError) as exc:
             log.warning("the MCP server %s cannot be used: %s", name, exc)
@@ -85,7 +86,7 @@ def server_of(
     folder = None
     if server.folder is not None:
         folder = real_folder(f"mcp_servers.{name}.folder", server.folder)
-    return McpServerSettings(
+    described = McpServerSettings(
         name,
         server.command,
         server.args,
@@ -105,3 +106,6 @@ def server_of(
         start_timeout_s=server.start_timeout_s,
         protocol=server.protocol,
     )
+    if folder is None and (named := described.argument_folder) is not None:
+        real_folder(f"mcp_servers.{name}.args", str(named))
+    return described

@@ -1,11 +1,13 @@
 """A link in the path of a folder that the configuration names is refused."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ConfigError
+from agent.mcp.settings import ArgumentReach
 from gateway.config import Settings
 from gateway.config.real_folder import real_folder
 from gateway.config.sections import McpServer
@@ -83,18 +85,37 @@ def test_link_as_the_folder_of_a_server_is_refused(tmp_path: Path, folder: Path,
     assert server_of("s", McpServer(command="python3", folder=str(folder))).folder == folder
 
 
+@KINDS
+def test_link_that_only_an_argument_names_is_refused(
+    tmp_path: Path, folder: Path, kind: str
+) -> None:
+    link = make_link(tmp_path, folder, kind)
+    server = McpServer(command="python3", args=("x.py", str(link)))
+    with pytest.raises(ConfigError, match=r"mcp_servers\.s\.args: .* leads through a link"):
+        server_of("s", server)
+    reach = ArgumentReach(tmp_path / "program", (folder,))
+    with pytest.raises(ConfigError):
+        server_of("s", server, reach)
+    assert server_of("s", server, replace(reach, places=())).work_folder is None
+    real = McpServer(command="python3", args=("x.py", str(folder)))
+    assert server_of("s", real).work_folder == folder
+
+
+@pytest.mark.parametrize("key", ["folder", "args"])
 def test_program_refuses_a_link_that_was_placed_between_two_starts(
-    tmp_path: Path, folder: Path
+    tmp_path: Path, folder: Path, key: str
 ) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
     home = tmp_path / "kore"
-    added = kore("mcp", "add", "s", "--folder", folder, "--", "python3", "x.py", home=home)
+    named, argument = ([folder], []) if key == "folder" else ([], [folder])
+    option = ["--folder", *named] if named else []
+    added = kore("mcp", "add", "s", *option, "--", "python3", "x.py", *argument, home=home)
     assert added.returncode == 0, added.stderr
     folder.rename(folder.with_name("moved"))
     folder.symlink_to("/etc")
     for words in (("agent", "-m", "hi"), ("mcp", "test", "s"), ("mcp", "list")):
         done = kore(*words, home=home, environ={"KORE_AGENT_MODEL": "offline/echo"})
         assert done.returncode == 2, done.stdout
-        assert f"mcp_servers.s.folder: {folder} leads through a link to /etc" in done.stderr
+        assert f"mcp_servers.s.{key}: {folder} leads through a link to /etc" in done.stderr
     removed = kore("mcp", "remove", "s", home=home)
     assert removed.returncode == 0, removed.stderr
