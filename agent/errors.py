@@ -32,9 +32,12 @@ Foreign exceptions are mapped to these once, at the edge, with `from exc`.
 Every error carries a short stable `code` that people can look up in docs/errors.md.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 
 from agent.i18n import t
+
+log = logging.getLogger(__name__)
 
 
 class KoreError(Exception):
@@ -42,9 +45,13 @@ class KoreError(Exception):
 
     With `fields`, `message` and `hint` are entries of the catalogue, and the error is translated
     where it is shown: for code that does not know whom it serves.
+
+    `public` takes the place of a text that names services, accounts or files of the owner, where
+    other people read along; None for a text that everybody may read.
     """
 
     code = "error"
+    public: str | None = None
 
     def __init__(
         self,
@@ -63,6 +70,14 @@ class KoreError(Exception):
             return super().__str__()
         return t(self._message, **self._fields)
 
+    def text_for(self, *, is_owner: bool) -> str:
+        """Return the text as a conversation may read it: `public`, unless the owner alone reads
+        along. The log then has the rest."""
+        if is_owner or self.public is None:
+            return str(self)
+        log.warning("withheld: %s (%s)", self, self.code)
+        return self.public
+
     @property
     def hint(self) -> str | None:
         """What the person can do about it."""
@@ -79,6 +94,7 @@ class ConfigError(KoreError):
     """A setting is wrong; the text names file, key, what was found and what is expected."""
 
     code = "config"
+    public = "A setting of this Kore is wrong; its log tells the owner which."
 
 
 class ProviderError(KoreError):
@@ -88,6 +104,7 @@ class ProviderError(KoreError):
     """
 
     code = "provider"
+    public = "A model service of this Kore failed; its log tells the owner why."
     retryable = False
     status: int | None = None
 

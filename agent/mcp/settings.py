@@ -89,8 +89,8 @@ class McpServerSettings:
         """The folder that a started server works in; None without one. Touches the disk."""
         if self.folder is not None:
             return self.folder.expanduser()
-        named = self.argument_folder
-        return None if named is None else named.resolve()
+        path = self.argument_folder
+        return None if path is None else path.resolve()
 
     @property
     def argument_folder(self) -> Path | None:

@@ -190,7 +190,9 @@ class ToolRunner:
             return replace(result, taint=result.taint | brings | lingering)
         except ToolError as exc:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
-            return ToolResult(str(exc), is_error=True, taint=brings | quoted)
+            return ToolResult(
+                exc.text_for(is_owner=context.owner), is_error=True, taint=brings | quoted
+            )
         except PolicyDenied as exc:
             return ToolResult(str(exc), is_error=True)
 
@@ -217,7 +219,10 @@ class ToolRunner:
                 raise ToolError(text) from exc
             # A bug in a tool must not end the conversation.
             log.exception("tool %s failed", tool.name)
-            raise ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}") from exc
+            failure = ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}")
+            # It may quote a service of the owner.
+            failure.public = f"{tool.name} failed: {type(exc).__name__}."
+            raise failure from exc
 
     async def _read(
         self, tool: Tool, arguments: Mapping[str, Any], context: CallContext

@@ -18,7 +18,6 @@ from typing import Any
 from agent.errors import KoreError
 from agent.events import (
     ApprovalAnswered,
-    ApprovalAsked,
     Done,
     Error,
     IterationStart,
@@ -35,7 +34,7 @@ from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
-from gateway.core.question_view import with_view
+from gateway.core.question_view import approval_event
 from gateway.core.records import (
     ConsoleLease,
     Delivered,
@@ -74,6 +73,8 @@ class MemoryService:
         self.lanes: dict[str, str] = {}
         self.grants: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, NewJob] = {}
+        # What an approval is for, instead of the words of the message.
+        self.approval_request: ApprovalRequest | None = None
         self._watchers: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
         self._undelivered: dict[str, list[Delivered]] = {}
         self._delivered: dict[str, list[Delivered]] = {}
@@ -431,11 +432,12 @@ class MemoryService:
         future = self._pending_answers[nonce] = asyncio.get_running_loop().create_future()
         arguments = {"command": message.content}
         now = time.time()
-        self._open[nonce] = ApprovalPrompt(
+        request = ApprovalRequest("exec", arguments, "exec asks", command=message.content)
+        prompt = self._open[nonce] = ApprovalPrompt(
             nonce=nonce,
             number=1,
             title=f"exec {message.content}",
-            request=ApprovalRequest("exec", arguments, "exec asks", command=message.content),
+            request=request if self.approval_request is None else self.approval_request,
             lane=lane,
             session=self.lanes[lane],
             asker=message.principal,
@@ -444,20 +446,7 @@ class MemoryService:
             asked_at=now,
             expires_at=now + 60,
         )
-        self._tell(
-            lane,
-            with_view(
-                ApprovalAsked(
-                    nonce,
-                    "exec",
-                    arguments,
-                    "exec asks",
-                    None,
-                    60.0,
-                    command=arguments.get("command"),
-                )
-            ),
-        )
+        self._tell(lane, approval_event(prompt, 60.0))
         stopped = self._group.create_task(self._running[lane].wait())
         await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()

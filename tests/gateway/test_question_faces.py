@@ -1,6 +1,7 @@
 """Every face draws all lines of a question and the label of each answer, and hides nothing."""
 
 import io
+import json
 import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,14 +19,17 @@ from agent.security.shell.ast import CommandPrefix
 from agent.serialization import event_from_json, event_to_json
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.cli.acp.questions import EditorQuestions
+from gateway.cli.chat.mcp_server import KoreTools
+from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_choices import choices_text
 from gateway.cli.console.output.approval_text import question_text
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import Route
+from gateway.core.messages import MessageOptions, Route
 from gateway.core.question_view import approval_event
 from tests.fakes.editor import Editor
+from tests.fakes.memory_service import MemoryService
 
 DECEPTIVE = "".join(
     chr(code)
@@ -150,6 +154,17 @@ FACES: dict[str, Callable[[ApprovalPrompt, ApprovalAsked], Awaitable[Face]]] = {
     each.__name__: each
     for each in (telegram, console, bare_terminal, full_screen, editor, protocol)
 }
+
+
+@pytest.mark.parametrize("question", HOSTILE)
+async def test_kore_as_an_mcp_server_denies_each_question_and_shows_none(question: str) -> None:
+    async with MemoryService() as service:
+        service.approval_request = HOSTILE[question]
+        tools = KoreTools(ServiceConnection(service), MessageOptions())
+        answer = await tools.ask("ask first")
+    assert answer["answer"] == "answer: deny"
+    assert [given for _, given, *_ in service.answers] == ["deny"]
+    assert str(HOSTILE[question].reason) not in json.dumps(answer)
 
 
 def _dense(text: str) -> str:

@@ -72,7 +72,7 @@ class MemorySearch:
             try:
                 hits += await call.recall(args["query"], most)
             except KoreError as exc:
-                note += f"\n({exc})"
+                note += f"\n({exc.text_for(is_owner=call.owner)})"
         if not hits:
             return ToolResult(
                 f"Nothing was found for {args['query']!r}. Try other words for it.{note}"
@@ -88,7 +88,7 @@ class MemorySearch:
             try:
                 hits = await call.recall_around(name, number)
             except KoreError as exc:
-                raise ToolError(str(exc)) from None
+                raise ToolError(exc.text_for(is_owner=call.owner)) from None
         return _listing(hits, f"around {name}:{number}") if hits else None
 
     def _lines_around(self, name: str, number: int, call: CallContext) -> list[MemoryHit]:
@@ -109,7 +109,7 @@ class MemorySearch:
                 cosines = await call.similarity(query, [_DATED.sub("", text) for text in texts])
                 ranking = fused(ranking[:most], most_alike(cosines, SIMILAR))
             except KoreError as exc:
-                note = f"\n(searched by words alone: {exc})"
+                note = f"\n(searched by words alone: {exc.text_for(is_owner=call.owner)})"
         return [hits[n] for n in ranking[:most]], note
 
     def _all_lines(self, call: CallContext) -> list[MemoryHit]:

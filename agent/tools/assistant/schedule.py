@@ -50,7 +50,9 @@ class ScheduleTool:
         except ToolError:
             raise
         except KoreError as exc:
-            raise ToolError(f"{exc}. {exc.hint}" if exc.hint else f"{exc}.") from exc
+            text = exc.text_for(is_owner=call.owner)
+            hint = exc.hint if text == str(exc) else None
+            raise ToolError(f"{text}. {hint}" if hint else f"{text}.") from exc
 
 
 def _parse_request(args: Mapping[str, Any]) -> ScheduleRequest:

@@ -69,6 +69,7 @@ class ServiceRefused(ToolError):
     """The service says why, in its own words."""
 
     untrusted = True
+    public = "The image service refused; the log of this Kore tells its owner why."
 
 
 class ImageGenerate:

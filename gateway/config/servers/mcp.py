@@ -86,7 +86,7 @@ def server_of(
     folder = None
     if server.folder is not None:
         folder = real_folder(f"mcp_servers.{name}.folder", server.folder)
-    described = McpServerSettings(
+    settings = McpServerSettings(
         name,
         server.command,
         server.args,
@@ -106,6 +106,6 @@ def server_of(
         start_timeout_s=server.start_timeout_s,
         protocol=server.protocol,
     )
-    if folder is None and (named := described.argument_folder) is not None:
-        real_folder(f"mcp_servers.{name}.args", str(named))
-    return described
+    if folder is None and (path := settings.argument_folder) is not None:
+        real_folder(f"mcp_servers.{name}.args", str(path))
+    return settings

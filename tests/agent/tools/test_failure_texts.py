@@ -1,0 +1,115 @@
+"""What failures say of the owner's services stays out of conversations that others read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ConfigError, KeyRefused, KoreError, Rejected, ToolError
+from agent.security.policy.base import Decision, ToolRequest
+from agent.settings import ToolSettings
+from agent.tools.assistant.memory_search import MemorySearch
+from agent.tools.assistant.schedule import ScheduleTool
+from agent.tools.base import CallContext, Tool
+from agent.tools.creative.image_generate import ServiceRefused
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
+from agent.types import ToolResult
+from tests.agent.props import Handmade, call, call_context
+
+SECRET = "balance 3 USD at http://10.0.0.5:8080 in /home/ann/.kore/config.json"
+FAILURES = [
+    KeyRefused(SECRET),
+    Rejected(SECRET),
+    ConfigError(SECRET),
+    ServiceRefused(SECRET),
+    RuntimeError(SECRET),
+    ExceptionGroup(SECRET, [ValueError("x")]),
+]
+
+
+async def run(
+    tool: Tool, folder: Path, *, is_owner: bool, arguments: Mapping[str, Any], **more: Any
+) -> str:
+    """Return what the model reads."""
+    context = call_context(tool.name, folder)
+    environment = replace(context.environment, owner=is_owner, **more)
+    context = replace(context, call=call(tool.name, **arguments), environment=environment)
+    runner = ToolRunner(ToolRegistry([tool]), Permissions(_Everything()), timeout_s=10)
+
+    async def on_start() -> None:
+        pass
+
+    return (await runner.run(context, on_start)).for_model
+
+
+class _Everything:
+    def decide(self, request: ToolRequest) -> Decision:
+        return Decision("allow", "a test", "test")
+
+
+def failing(failure: Exception) -> Handmade:
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        raise failure
+
+    return Handmade("act", body)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+async def test_only_the_owner_reads_the_words_of_a_service(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    tool = failing(failure)
+    assert SECRET in await run(tool, tmp_path, is_owner=True, arguments={})
+    caplog.clear()
+    text = await run(tool, tmp_path, is_owner=False, arguments={})
+    assert text
+    assert SECRET not in text
+    assert SECRET in caplog.text
+
+
+async def test_everybody_reads_what_a_tool_says_of_its_call(tmp_path: Path) -> None:
+    text = await run(failing(ToolError("Not on Sundays.")), tmp_path, is_owner=False, arguments={})
+    assert text == "Not on Sundays."
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_a_search_of_memory_says_that_a_service_failed(
+    tmp_path: Path, is_owner: bool
+) -> None:
+    (tmp_path / "MEMORY.md").write_text("- tea at five\n")
+
+    async def similarity(query: str, texts: Sequence[str]) -> list[float]:
+        raise KeyRefused(SECRET)
+
+    async def recall(words: str, most: int) -> list[Any]:
+        raise Rejected(SECRET)
+
+    text = await run(
+        *(MemorySearch(ToolSettings()), tmp_path),
+        is_owner=is_owner,
+        arguments={"query": "tea"},
+        similarity=similarity,
+        recall=recall,
+    )
+    assert "tea at five" in text
+    assert "searched by words alone" in text
+    assert (SECRET in text) == is_owner
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_a_scheduler_that_fails_says_so(tmp_path: Path, is_owner: bool) -> None:
+    async def schedule(request: Any, context: CallContext) -> ToolResult:
+        raise ConfigError("the zone is wrong", hint=SECRET)
+
+    async def refuse(request: Any, context: CallContext) -> ToolResult:
+        raise KoreError("there are too many jobs", hint="Remove one with `/schedule`.")
+
+    arguments = {"when": "in 1h", "text": "tea", "action": "add"}
+    tool = ScheduleTool()
+    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=schedule)
+    assert (SECRET in text) == is_owner
+    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=refuse)
+    assert "Remove one" in text
