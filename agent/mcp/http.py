@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.tools.shell.confined_server import TooMuchOutput
@@ -16,6 +15,12 @@ from agent.tools.shell.output_budget import OutputBudget
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
+
+
+# As the SDK has them: a server may hold a response open.
+_TIMEOUT_S = 30.0
+_READ_TIMEOUT_S = 300.0
+_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://*.localhost", "all://[::1]")
 
 
 @asynccontextmanager
@@ -48,7 +53,13 @@ def bounded_client(
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
     """A client whose server can send no more than `OutputBudget` lets it."""
-    client = create_mcp_http_client(headers, timeout, auth)
+    client = httpx2.AsyncClient(
+        headers=headers,
+        timeout=timeout or httpx2.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S),
+        auth=auth,
+        # The library honours the proxies of the environment, for loopback as well.
+        mounts=dict.fromkeys(_LOOPBACK),
+    )
     budget = OutputBudget()
 
     async def bound(response: httpx2.Response) -> None:

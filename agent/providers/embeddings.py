@@ -13,6 +13,7 @@ from agent.errors import BadReply, ConfigError, TimedOut, Unavailable
 from agent.i18n import t
 from agent.providers.http.error_mapping import error_from_response
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint
+from agent.providers.opening import proxy_of
 from agent.providers.registry import ModelConfig
 from agent.providers.vendors import find_vendor
 
@@ -40,6 +41,7 @@ class EmbeddingClient:
             "/v1/embeddings" if vendor.protocol == "ollama" else "/embeddings",
             extra_headers=config.headers,
             key_source=next(iter(config.key_sources), ""),
+            proxy=proxy_of(config),
         )
         self._model = config.model_id
         self._deadline_s = deadline_s

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
 from contextlib import suppress
 from typing import Any
 
+from agent.errors import ConfigError
+from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
 
 _DEADLINE_S = 0.5
@@ -52,11 +55,13 @@ async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list
     timeout = aiohttp.ClientTimeout(total=_ANYWHERE_S)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            open_session(
+                proxy_for(api_base, os.environ), timeout=timeout, headers=headers
+            ) as session,
             session.get(url, allow_redirects=False) as response,
         ):
             listing = json.loads(await response.content.read(_LIMIT_BYTES))
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError):
+    except (aiohttp.ClientError, ConfigError, TimeoutError, OSError, ValueError, RecursionError):
         return []
     return (_ollama_names(listing) if is_ollama else _openai_names(listing)) or []
 

@@ -20,6 +20,7 @@ from agent.providers.registry import (
     registered_provider,
 )
 from agent.providers.vendors import Dialect, Vendor, find_vendor
+from agent.proxies.outbound import DIRECT, OutboundProxy, read_proxy
 
 if TYPE_CHECKING:
     from agent.providers.openai.provider import OpenAICompatibleProvider
@@ -58,7 +59,14 @@ def deadlines_of(config: ModelConfig) -> Deadlines:
     if is_private:
         return Deadlines.patient(PATIENCE_S)
     is_own = vendor is not None and is_own_address(config, vendor)
-    return Deadlines(looks_up=is_private is None and not is_own)
+    # A proxy resolves the name itself.
+    is_known = is_private is not None or is_own or proxy_of(config) is not None
+    return Deadlines(looks_up=not is_known)
+
+
+def proxy_of(config: ModelConfig) -> OutboundProxy | None:
+    """Return the proxy of a resolved model; None for a direct connection."""
+    return read_proxy(config.proxy) if config.proxy and config.proxy != DIRECT else None
 
 
 def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
@@ -159,6 +167,7 @@ def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint
         path,
         extra_headers=config.headers,
         key_source=_endpoint_source(config),
+        proxy=proxy_of(config),
     )
 
 
@@ -166,6 +175,15 @@ def _openai_transport(config: ModelConfig, endpoint: Endpoint, deadlines: Deadli
     if config.transport == "sdk":
         from agent.providers.http.openai_sdk_transport import SdkTransport
 
+        if endpoint.proxy and endpoint.proxy.is_socks:
+            raise ConfigError(
+                t(
+                    'model {config!r}: transport "sdk" cannot use the SOCKS proxy {proxy};'
+                    " remove it",
+                    config=config.name,
+                    proxy=endpoint.proxy.name,
+                )
+            )
         return SdkTransport(endpoint, deadlines)
     return AiohttpTransport(endpoint, deadlines)
 
@@ -181,6 +199,7 @@ def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Clo
     from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endpoint
 
     endpoint = anthropic_endpoint(*_place(config, vendor), config.headers, _endpoint_source(config))
+    endpoint = replace(endpoint, proxy=proxy_of(config))
     return AnthropicProvider(endpoint, deadlines=deadlines, reply_tokens=config.reply_tokens)
 
 
@@ -192,6 +211,7 @@ def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Closin
         PATH,
         extra_headers=config.headers,
         key_source=_endpoint_source(config),
+        proxy=proxy_of(config),
     )
     return OllamaProvider(endpoint, context_tokens=config.context_tokens, deadlines=deadlines)
 

@@ -36,7 +36,7 @@ _DOUBT_S = 3600.0
 _MAX_ACQUITTALS = 1000
 
 # Causes that no smaller request repairs: the key, the account, the address, the load.
-_OTHER_CAUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
+_OTHER_CAUSES = frozenset({401, 402, 403, 404, 407, 408, 409, 425, 429})
 _SERVER_ERRORS = frozenset({500, 501})
 
 _FIELD_NAME = re.compile(r"[a-z][a-z_]+")

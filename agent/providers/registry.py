@@ -11,6 +11,7 @@ from agent.providers.addresses import normalise_base
 from agent.providers.base import Provider
 from agent.providers.model_facts import ModelFacts, facts_of
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
+from agent.proxies.outbound import DIRECT, proxy_for
 from agent.records import frozen
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ModelConfig:
     (None: whichever it needs), `context_tokens` is the size of its window, `reply_tokens` the
     longest reply it can give, `timeout_s` the longest silence to wait for, `images` and
     `reasoning` whether it sees and thinks (None: not known).
+    `proxy` is the address of a proxy, or "none"; after `resolve_model` it is the one to use.
     `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
     million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
     after the other, in place of `api_key`. `key_sources` names for people where each of them came
@@ -64,6 +66,7 @@ class ModelConfig:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     key_sources: tuple[str, ...] = ()
     timeout_s: float | None = None
+    proxy: str | None = field(default=None, repr=False)
 
     @property
     def vendor(self) -> str:
@@ -154,6 +157,7 @@ def resolve_model(
         images=facts.images if config.images is None else config.images,
         reasoning=facts.reasoning if config.reasoning is None else config.reasoning,
         reply_tokens=config.reply_tokens or facts.reply_tokens,
+        proxy=_proxy(config, api_base, environ),
     )
 
 
@@ -216,6 +220,15 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
         return re.sub("/(v1|api)$", "", address) if vendor.protocol == "ollama" else address
     except ConfigError as exc:
         raise ConfigError(t("model {config!r}: {reason}", config=config.name, reason=exc)) from None
+
+
+def _proxy(config: ModelConfig, api_base: str | None, environ: Mapping[str, str]) -> str | None:
+    """The proxy that leads to the model; "none" for a direct connection."""
+    try:
+        proxy = proxy_for(api_base or "", environ, config.proxy)
+    except ConfigError as exc:
+        raise ConfigError(t("model {config!r}: {reason}", config=config.name, reason=exc)) from None
+    return proxy.url if proxy else DIRECT
 
 
 def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The roster: which channels the configuration names, and who may write to them."""
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.proxies.outbound import ensure_usable, proxy_for
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
@@ -105,11 +107,14 @@ async def open_channels(
     telegram = settings.telegram
     bots = [(None, telegram.token), *((bot.name, bot.token) for bot in telegram.accounts)]
     secret = telegram.webhook_secret
+    proxy = proxy_for(telegram.base_url, os.environ, telegram.proxy)
+    ensure_usable(proxy)
     memo = StoreChannelState(database)
     for name, token in bots:
         own = TelegramSettings(
             token=token.get_secret_value(),
             base_url=telegram.base_url,
+            proxy=proxy,
             name=name,
             owner=await _owner_of(settings, database),
             reaction=None if telegram.reactions == "off" else telegram.reactions,

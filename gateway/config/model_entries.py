@@ -85,6 +85,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         api_keys=keys,
         key_sources=_sources(settings, n, entry),
         timeout_s=entry.timeout_s,
+        proxy=unset.get("proxy", entry.proxy),
     )
 
 

@@ -21,7 +21,7 @@ PATHS: tuple[Key, ...] = (
 )
 # References in these sections matter only once the model, the bot or the server is used.
 _DEFERRED = ("model_list", "telegram", "mcp_servers", "lsp_servers")
-_DROPPED = ("api_key", "api_base", "url")
+_DROPPED = ("api_key", "api_base", "proxy", "url")
 # The beginning of names in secrets.json that `config set` makes.
 MADE = "KORE_SECRET_"
 _STORE = "sqlite:///"

@@ -31,6 +31,7 @@ from gateway.config.value_types import (
     Number,
     Pattern,
     Principal,
+    ProxyUrl,
     RoleName,
     SenderId,
     StoreUrl,
@@ -76,7 +77,7 @@ class ModelEntry(Section):
     OpenAI's two APIs asks it; without it whichever the model needs. `headers` go with every
     request, beside those that Kore sends. `images` and `reasoning` say whether it sees and thinks,
     and win over what Kore knows. `api_keys` are asked one after the other, in place of
-    `api_key`. `timeout_s` is the longest silence to wait for.
+    `api_key`. `timeout_s` is the longest silence to wait for, `proxy` one that leads to the model.
 
     Prices are in dollars for a million tokens, and win over those that Kore knows.
     """
@@ -99,6 +100,7 @@ class ModelEntry(Section):
     reasoning: Flag | None = None
     headers: dict[HeaderName, SecretStr] = Field(default_factory=dict)
     timeout_s: Annotated[Number, Field(ge=1, le=86_400)] | None = None
+    proxy: ProxyUrl | None = None
 
 
 class ProfilesSection(Section):
@@ -132,6 +134,7 @@ class TelegramSection(Section):
     token: BotToken = SecretStr("")
     allow_from: tuple[SenderId, ...] = ()
     base_url: BotUrl = "https://api.telegram.org"
+    proxy: ProxyUrl | None = None
     mode: Literal["polling", "webhook"] = "polling"
     webhook_url: Url | None = None
     webhook_secret: SecretStr | None = None

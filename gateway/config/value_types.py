@@ -55,6 +55,17 @@ def _bus_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _proxy(text: str) -> str:
+    from agent.errors import ConfigError
+    from agent.proxies.outbound import DIRECT, read_proxy
+
+    try:
+        return text if text == DIRECT else read_proxy(text).url
+    except ConfigError as exc:
+        expected = t('http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or "none"')
+        raise ValueError(expected) from exc
+
+
 def _file_address(text: str) -> str:
     from gateway.core.addresses.files import parse_file_address
 
@@ -161,6 +172,8 @@ FileEnding = Annotated[str, Field(pattern=r"^\.[^/\s]{1,40}$")]
 Pattern = Annotated[str, Field(max_length=4096), AfterValidator(_pattern)]
 
 Url = Annotated[str, AfterValidator(_url)]
+
+ProxyUrl = Annotated[str, AfterValidator(_proxy)]
 
 BotUrl = Annotated[str, AfterValidator(_bot_url)]
 

@@ -8,12 +8,14 @@ it, and a crash in between leaves it out.
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent.errors import KoreError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import t
+from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
 from gateway.channels.base import SupportsMedia, ability
 from gateway.config.sections import TtsSection
@@ -126,7 +128,7 @@ class SpeechService:
         timeout = aiohttp.ClientTimeout(total=self.answer_s, connect=10.0)
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                open_session(proxy_for(url, os.environ), timeout=timeout) as session,
                 session.post(url, json=body, headers=headers, allow_redirects=False) as answer,
             ):
                 data = bytearray()
@@ -136,6 +138,8 @@ class SpeechService:
                         raise SpeechFailed("the speech service returned too much")
         except TimeoutError as exc:
             raise SpeechFailed(f"the speech service timed out after {self.answer_s:g} s") from exc
+        except ConfigError as exc:
+            raise SpeechFailed(str(exc)) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise SpeechFailed("could not connect to the speech service") from exc
         if answer.status in (401, 403):

@@ -5,13 +5,16 @@ https://platform.openai.com/docs/api-reference/audio/createTranscription
 
 import asyncio
 import json
+import os
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agent.errors import ConfigError
 from agent.i18n import mark_for_translation
+from agent.proxies.outbound import open_session, proxy_for
 from agent.serialization import safe_text
 from agent.usage import NANO
 from gateway.channels.base import NotFetched
@@ -95,7 +98,7 @@ class Transcriber:
             form.add_field("file", file, filename=path.name)
             try:
                 async with (
-                    aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                    open_session(proxy_for(url, os.environ), timeout=timeout) as session,
                     session.post(url, data=form, headers=headers, allow_redirects=False) as answer,
                 ):
                     status, body = answer.status, bytearray()
@@ -108,7 +111,7 @@ class Transcriber:
             except TimeoutError as exc:
                 # It would do so again, and the chat waits behind it.
                 raise NotFetched(_SLOW, n=round(self._answer_s)) from exc
-            except (aiohttp.ClientError, OSError) as exc:
+            except (aiohttp.ClientError, ConfigError, OSError) as exc:
                 raise NotFetched(_UNREACHABLE, is_retryable=True) from exc
         if status in (401, 403):
             raise NotFetched(_KEY)

@@ -39,7 +39,10 @@ _WIDENING_SECTIONS = frozenset(
     | {"mcp_servers", "lsp", "lsp_servers", "limits"}
 )
 _WIDENING_KEYS = frozenset(
-    {("telegram", name) for name in ("allow_from", "accounts", "chats", "base_url", "webhook_url")}
+    {
+        ("telegram", name)
+        for name in ("allow_from", "accounts", "chats", "base_url", "proxy", "webhook_url")
+    }
     | {("agent", "workspace"), ("agent", "start_in"), ("agent", "default_agent")}
     | {("tools", "asset_export"), ("images", "ask"), ("subagents", "max_cost_usd")}
     # Where everything that people write is sent, with the key; spending is counted by prices.
@@ -49,7 +52,7 @@ _WIDENING_KEYS = frozenset(
     | {("transcription", "price_per_minute_usd")}
 )
 _WIDENING_MODEL_KEYS = frozenset(
-    {"api_base", "headers", "price_input_usd", "price_output_usd", "price_cached_usd"}
+    {"api_base", "proxy", "headers", "price_input_usd", "price_output_usd", "price_cached_usd"}
 )
 _VALUE_CHARS = 200_000
 

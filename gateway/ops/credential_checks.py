@@ -1,15 +1,17 @@
 """Checks over the network whether a model's key and a bot's token work."""
 
+import os
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.providers.base import ModelRequest
-from agent.providers.opening import open_provider
+from agent.providers.opening import open_provider, proxy_of
 from agent.providers.registry import ModelConfig
+from agent.proxies.outbound import OutboundProxy, open_session, proxy_for
 from agent.records import frozen
 from agent.types import user
 from gateway.config import Settings
@@ -39,7 +41,8 @@ async def check_model_key(config: ModelConfig) -> str:
     finally:
         await provider.aclose()
     took = time.monotonic() - began
-    return t("{model} responded in {seconds:.1f} s", model=config.model, seconds=took)
+    answer = t("{model} responded in {seconds:.1f} s", model=config.model, seconds=took)
+    return answer + through(proxy_of(config))
 
 
 class ServiceUnreachable(KoreError):
@@ -63,11 +66,18 @@ class BotIdentity:
 async def try_telegram(settings: Settings) -> tuple[str, float | None]:
     """The bot's name, and the server's clock minus ours in seconds. Raises `KoreError`."""
     telegram = settings.telegram
-    bot = await check_bot_token(telegram.token.get_secret_value(), telegram.base_url)
-    return f"@{bot.username}", bot.skew_s
+    token = telegram.token.get_secret_value()
+    bot = await check_bot_token(token, telegram.base_url, telegram.proxy)
+    proxy = proxy_for(telegram.base_url, os.environ, telegram.proxy)
+    return f"@{bot.username}{through(proxy)}", bot.skew_s
 
 
-async def check_bot_token(token: str, base_url: str) -> BotIdentity:
+def through(proxy: OutboundProxy | None) -> str:
+    """Return the end of a sentence that names the proxy in use; empty without one."""
+    return t(" through the proxy {proxy}", proxy=proxy.name) if proxy else ""
+
+
+async def check_bot_token(token: str, base_url: str, proxy: str | None = None) -> BotIdentity:
     """Ask a Bot API server whose token this is (core.telegram.org/bots/api#getme).
 
     Raises `KoreError`; no error holds the token.
@@ -77,7 +87,7 @@ async def check_bot_token(token: str, base_url: str) -> BotIdentity:
     try:
         timeout = aiohttp.ClientTimeout(total=_ASK_S)
         async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=not _is_local(base_url)) as session,
+            open_session(proxy_for(base_url, os.environ, proxy), timeout=timeout) as session,
             session.get(f"{base_url}/bot{quote(token, safe=':')}/getMe") as response,
         ):
             body = await response.json(content_type=None)
@@ -113,7 +123,7 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
                 "the proxy for {address} refused the connection or is not responding",
                 address=base_url,
             )
-            hint = t("check HTTPS_PROXY")
+            hint = t("check telegram.proxy, or HTTPS_PROXY in the environment")
         case aiohttp.ClientConnectorDNSError():
             message = t("could not resolve {address}", address=base_url)
         case TimeoutError():
@@ -122,10 +132,6 @@ def _unreachable(base_url: str, exc: Exception) -> KoreError:
             kind = type(exc).__name__
             message = t("could not connect to {address} ({kind})", address=base_url, kind=kind)
     return ServiceUnreachable(message, hint=hint)
-
-
-def _is_local(address: str) -> bool:
-    return urlsplit(address).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def _skew(headers: Mapping[str, str]) -> float | None:

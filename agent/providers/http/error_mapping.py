@@ -25,7 +25,7 @@ from agent.errors import (
     WrongLimitName,
 )
 from agent.i18n import t
-from agent.providers.http.transport import Endpoint
+from agent.providers.http.transport import Endpoint, proxy_login_missing
 from agent.records import frozen
 from agent.security.redaction import MARK
 
@@ -234,6 +234,8 @@ def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> 
             ),
             hint=t("Check the model's name and api_base."),
         )
+    if status == 407 and endpoint.proxy:
+        return proxy_login_missing(endpoint.proxy)
     if 300 <= status < 400:
         return Rejected(
             t(

@@ -85,7 +85,11 @@ class SdkTransport:
             base_url=self._endpoint.api_base,
             max_retries=0,
             timeout=timeout,
-            http_client=openai.DefaultAioHttpClient(timeout=timeout, trust_env=False),
+            http_client=openai.DefaultAioHttpClient(
+                timeout=timeout,
+                trust_env=False,
+                proxy=self._endpoint.proxy.url if self._endpoint.proxy else None,
+            ),
         )
 
     def _failure(self, exc: BaseException) -> ProviderError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent.errors import BadReply, ProviderError, Rejected, TimedOut, Unavailable
 from agent.i18n import t
 from agent.per_loop import PerLoop
+from agent.proxies.outbound import OutboundProxy, open_session
 from agent.records import frozen
 from agent.security.secret_values import is_secret_value, secrets_in_map
 from agent.version import VERSION
@@ -64,11 +65,13 @@ class Endpoint:
     key_header: str = "Authorization"
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     key_source: str = ""
+    proxy: OutboundProxy | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no error may repeat: the key, and headers that hold one."""
-        values = {self.api_key, *secrets_in_map(self.extra_headers)}
+        """What no error may repeat: the key, headers that hold one, the proxy's password."""
+        passwords = self.proxy.secrets if self.proxy else ()
+        values = {self.api_key, *secrets_in_map(self.extra_headers), *passwords}
         return tuple(sorted(filter(is_secret_value, values), key=len, reverse=True))
 
     @property
@@ -161,10 +164,13 @@ class AiohttpTransport:
     def _open_session(self) -> "aiohttp.ClientSession":
         import aiohttp
 
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEPALIVE_S, socket_factory=probed_socket
-            ),
+        return open_session(
+            self._endpoint.proxy,
+            connector_options={
+                "limit": 0,
+                "keepalive_timeout": _KEEPALIVE_S,
+                "socket_factory": probed_socket,
+            },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s),
             headers=self._endpoint.headers,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -186,12 +192,40 @@ def probed_socket(addr_info: "AddrInfoType") -> socket.socket:
     return sock
 
 
+def proxy_login_missing(proxy: OutboundProxy) -> Rejected:
+    text = t("the proxy {proxy} requires a user name and password", proxy=proxy.name)
+    return Rejected(text, hint=_proxy_hint())
+
+
+def _proxy_failure(endpoint: Endpoint, status: int | None = None) -> ProviderError:
+    """The error for a proxy that refused the connection, with its `status`, or is not there."""
+    proxy = endpoint.proxy
+    if proxy is not None and status == 407:
+        return proxy_login_missing(proxy)
+    return Unavailable(
+        t(
+            "the proxy {proxy} did not connect to {vendor}",
+            proxy=proxy.name if proxy else "?",
+            vendor=endpoint.vendor,
+        ),
+        hint=_proxy_hint(),
+    )
+
+
+def _proxy_hint() -> str:
+    return t("Check proxy in model_list, or HTTPS_PROXY and NO_PROXY in the environment.")
+
+
 def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:
     """Our error for one of aiohttp's; none of their texts can hold a key."""
     import aiohttp
 
     place = t("{vendor} at {api_base}", vendor=endpoint.vendor, api_base=endpoint.api_base)
     match exc:
+        case aiohttp.ClientHttpProxyError(status=status):
+            return _proxy_failure(endpoint, status)
+        case aiohttp.ClientProxyConnectionError():
+            return _proxy_failure(endpoint)
         case aiohttp.ServerTimeoutError():
             return TimedOut(t("connecting to {place} timed out", place=place))
         case aiohttp.ClientSSLError():

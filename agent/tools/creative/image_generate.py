@@ -5,6 +5,7 @@ https://platform.openai.com/docs/api-reference/images/create
 
 import base64
 import binascii
+import os
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from agent.errors import LimitReached, ToolError
+from agent.errors import ConfigError, LimitReached, ToolError
 from agent.prompts import load_prompt, render_prompt
+from agent.proxies.outbound import ensure_usable, proxy_for
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
@@ -142,12 +144,20 @@ class ImageGenerate:
         import openai
 
         service = self._service
+        try:
+            proxy = proxy_for(service.api_base, os.environ)
+            ensure_usable(proxy)
+        except ConfigError as exc:
+            raise ToolError(str(exc)) from exc
         client = openai.AsyncOpenAI(
             api_key=service.api_key or "none",
             base_url=service.api_base,
             timeout=ANSWER_S,
             # A second try might be a second picture, and a second bill.
             max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(
+                proxy=proxy.url if proxy else None, trust_env=False
+            ),
         )
         try:
             async with client:

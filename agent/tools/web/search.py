@@ -1,6 +1,7 @@
 """`web_search`: asks one search engine after the other until one answers."""
 
 import asyncio
+import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
+from agent.proxies.outbound import proxy_for
 from agent.records import frozen
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
@@ -24,6 +26,7 @@ ENGINE_TIMEOUT_S = 10
 DEADLINE_S = 15.0
 MAX_RESULTS = 20
 SNIPPET_CHARS = 300
+_DUCKDUCKGO = "https://html.duckduckgo.com"
 
 
 @frozen
@@ -54,7 +57,8 @@ class Ddgs:
         from ddgs.exceptions import DDGSException
 
         try:
-            results = DDGS(timeout=ENGINE_TIMEOUT_S).text(
+            proxy = proxy_for(_DUCKDUCKGO, os.environ)
+            results = DDGS(proxy=proxy.url if proxy else None, timeout=ENGINE_TIMEOUT_S).text(
                 query, backend="duckduckgo", max_results=count
             )
         except (DDGSException, OSError, ValueError, LookupError, RuntimeError) as exc:

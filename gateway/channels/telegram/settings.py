@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import field
 from urllib.parse import quote, urlsplit
 
+from agent.proxies.outbound import OutboundProxy
 from agent.records import frozen
 from gateway.channels.base import Streaming
 from gateway.core.records import Trace
@@ -21,7 +22,7 @@ class Bot:
 
 @frozen
 class TelegramSettings:
-    """`base_url` is the root of a Bot API server, without `/bot`.
+    """`base_url` is the root of a Bot API server, without `/bot`; `proxy` leads to it.
 
     `name` tells several bots apart; without one the bot's id does. `poll_s` is how long a poll
     may wait for news, `answer_s` how long the server may take for anything else, and on top of a
@@ -43,6 +44,7 @@ class TelegramSettings:
 
     token: str = field(repr=False)
     base_url: str = OFFICIAL_SERVER
+    proxy: OutboundProxy | None = None
     name: str | None = None
     poll_s: int = 25
     answer_s: float = 15.0

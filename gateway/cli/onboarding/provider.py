@@ -152,9 +152,6 @@ def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | 
 
 def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> None:
     talk.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
-    proxy = next((n for n in ("HTTPS_PROXY", "https_proxy") if environ.get(n)), None)
-    if proxy and failure.code in ("unavailable", "timed-out"):
-        talk.say(t("  {name} is set, but model requests do not use a proxy.", name=proxy))
 
 
 def _make_choice(

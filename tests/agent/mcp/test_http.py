@@ -15,6 +15,7 @@ from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings, McpSetting
 from agent.settings import ToolSettings
 from tests.agent.props import call_context
 from tests.fakes.loopback import LoopbackServer
+from tests.fakes.outbound_proxy import HttpProxy
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
@@ -112,3 +113,19 @@ async def test_a_wild_answer_is_one_sentence(tmp_path: Path, tool: str) -> None:
         assert ("without end" in str(failure.value)) == (tool == "swarm")
         # The server is there for the next call.
         assert len((await servers.refresh("w")).tools) == len(server.tools)
+
+
+async def test_a_server_on_loopback_is_reached_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from agent.mcp.http import bounded_client
+
+    async with WildServer() as server, HttpProxy(server.port) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        async with bounded_client() as client:
+            for host in ("127.0.0.1", "localhost"):
+                assert (await client.post(f"http://{host}:{server.port}/mcp", json=body)).is_success
+            assert proxy.targets == []
+            assert (await client.post("http://tools.example/mcp", json=body)).is_success
+    assert proxy.targets == ["http://tools.example/mcp"]

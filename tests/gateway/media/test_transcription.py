@@ -11,6 +11,7 @@ from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media
 from gateway.media.transcription import LIMIT_BYTES, Transcriber
 from tests.fakes.listener import Listener
+from tests.fakes.outbound_proxy import HttpProxy
 
 VOICE = Media("voice", path="inbox/v.ogg", media_type="audio/ogg", size_bytes=9)
 
@@ -54,6 +55,20 @@ async def test_what_it_costs_is_told_by_its_length(
     service = transcriber(listener, model="large", price_per_minute_usd=price)
     heard = await service.transcribe(replace(VOICE, seconds=seconds), voice_file)
     assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
+
+
+async def test_the_service_is_reached_through_the_proxy_of_the_environment(
+    listener: Listener, voice_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with HttpProxy(listener.port) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        section = TranscriptionSection(api_base="http://speech.example/v1")
+        await Transcriber(section, answer_s=20.0).transcribe(VOICE, voice_file)
+        assert len(proxy.targets) == 1
+        # Loopback is not.
+        await transcriber(listener).transcribe(VOICE, voice_file)
+    assert len(proxy.targets) == 1
+    assert len(listener.requests) == 2
 
 
 async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(

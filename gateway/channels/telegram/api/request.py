@@ -12,10 +12,10 @@ import aiohttp
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
+from agent.proxies.outbound import open_session
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS
 
-_LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 _HEAD_BYTES = UNDECODED_LIMIT_CHARS
 _CHUNK_BYTES = 256 * 1024
 _DOWNLOAD_S = 1800.0
@@ -202,8 +202,7 @@ class AiohttpRequest(BaseRequest):
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            is_local = self._host.rpartition(":")[0] in _LOOPBACK
-            self._session = aiohttp.ClientSession(trust_env=not is_local)
+            self._session = open_session(self._settings.proxy)
         return self._session
 
 

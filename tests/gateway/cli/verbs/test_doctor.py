@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import shutil
@@ -7,6 +8,8 @@ from pathlib import Path
 
 from gateway.store.sqlite.engine import connect
 from tests.fakes.bot_api import BotApi
+from tests.fakes.model import ModelServer
+from tests.fakes.outbound_proxy import HttpProxy
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
 from tests.postgres_server import only_sqlite
@@ -101,8 +104,6 @@ def test_a_missing_key_is_found(tmp_path: Path) -> None:
 
 
 async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_api: BotApi) -> None:
-    import asyncio
-
     for token, state in ((bot_api.token, "ok"), ("999:wrong-canary", "fail")):
         environ = {
             "KORE_TELEGRAM_ENABLED": "true",
@@ -117,6 +118,32 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
         # Nobody is listed: that is how pairing begins.
         assert states(done.stdout)["telegram"] == "ok"
         assert token not in done.stdout + done.stderr
+
+
+async def test_live_names_the_proxies_without_their_passwords(
+    tmp_path: Path, bot_api: BotApi, model_server: ModelServer
+) -> None:
+    async with (
+        HttpProxy(bot_api.port, "me:hidden-word") as bot_proxy,
+        HttpProxy(model_server.port, "me:hidden-word") as model_proxy,
+    ):
+        environ = {
+            "KORE_TELEGRAM_ENABLED": "true",
+            "KORE_TELEGRAM_TOKEN": bot_api.token,
+            "KORE_TELEGRAM_BASE_URL": "http://bots.example",
+            "KORE_TELEGRAM_PROXY": bot_proxy.url,
+            "KORE_AGENT_MODEL": "openai/fake",
+            "OPENAI_API_KEY": "k-canary",
+            "OPENAI_BASE_URL": "http://models.example/v1",
+            "HTTP_PROXY": model_proxy.url,
+        }
+        done = await asyncio.to_thread(
+            kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
+        )
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert f"http://127.0.0.1:{model_proxy.port}" in checks["model call"]["detail"]
+    assert f"http://127.0.0.1:{bot_proxy.port}" in checks["bot"]["detail"]
+    assert "hidden-word" not in done.stdout + done.stderr
 
 
 def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(

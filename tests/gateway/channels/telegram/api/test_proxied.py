@@ -1,0 +1,41 @@
+"""Requests to the Bot API through a proxy."""
+
+import pytest
+
+from agent.proxies.outbound import read_proxy
+from gateway.channels.telegram.api.request import AiohttpRequest, RequestNotSent
+from gateway.channels.telegram.settings import TelegramSettings
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.fakes.outbound_proxy import HttpProxy, SocksProxy
+
+
+async def _get_me(proxy_url: str) -> str:
+    settings = TelegramSettings(
+        TOKEN, "http://bots.example", read_proxy(proxy_url), answer_s=5.0, connect_s=5.0
+    )
+    request = AiohttpRequest(settings)
+    try:
+        me = await request.call(f"{settings.root}/bot{TOKEN}/getMe", {})
+    finally:
+        await request.shutdown()
+    return str(me["username"])
+
+
+async def test_the_bot_is_reached_through_an_http_proxy(bot_api: BotApi) -> None:
+    async with HttpProxy(bot_api.port, "me:hidden-word") as proxy:
+        assert await _get_me(proxy.url)
+    assert proxy.targets == [f"http://bots.example/bot{TOKEN}/getMe"]
+
+
+async def test_the_bot_is_reached_through_a_socks_proxy(bot_api: BotApi) -> None:
+    pytest.importorskip("aiohttp_socks")
+    async with SocksProxy(bot_api.port, "me:hidden-word") as proxy:
+        assert await _get_me(proxy.url)
+    assert proxy.targets == ["bots.example:80"]
+
+
+async def test_what_a_socks_proxy_refuses_was_not_sent(bot_api: BotApi) -> None:
+    pytest.importorskip("aiohttp_socks")
+    async with SocksProxy(bot_api.port, status=403) as proxy:
+        with pytest.raises(RequestNotSent):
+            await _get_me(proxy.url)
