@@ -9,7 +9,7 @@ from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
-from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
@@ -90,7 +90,7 @@ ElicitInCall = Callable[[Elicitation, "CallContext"], Awaitable[ElicitationAnswe
 
 @frozen
 class ScheduleRequest:
-    """What is asked of the timetable: `action` is add, list, remove, pause, resume or run. With
+    """A request to the timetable: `action` is add, list, remove, pause, resume or run. With
     `prompt`, `text` is not sent as it is, but answered as a turn; `id` is a job's number."""
 
     action: str
@@ -260,15 +260,15 @@ class EffectPlan:
     """What a call is about to do, told before it does it; the policy and the person judge this.
 
     `reads` lists files and folders that would be shown, `changes` files that exist and would be
-    changed, `creates` those that would be new; `command` is the exact shell command and `folder`
-    where it would run; `hosts` are the machines that would be reached and `sends` the exact text
-    that would leave for them; `diff` has 3 lines of context. `read_only` says that the command
-    counts as looking and would run with the workspace read-only: `CallContext` tells `run` so.
+    changed, `creates` those that would be new, `deletion` what undo would bring back; `command` is
+    the exact shell command and `folder` where it would run; `hosts` are the machines that would be
+    reached and `sends` the text that would leave for them; `diff` has 3 lines of context.
+    `read_only`: the command would run with the workspace read-only, as `CallContext` tells `run`.
     `contents` is a hash of the scripts that the command runs, None when it names none; `unbound`
     names a program of it that may run others. `confinement` describes what confines the command,
-    `home_settings` names earlier commands' files that may steer it. `outside_reason` says why it is
-    to run outside of the sandbox. `prefix` is what a person may allow of it with any arguments,
-    `network` are those of `hosts` that they have to allow, `executables` programs in `creates`.
+    `home_settings` earlier commands' files that may steer it. `outside_reason` says why it is to
+    run outside of the sandbox. `prefix` is what a person may allow of it with any arguments,
+    `network` those of `hosts` that they have to allow, `executables` programs in `creates`.
     """
 
     reads: tuple[Path, ...] = ()
@@ -288,6 +288,7 @@ class EffectPlan:
     prefix: CommandPrefix | None = None
     network: tuple[str, ...] = ()
     executables: tuple[Path, ...] = ()
+    deletion: Deletion | None = None
 
     def request(
         self,
@@ -315,6 +316,7 @@ class EffectPlan:
             read_only=self.read_only,
             outside_reason=self.outside_reason,
             network=self.network,
+            deletion=self.deletion,
             taint=taint,
             kind=None if traits is None else traits.kind,
             executables=self.executables,
@@ -325,10 +327,9 @@ class EffectPlan:
 class ToolSource(Protocol):
     """Tools that come and go while an agent lives, such as those of servers.
 
-    `load` gets to know them before a turn, and returns what a person should be told of that.
-    `tools` are those that are known now: the same tuple until they change. `taint_of` is
-    what telling a model of these brings into the conversation. `search_tools` are to
-    stand for some of these where they would be too many: to find them, and to call them.
+    `load` gets to know them before a turn, and returns what a person should be told. `tools` are
+    known now: the same tuple until they change. `taint_of` is what telling a model of these brings
+    into the conversation. `search_tools` find and call some of them where they are too many.
     """
 
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]: ...

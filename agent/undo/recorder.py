@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.records import frozen
 from agent.security.files.file_io import in_thread
@@ -11,6 +12,9 @@ from agent.types import ToolResult
 from agent.undo.change_log import ChangeLog
 from agent.undo.command_diff import CommandChangeDetector
 from agent.undo.records import ChangeOrigin
+
+if TYPE_CHECKING:
+    from agent.undo.coverage import UndoCoverage
 
 # Opens the journal that all sessions share; always the same one.
 OpenChangeLog = Callable[[], ChangeLog]
@@ -73,6 +77,15 @@ class Recorder:
             await in_thread(detector.end)
             self.notes += detector.notes
             self.changed_paths += detector.changed_paths
+
+    def coverage(self, root: Path, closed: Collection[Path]) -> "UndoCoverage":
+        """Return the judge of deletions in the folder: which of them can be undone."""
+        from agent.undo.coverage import UndoCoverage
+
+        if self.open_log is None:
+            return UndoCoverage(root, None)
+        blobs = self.open_log().blobs
+        return UndoCoverage(root, blobs, [*closed, blobs.folder.resolve()])
 
     @contextmanager
     def background_command(self) -> Iterator[None]:

@@ -55,12 +55,14 @@ class SnapshotEntry:
 
 @dataclass(slots=True)
 class FolderSnapshot:
-    """Entries by their path below the root. `is_cut`: there is more than was looked at.
+    """Entries by their path below the root. `is_cut`: there is more than was looked at, `is_full`:
+    there are more bytes than are kept.
     `unreadable_folders` are folders that could not be listed; `files_read` counts the files that
     were read."""
 
     entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
+    is_full: bool = False
     unreadable_folders: set[str] = field(default_factory=set)
     files_read: int = 0
 
@@ -98,6 +100,19 @@ class SnapshotWalker:
             look.folder(folder, ())
         self._is_complete = True
         return tree
+
+    def survey(self) -> FolderSnapshot:
+        """Return the folder as a snapshot would find it; nothing is read or kept, and what would
+        be kept counts as known. Raises OSError."""
+        tree = FolderSnapshot()
+        look = _Survey(self, tree, {})
+        with open_folder_beneath(self.root, flags=LISTED) as folder:
+            look.folder(folder, ())
+        return tree
+
+    def is_closed(self, parts: tuple[str, ...]) -> bool:
+        """Return whether tools may not open the path."""
+        return parts[:1] == (".kore",) or "/".join(parts) in self._closed
 
     def leaves_out(self, parts: tuple[str, ...], *, is_folder: bool) -> bool:
         name = parts[-1]
@@ -192,24 +207,47 @@ class _SnapshotPass:
             self._room_bytes += size
             return unknown
         if self._room_bytes < 0 or self._is_full:
+            self._tree.is_full = True
             return unknown
+        return self._keep(name, path, stamp, folder) or unknown
+
+    def _keep(
+        self, name: str, path: str, stamp: tuple[int, ...], folder: int
+    ) -> SnapshotEntry | None:
+        """Return the file with its content in the store; None where that cannot be kept."""
+        size, mode = stamp[2], stamp[4] & 0o777
         try:
             with open_regular(name, folder=folder, follow_links=False) as file:
                 # A further name of the file may lie outside.
                 if os.fstat(file.fileno()).st_nlink > 1:
-                    return unknown
+                    return None
                 now = time.time_ns()
                 data = file.read(self._walk.limits.file_bytes + 1)
         except OSError:
-            return unknown
+            return None
         self._tree.files_read += 1
         value, is_stored = self._walk.blobs.put(data, self._needed)
         self._is_full = not is_stored
         if not is_stored or len(data) != size:
-            return unknown
+            return None
         self._needed.add(value)
         is_tainted = is_marked(self._walk.root / path)
         return SnapshotEntry(FileState("file", value, mode, is_tainted), stamp, now)
+
+
+class _Survey(_SnapshotPass):
+    """A walk that only looks."""
+
+    def _keep(
+        self, name: str, path: str, stamp: tuple[int, ...], folder: int
+    ) -> SnapshotEntry | None:
+        try:
+            with open_regular(name, folder=folder, follow_links=False) as file:
+                is_kept = os.fstat(file.fileno()).st_nlink == 1
+        except OSError:
+            return None
+        state = FileState("file", "kept", stamp[4] & 0o777)
+        return SnapshotEntry(state, stamp) if is_kept else None
 
 
 def _is_in(path: Path, root: Path) -> bool:

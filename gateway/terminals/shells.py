@@ -82,7 +82,7 @@ class ConfinedShells:
             await self._processes.end(job.session)
         if ended.exit.reason:
             on_message(f"{ended.exit.reason}\n".encode())
-        on_message(ended.quarantine_report.encode())
+        on_message(ended.report.encode())
         return ended.exit.code or 0
 
     async def aclose(self) -> None:

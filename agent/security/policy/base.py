@@ -16,6 +16,35 @@ Verdict = Literal["allow", "ask", "deny"]
 SERVER_TOOLS = "mcp__"
 
 
+# Why undo would not bring a file back: the history of a repository, files that git ignores, files
+# that are too large, beyond the limits of the folder, not readable, closed to tools, outside of the
+# folder, or no record is kept at all.
+LossCause = Literal[
+    "git", "ignored", "large", "limit", "unreadable", "closed", "outside", "unrecorded"
+]
+
+
+@frozen
+class Deletion:
+    """Names of what a call deletes, as a person knows them.
+
+    `restorable` can be undone; `lost` cannot, by cause. With `is_chosen_later` the program chooses
+    what it deletes when it runs, and `possible` could not be undone. `unseen` lies outside of the
+    folder, where a confined command sees nothing of it.
+    """
+
+    restorable: tuple[str, ...] = ()
+    lost: tuple[tuple[LossCause, tuple[str, ...]], ...] = ()
+    possible: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    is_chosen_later: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether undo would not bring everything back."""
+        return bool(self.lost or self.possible)
+
+
 @frozen
 class ToolRequest:
     """A tool call as the policy judges it: what it is, and what it said it is about to do.
@@ -27,7 +56,7 @@ class ToolRequest:
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
     that it would reach beyond those of the settings. `kind` is None for a tool that declares none.
     `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
-    may steer what happens in the workspace.
+    may steer what happens in the workspace. `deletion` is what it is known to delete.
     """
 
     tool: str
@@ -49,6 +78,7 @@ class ToolRequest:
     kind: ToolKind | None = None
     executables: tuple[Path, ...] = ()
     foreign: bool = False
+    deletion: Deletion | None = None
 
 
 @frozen
@@ -63,14 +93,21 @@ class Decision:
 
 # What a person must see whatever the mode, so that `-y` does not answer it.
 ASKED_IN_EVERY_MODE = frozenset(
-    {"ask-unclear", "ask-outside-sandbox", "ask-network", "role-escalation", "hook-ask"}
+    {
+        "ask-delete-final",
+        "ask-unclear",
+        "ask-outside-sandbox",
+        "ask-network",
+        "role-escalation",
+        "hook-ask",
+    }
     | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
 # The rule of a question that an MCP server puts in the middle of a call.
 SERVER_QUESTION = "mcp-question"
 # What a person must see each time, so that no earlier answer counts.
 NEVER_REMEMBERED = frozenset(
-    {"ask-outside-sandbox", "role-escalation", "hook-ask", SERVER_QUESTION}
+    {"ask-delete-final", "ask-outside-sandbox", "role-escalation", "hook-ask", SERVER_QUESTION}
 )
 # What an answer for any arguments may hold for: a command, and no other reason to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
@@ -249,8 +286,8 @@ class Callback:
 Trust = Literal["local", "remote"]
 
 BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")
-# Blocked words that a sandbox makes harmless: all that they can delete there is in the workspace,
-# and undo brings that back.
+# Blocked words that a sandbox keeps in the workspace: what undo does not bring back there is asked
+# about in every mode.
 CONFINABLE_COMMANDS = frozenset({"rm", "del"})
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]

@@ -81,7 +81,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     folder = request.folder or root
     kind = classify(script, folder, root)
     unclear = script.opaque_reason or _why_computed(script)
-    folders = _folders(script, folder)
+    folders = possible_folders(script, folder)
     if folders is None:
         unclear = unclear or "the folder that its parts run in is unclear"
         folders = (folder,)
@@ -147,8 +147,8 @@ def _why_computed(script: Script) -> str | None:
     return None
 
 
-def _folders(script: Script, folder: Path) -> tuple[Path, ...] | None:
-    """Every folder that a part of the script may run in; None when that cannot be told."""
+def possible_folders(script: Script, folder: Path) -> tuple[Path, ...] | None:
+    """Return every folder that a part of the script may run in; None when that cannot be told."""
     folders = [folder]
     for command in script.commands:
         if command.program not in _MOVES:

@@ -1,7 +1,7 @@
 """The policy engine: one decision for each call, the tightest that any rule comes to."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from agent.prompts import load_prompt, render_prompt
@@ -10,6 +10,7 @@ from agent.security.policy.base import (
     BLOCKED_COMMANDS,
     CONFINABLE_COMMANDS,
     Decision,
+    Deletion,
     PermissionMode,
     ToolRequest,
     Trust,
@@ -89,7 +90,27 @@ def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decisi
 
 
 def _deletes(reach: CallEffects) -> bool:
+    if reach.request.deletion is not None:
+        return True
     return reach.script is not None and find_blocked_word(reach.script, ("rm", "rmdir")) is not None
+
+
+def _deletion_reason(deletion: Deletion) -> str:
+    """Return what a person has to know of a deletion, one sentence a line."""
+
+    def sentence(kind: str, names: Sequence[str]) -> str:
+        return render_prompt(f"policy/ask_delete_{kind}", files=", ".join(names))
+
+    lines = [sentence(f"lost_{cause}", names) for cause, names in deletion.lost]
+    if deletion.restorable:
+        lines.append(sentence("restorable", deletion.restorable))
+    if deletion.is_chosen_later:
+        lines.append(load_prompt("policy/ask_delete_chosen"))
+    if deletion.possible:
+        lines.append(sentence("possible", deletion.possible))
+    if deletion.unseen:
+        lines.append(sentence("unseen", deletion.unseen))
+    return "\n".join(lines) or load_prompt("policy/ask_delete_nothing")
 
 
 def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
@@ -172,10 +193,16 @@ class RolePolicy:
             mode = _deny("plan-command")
         elif request.outside_reason is not None:
             return [_ask_outside(decisions, request.outside_reason), *decisions]
+        if request.deletion is not None and request.deletion.is_final and principal.mode != "plan":
+            decisions.append(
+                Decision("ask", _deletion_reason(request.deletion), "ask-delete-final")
+            )
         if request.network and principal.mode == "plan":
             mode = _deny("plan-command")
         elif request.network:
             decisions.append(_ask("network"))
+        if mode.rule == "ask-delete" and request.deletion is not None:
+            mode = Decision("ask", _deletion_reason(request.deletion), mode.rule)
         if mode.rule == "ask-unclear":
             mode = Decision(
                 "ask", render_prompt("policy/ask_unclear", why=reach.unclear_reason), mode.rule

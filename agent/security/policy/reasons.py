@@ -17,6 +17,8 @@ def localized(reason: str) -> str:
     text = t(reason)
     if text != reason:
         return text
+    if "\n" in reason:
+        return "\n".join(map(localized, reason.split("\n")))
     for pattern, key in _patterns():
         if match := pattern.fullmatch(reason):
             return t(key, **match.groupdict())

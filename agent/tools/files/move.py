@@ -109,6 +109,7 @@ class MoveFile:
                 creates=creates,
                 diff=difference,
                 executables=move.executables(),
+                deletion=self._scope.deletion([move.source], call) if not move.target else None,
             )
 
         return await file_io.in_thread(work)

@@ -127,6 +127,9 @@ class ApplyPatch:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         unsaved = await self._unsaved_texts(args, call)
         changes = await file_io.in_thread(lambda: self._changes(args, call, unsaved))
+        patches = parse_patch(args["input"])
+        deleted = [self._place(patch, call) for patch in patches if patch.kind == "delete"]
+        deletion = await file_io.in_thread(lambda: self._scope.deletion(deleted, call))
         await refuse_errors(self._drafts, [one.draft for one in changes], args, call)
         root = call.workspace
         return EffectPlan(
@@ -136,6 +139,7 @@ class ApplyPatch:
                 change.path for change in changes if change.mode is not None and change.mode & 0o111
             ),
             diff="\n".join(change.diff(root) for change in changes),
+            deletion=deletion,
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

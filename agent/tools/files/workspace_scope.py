@@ -1,7 +1,7 @@
 """Which of the workspace's files a call may touch."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from agent.security.files.paths import (
     resolve_in_workspace,
     user_inbox_dir,
 )
+from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, searchable
@@ -150,6 +151,15 @@ class WorkspaceScope:
         """What undo does not look at when a command, or a tool like one, changes files."""
         closed = [Path(os.path.realpath(path)) for path in self.settings.off_limits]
         return closed + [call.workspace / name for name in self.settings.blocked_paths]
+
+    def deletion(self, paths: Sequence[Path], call: CallContext) -> Deletion | None:
+        """Return what undo would bring back of these paths, if any of them were lost. Blocks."""
+        if not paths:
+            return None
+        from agent.security.shell.deletions import DeletionTargets
+
+        coverage = call.changes.coverage(call.workspace, self.unrecorded(call))
+        return coverage.deletion(DeletionTargets(tuple(paths), ()), confined=False)
 
     def _kores_own(self) -> Callable[[Path], bool]:
         """A test for real paths: whether they are part of Kore itself, as its files lie now."""

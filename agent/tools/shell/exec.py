@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
+from agent.security.policy.base import Deletion
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
@@ -26,6 +27,7 @@ from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.undo.recorder import Recorder
 
 MAX_TIMEOUT_S = 600
 _REASON_CHARS = 300
@@ -77,6 +79,7 @@ class Exec:
         """The exact command; what confines it decides whom it can reach."""
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
+        deletion = None if line.is_frozen else await asyncio.to_thread(self._deletion, line)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
@@ -84,6 +87,7 @@ class Exec:
             read_only=line.read_only,
             outside_reason=line.outside_reason,
             network=self._commands.unsettled_hosts(line),
+            deletion=deletion,
         )
 
     async def bind(
@@ -125,7 +129,7 @@ class Exec:
                 ended = await self._commands.run(line, timeout_s, on_output)
             output.feed(cleaner.end_bytes())
         text = output.text().rstrip("\n")
-        remark = ended.quarantine_report + (
+        remark = ended.report + (
             ended.refusals or await asyncio.to_thread(self._remark, line, ended.exit, text)
         )
         result_text = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
@@ -190,6 +194,15 @@ class Exec:
             may_leave=line.call.owner,
         )
 
+    def _deletion(self, line: CommandLine) -> Deletion | None:
+        """Return what a command is known to delete. May block."""
+        targets = line.deletion_targets()
+        if targets is None:
+            return None
+        changes = Recorder() if line.background else line.call.changes
+        coverage = changes.coverage(line.call.workspace, self._scope.unrecorded(line.call))
+        return coverage.deletion(targets, confined=self._commands.holds(line))
+
     def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""
         if line.is_frozen:
@@ -207,7 +220,7 @@ class Exec:
                     ended = await self._commands.run(
                         replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
                     )
-                    say(f"\n{ended.quarantine_report}".encode() if ended.quarantine_report else b"")
+                    say(f"\n{ended.report}".encode() if ended.report else b"")
             finally:
                 say(cleaner.end_bytes())
             return ended.exit

@@ -13,6 +13,7 @@ from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
+from agent.security.files.instruction_files import GIT
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import (
@@ -28,6 +29,7 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.shell.git_history import GitHistoryGuard, HistoryCache
 from agent.tools.shell.git_stores import GitStoreGuard
 from agent.tools.shell.home_changes import answered_digest, record_allowed_changes
 from agent.tools.shell.home_settings import HomeSettings, home_settings
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from agent.security.network.egress_proxy import EgressProxy
     from agent.security.sandbox.session_network import SessionNetwork
     from agent.security.shell.ast import CommandPrefix
+    from agent.security.shell.deletions import DeletionTargets
     from agent.security.shell.script_contents import ScriptContents
 
 
@@ -109,6 +112,18 @@ class CommandLine:
 
         return prefix_of(self.command, self.folder, self.call.workspace)
 
+    def deletion_targets(self) -> "DeletionTargets | None":
+        """Return what it names for deletion. May block."""
+        from agent.security.shell.deletions import deletion_targets, may_delete
+
+        if not may_delete(self.command):
+            return None
+        from agent.security.policy.call_effects import possible_folders
+        from agent.security.shell.parser import parse_script
+
+        script, root = parse_script(self.command), self.call.workspace
+        return deletion_targets(script, possible_folders(script, self.folder), root)
+
     def only_reads(self) -> bool:
         """Whether it counts as looking: a judgement, which may be wrong."""
         from agent.security.shell.classifier import only_reads
@@ -119,12 +134,13 @@ class CommandLine:
 @frozen
 class CommandResult:
     """How a command ended; `refusals` names the hosts that it was kept from, one line for each, a
-    few at most; `quarantine_report` the files of its making that were set aside."""
+    few at most; `report` the files of its making that were set aside, and the repositories that
+    were put back."""
 
     exit: Exit
     has_reached_host: bool
     refusals: str
-    quarantine_report: str = ""
+    report: str = ""
 
 
 class SandboxedCommands:
@@ -140,6 +156,7 @@ class SandboxedCommands:
         processes = processes or ProcessRegistry()
         self._meters, self._spaces = processes.meters, processes.spaces
         self._reach = reach or {}
+        self._read_history = HistoryCache()
         self._sandbox = settings.sandbox or Unconfined()
 
     @property
@@ -223,10 +240,12 @@ class SandboxedCommands:
             if line.is_exposed():
                 tainting.begin()
         git_stores = GitStoreGuard(line.call.workspace)
+        history = GitHistoryGuard(line.call.workspace, self._read_history)
         try:
             async with self._proxy(line, tainting) as proxy:
                 covered = await asyncio.to_thread(self._restrictions, line)
                 git_stores.begin(covered.git_stores)
+                await asyncio.to_thread(self._protect_history, line, history, covered)
                 job = await asyncio.to_thread(self._job, line, proxy, covered)
                 with self._sandbox_of(line).prepare(job) as spawn:
                     async with self._meter(line, tainting) as meter:
@@ -235,6 +254,10 @@ class SandboxedCommands:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
+            # In another folder that has taken its place nothing is put back.
+            is_same = is_in_place(line.call.environment.identity)
+            restored = await asyncio.to_thread(history.end) if is_same else []
+            history.close()
             # By now it may have written down what was heard, or copied a file that holds it.
             is_exposed = line.is_exposed() or (tainting is not None and tainting.is_exposed)
             try:
@@ -251,8 +274,20 @@ class SandboxedCommands:
             end,
             bool(proxy and proxy.session.reached_hosts),
             _describe_refusals(proxy),
-            _describe_moves(moved),
+            _describe_moves(moved) + _describe_restored(restored),
         )
+
+    def _protect_history(
+        self, line: CommandLine, history: GitHistoryGuard, covered: MountRestrictions
+    ) -> None:
+        """Protect repositories that the command does not delete by their names: about that a person
+        was asked. What a person types in a terminal is theirs."""
+        if line.is_frozen or line.terminal is not None or self._settings.full_access:
+            return
+        targets = line.deletion_targets()
+        deleted = () if targets is None else targets.paths
+        stores = covered.git_stores or (line.call.workspace / GIT,)
+        history.begin(store for store in stores if not any(map(store.is_relative_to, deleted)))
 
     def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
         workspace = () if line.is_frozen else (line.call.workspace,)
@@ -386,6 +421,10 @@ def _describe_refusals(proxy: "EgressProxy | None") -> str:
         render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
         for where, reason in refusals
     )
+
+
+def _describe_restored(names: Sequence[str]) -> str:
+    return "".join(render_prompt("sandbox/history_kept", repository=name) + "\n" for name in names)
 
 
 def _describe_moves(names: Sequence[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from agent.security.policy.base import (
     BLOCKED_COMMANDS,
     MODES,
     NEVER_REMEMBERED,
+    Deletion,
     PermissionMode,
     ToolRequest,
     Trust,
@@ -17,6 +18,7 @@ from agent.security.policy.base import (
     tightest,
 )
 from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
+from agent.security.policy.full_access import FullAccessPolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.shell.classifier import only_reads
@@ -123,10 +125,52 @@ def test_a_sandbox_lets_harmless_commands_run_unasked(
     assert found == [plan, ask, accept, auto]
 
 
-def test_a_sandboxed_deletion_says_that_undo_covers_it() -> None:
-    decision = policy("accept-edits", is_confined=True).decide(RM)
-    assert decision.rule == "ask-delete"
-    assert "undo" in decision.reason
+def deleting(tool: str = "exec", **found: Any) -> ToolRequest:
+    plan: dict[str, Any] = {"command": "rm x", "folder": WORKSPACE} if tool == "exec" else {}
+    return request(tool, deletion=Deletion(**found), **plan)
+
+
+def test_deletion_that_undo_covers_asks_as_a_command() -> None:
+    asked = deleting(restorable=("a.txt", "src/"))
+    decisions = [policy(mode, is_confined=True).decide(asked) for mode in MODES]
+    assert [decision.verdict for decision in decisions] == ["deny", "ask", "ask", "allow"]
+    assert decisions[2].rule == "ask-delete"
+    assert decisions[2].reason == "Deletes files that undo brings back: a.txt, src/."
+
+
+@pytest.mark.parametrize("tool", ["exec", "move_file", "apply_patch"])
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"lost": (("git", (".git/",)), ("ignored", ("secret.env",)))},
+        {"is_chosen_later": True, "possible": ("secret.env",)},
+    ],
+)
+def test_deletion_for_good_asks_in_every_mode_below_full_access(
+    tool: str, found: dict[str, Any]
+) -> None:
+    asked = deleting(tool, **found)
+    decisions = [policy(mode, is_confined=True).decide(asked) for mode in MODES]
+    assert [decision.verdict for decision in decisions] == ["deny", "ask", "ask", "ask"]
+    assert {decision.rule for decision in decisions[1:]} == {"ask-delete-final"}
+    assert "ask-delete-final" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
+    assert "secret.env" in decisions[3].reason
+    assert FullAccessPolicy().decide(asked).verdict == "allow"
+
+
+def test_question_names_what_is_lost_and_what_the_command_does_not_see() -> None:
+    asked = deleting(
+        restorable=("a.txt",),
+        lost=(("git", (".git/",)), ("large", ("video.mp4",))),
+        unseen=("/home/ada/x",),
+    )
+    assert policy("auto", is_confined=True).decide(asked).reason.split("\n") == [
+        "Deletes the history of a repository, which undo does not bring back: .git/.",
+        "Deletes for good, as undo leaves out files over 2 MB: video.mp4.",
+        "Deletes files that undo brings back: a.txt.",
+        "Outside the folder, where the command sees only programs of this machine and its own "
+        "/tmp: /home/ada/x.",
+    ]
 
 
 @pytest.mark.parametrize(

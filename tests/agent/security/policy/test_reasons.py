@@ -18,6 +18,17 @@ def test_a_reason_with_names_in_it_is_translated() -> None:
         assert localized("words of a hook: A tool") == "words of a hook: A tool"
 
 
+def test_reason_of_several_sentences_is_translated_line_by_line() -> None:
+    lines = [
+        render_prompt("policy/ask_delete_lost_git", files=".git/"),
+        render_prompt("policy/ask_delete_restorable", files="a.txt"),
+    ]
+    with use_locale("zh-Hans"):
+        assert localized("\n".join(lines)) == (
+            "删除一个仓库的历史，无法撤销：.git/。\n删除以下文件，可以撤销：a.txt。"
+        )
+
+
 def test_what_is_filled_in_may_have_lines() -> None:
     reason = render_prompt("policy/ask_outside_sandbox", why="one\ntwo")
     with use_locale("zh-Hant"):

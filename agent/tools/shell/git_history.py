@@ -1,0 +1,408 @@
+"""Protection of repositories against deletion while a command runs.
+
+No sandbox can tell `rm` from `git gc`, which deletes objects too. So what makes up the history is
+held until the command has ended: small files as bytes, large ones as open descriptors, which
+outlive their names. What is missing then and was not removed by git is put back.
+"""
+
+import logging
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 64_000
+_MOST_LEVELS = 40
+_CACHED_STORES = 4
+# A folder that changed this shortly before it was listed may change again unnoticed.
+_SETTLED_NS = 1_000_000_000
+# Stores of other repositories, and contents that can be fetched again.
+_LEFT_OUT = frozenset({"lfs/", "modules/"})
+_FOLDERS = ("objects", "refs")
+_OBJECTS = "objects/"
+_PACKED = "packed-refs"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_INDEX = re.compile(r"objects/pack/.*\.idx")
+_PACK = re.compile(r"objects/pack/.*\.pack")
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PACKED_REF = re.compile(rf"^({_HASH.pattern}) (refs/\S+)$", re.MULTILINE)
+# Of an index of version 2: its first bytes, and where its table of names begins.
+_INDEX_HEADER, _FANOUT, _NAMES = b"\xfftOc\0\0\0\2", 8, 8 + 256 * 4
+
+
+@frozen
+class HistoryLimits:
+    """Bounds of what is held of all repositories of a workspace: files, bytes, descriptors."""
+
+    files: int = 20_000
+    read_bytes: int = 64_000_000
+    open_files: int = 200
+
+
+@frozen
+class _StoreFolder:
+    """A folder of a store as it was listed. `is_settled` says that a later change of what it
+    contains shows in its stamp."""
+
+    stamp: tuple[int, int]
+    is_settled: bool
+    files: Mapping[str, bytes | int]
+    folders: tuple[str, ...]
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(len(content) for content in self.files.values() if isinstance(content, bytes))
+
+
+@dataclass(slots=True)
+class HistoryCache:
+    """Objects that were read already, by store and folder: they never change under their names."""
+
+    folders: dict[Path, dict[str, _StoreFolder]] = field(default_factory=dict)
+
+    def keep(self, store: Path, folders: Mapping[str, _StoreFolder]) -> None:
+        self.folders.pop(store, None)
+        while len(self.folders) >= _CACHED_STORES:
+            self.folders.pop(next(iter(self.folders)), None)
+        self.folders[store] = {
+            name: folder
+            for name, folder in folders.items()
+            if name.startswith(_OBJECTS)
+            and folder.is_settled
+            and not any(isinstance(content, int) for content in folder.files.values())
+        }
+
+
+class GitHistoryGuard:
+    """Call `begin` before a command and `end` after it, both in a thread; `close` in the end.
+
+    Repositories beyond the limits are not protected.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        cache: HistoryCache | None = None,
+        limits: HistoryLimits | None = None,
+    ) -> None:
+        self._root = workspace
+        self._cache = cache or HistoryCache()
+        self._limits = limits or HistoryLimits()
+        self._stack = ExitStack()
+        self._copies: list[_HistoryCopy] = []
+
+    def begin(self, stores: Iterable[Path]) -> None:
+        budget = _Budget(self._limits)
+        for store in stores:
+            with suppress(OSError, _LimitExceeded):
+                copy = _HistoryCopy(store, self._cache.folders.get(store, {}), budget, self._stack)
+                self._cache.keep(store, copy.folders)
+                self._copies.append(copy)
+
+    def end(self) -> Sequence[str]:
+        """Put back what git did not remove, and return where, seen from the workspace."""
+        restored = []
+        for copy in self._copies:
+            try:
+                if (place := copy.restore()) is not None:
+                    restored.append(str(place.relative_to(self._root)))
+            except (OSError, _LimitExceeded) as exc:
+                log.error("the repository %s could not be put back: %s", copy.store, exc)
+        return restored
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class _LimitExceeded(Exception):
+    """A repository has more than is held."""
+
+
+class _Budget:
+    def __init__(self, limits: HistoryLimits) -> None:
+        self._limits = limits
+        self._files = self._read_bytes = self._open_files = 0
+
+    def take(self, *, files: int = 0, read_bytes: int = 0, open_files: int = 0) -> None:
+        self._files += files
+        self._read_bytes += read_bytes
+        self._open_files += open_files
+        limits = self._limits
+        if (
+            self._files > limits.files
+            or self._read_bytes > limits.read_bytes
+            or self._open_files > limits.open_files
+        ):
+            raise _LimitExceeded
+
+
+class _HistoryCopy:
+    """The files of one store as they were, by their path in it: bytes, or a descriptor."""
+
+    def __init__(
+        self, store: Path, cached: Mapping[str, _StoreFolder], budget: _Budget, stack: ExitStack
+    ) -> None:
+        self.store = store
+        self.folders: dict[str, _StoreFolder] = {}
+        self._budget = budget
+        self._stack = stack
+        with open_folder_beneath(store.parent) as parent:
+            self._folder = open_subfolder(store.name, parent, flags=LISTED)
+        stack.callback(os.close, self._folder)
+        self._packed_stamp = self._stamp_of_packed()
+        for name, fd in _walk(self._folder, self.folders):
+            earlier = cached.get(name)
+            if earlier is not None and earlier.stamp == _stamp(os.fstat(fd)):
+                budget.take(files=len(earlier.files), read_bytes=earlier.read_bytes)
+                self.folders[name] = earlier
+            else:
+                self.folders[name] = self._list(fd)
+        self._files = {
+            f"{name}{file}": content
+            for name, folder in self.folders.items()
+            for file, content in folder.files.items()
+        }
+
+    def _list(self, fd: int) -> _StoreFolder:
+        stamp = _stamp(os.fstat(fd))
+        is_settled = stamp[1] < time.time_ns() - _SETTLED_NS
+        names, folders = _names(fd)
+        files = {name: self._hold(name, fd) for name in names if not name.endswith(".lock")}
+        return _StoreFolder(stamp, is_settled, files, folders)
+
+    def _hold(self, name: str, folder: int) -> bytes | int:
+        fd = os.open(name, _READ, dir_fd=folder)
+        try:
+            content = os.read(fd, _READ_BYTES + 1)
+            if len(content) <= _READ_BYTES:
+                self._budget.take(files=1, read_bytes=len(content))
+                return content
+            self._budget.take(files=1, open_files=1)
+            duplicate = os.dup(fd)
+        finally:
+            os.close(fd)
+        self._stack.callback(os.close, duplicate)
+        return duplicate
+
+    def restore(self) -> Path | None:
+        """Return the folder into which something was put back. Raises OSError."""
+        if _is_store(self._folder):
+            existing = self._existing()
+            lost = self._lost_refs(existing) | self._lost_objects(existing)
+            # It may have been moved: then nothing is lost, and it is not made a second time.
+            if not lost or not self._is_in_place():
+                return None
+            _put_back(self.store, lost)
+            return self.store
+        place = self.store
+        with suppress(OSError), open_folder_beneath(place, flags=LISTED) as folder:
+            if _is_store(folder):
+                # Another repository has taken its place.
+                place = place.with_name(f"{place.name}.kept")
+        for name in _FOLDERS:
+            with open_folder_beneath(place / name, create=True):
+                pass
+        _put_back(place, self._files)
+        return place
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self.store), os.fstat(self._folder))
+        except OSError:
+            return False
+
+    def _existing(self) -> set[str]:
+        """Return the paths of the files that there are now."""
+        existing: set[str] = set()
+        folders: dict[str, _StoreFolder] = {}
+        for name, fd in _walk(self._folder, folders):
+            before = self.folders.get(name)
+            if before is None or not before.is_settled or before.stamp != _stamp(os.fstat(fd)):
+                names, inner = _names(fd)
+                before = _StoreFolder((0, 0), False, dict.fromkeys(names, b""), inner)
+            folders[name] = before
+            existing.update(f"{name}{file}" for file in before.files)
+        return existing
+
+    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | int]:
+        """Return the refs that are gone while their log remains: git removes it with them. Where
+        an older value shows in `packed-refs`, git would have written that file."""
+        before, now = _refs(self._files, self._content), _refs(existing, self._read)
+        is_packed_anew = self._packed_stamp != self._stamp_of_packed()
+        lost: dict[str, bytes | int] = {}
+        for ref, commit in before.items():
+            is_older = ref not in existing and now.get(ref) != commit and not is_packed_anew
+            if (ref not in now or is_older) and f"logs/{ref}" in existing:
+                lost[ref] = self._files.get(ref, f"{commit}\n".encode())
+        return lost
+
+    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | int]:
+        """Return the objects that are gone though no new pack contains them: all of them, as soon
+        as a pack or the newest commit of a branch is among them."""
+        missing = {
+            name: content
+            for name, content in self._files.items()
+            if name.startswith(_OBJECTS) and name not in existing
+        }
+        if not missing or any(_PACK.fullmatch(name) for name in set(existing) - set(self._files)):
+            return {}
+        heads = {*_refs(existing, self._read).values(), *_hashes(self._read("HEAD"))}
+        lost_heads = [head for head in heads if f"{_OBJECTS}{head[:2]}/{head[2:]}" in missing]
+        is_lost = any(map(_PACK.fullmatch, missing)) or any(
+            not self._is_packed(head, existing) for head in lost_heads
+        )
+        return missing if is_lost else {}
+
+    def _is_packed(self, commit: str, existing: Collection[str]) -> bool:
+        """Return whether a pack that was there before, and still is, contains the commit."""
+        return any(
+            _INDEX.fullmatch(name)
+            and name in existing
+            and _is_listed(bytes.fromhex(commit), content)
+            for name, content in self._files.items()
+        )
+
+    def _stamp_of_packed(self) -> tuple[int, int] | None:
+        try:
+            return _stamp(os.stat(_PACKED, dir_fd=self._folder, follow_symlinks=False))
+        except OSError:
+            return None
+
+    def _content(self, name: str) -> str:
+        """Return the text of a file as it was."""
+        content = self._files[name]
+        if isinstance(content, int):
+            content = os.pread(content, os.fstat(content).st_size, 0)
+        return content.decode("utf-8", "replace")
+
+    def _read(self, name: str) -> str:
+        """Return the text of a file as it is; empty for one that cannot be read."""
+        *folders, last = name.split("/")
+        try:
+            with ExitStack() as stack:
+                folder = self._folder
+                for part in folders:
+                    folder = open_subfolder(part, folder, flags=LISTED)
+                    stack.callback(os.close, folder)
+                with open(os.open(last, _READ, dir_fd=folder), "rb") as file:
+                    return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _put_back(place: Path, files: Mapping[str, bytes | int]) -> None:
+    for name, content in files.items():
+        path = place / name
+        # git makes objects read-only.
+        mode = 0o444 if name.startswith(_OBJECTS) else 0o644
+        with open_folder_beneath(path.parent, create=True) as folder:
+            try:
+                fd = os.open(path.name, _NEW, mode, dir_fd=folder)
+            except FileExistsError:
+                continue
+        with open(fd, "wb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+                continue
+            os.lseek(content, 0, os.SEEK_SET)
+            with open(content, "rb", closefd=False) as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+
+
+def _walk(
+    folder: int, listed: Mapping[str, _StoreFolder], path: str = ""
+) -> Iterator[tuple[str, int]]:
+    """Yield each folder of a store, as a prefix of names in it, and a descriptor; the caller puts
+    it into `listed` before it asks for the next one. No link is followed."""
+    yield path, folder
+    for name in listed[path].folders:
+        inner_path = f"{path}{name}/"
+        if inner_path.count("/") > _MOST_LEVELS:
+            raise _LimitExceeded
+        if inner_path in _LEFT_OUT:
+            continue
+        try:
+            inner = os.open(name, LISTED, dir_fd=folder)
+        except OSError:
+            continue
+        try:
+            yield from _walk(inner, listed, inner_path)
+        finally:
+            os.close(inner)
+
+
+def _names(folder: int) -> tuple[list[str], tuple[str, ...]]:
+    """Return the names of the files and of the folders in an open folder."""
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.is_file(follow_symlinks=False):
+                files.append(entry.name)
+    return files, tuple(folders)
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int]:
+    return info.st_ino, info.st_mtime_ns
+
+
+def _refs(names: Collection[str], read: Callable[[str], str]) -> dict[str, str]:
+    """Return the refs of these files, by their full names, and the commits that they point at."""
+    refs = {}
+    if _PACKED in names:
+        refs = {ref: commit for commit, ref in _PACKED_REF.findall(read(_PACKED))}
+    for name in names:
+        if name.startswith("refs/"):
+            refs[name] = next(_hashes(read(name)), "")
+    return refs
+
+
+def _is_store(folder: int) -> bool:
+    """Return whether git would take the open folder for a repository."""
+    try:
+        os.stat("HEAD", dir_fd=folder, follow_symlinks=False)
+        return all(
+            stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            for name in _FOLDERS
+        )
+    except OSError:
+        return False
+
+
+def _hashes(text: str) -> Iterator[str]:
+    return (match[0] for match in _HASH.finditer(text))
+
+
+def _is_listed(object_name: bytes, index: bytes | int) -> bool:
+    """Return whether the index of a pack lists an object.
+
+    https://git-scm.com/docs/gitformat-pack#_version_2_pack_idx_files_support_packs_larger_than_4_gib_and
+    """
+
+    def read(position: int, size: int) -> bytes:
+        if isinstance(index, int):
+            return os.pread(index, size, position)
+        return index[position : position + size]
+
+    if read(0, _FANOUT) != _INDEX_HEADER:
+        return False
+    first = object_name[0]
+    counts = read(_FANOUT, _NAMES - _FANOUT)
+    start = int.from_bytes(counts[4 * first - 4 : 4 * first], "big") if first else 0
+    end = int.from_bytes(counts[4 * first : 4 * first + 4], "big")
+    width = len(object_name)
+    names = read(_NAMES + start * width, (end - start) * width)
+    return any(names[n : n + width] == object_name for n in range(0, len(names), width))

@@ -1,0 +1,147 @@
+"""Coverage of a deletion by undo: which of the files could be brought back, and why others not."""
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path
+
+from agent.security.files.filenames import normalize_filename
+from agent.security.policy.base import Deletion, LossCause
+from agent.security.shell.deletions import DeletionTargets
+from agent.text.visible import escape_line
+from agent.undo.blob_store import BlobStore
+from agent.undo.snapshot import FolderSnapshot, SnapshotLimits, SnapshotWalker
+
+_GIT = ".git"
+_MOST_NAMES = 10
+_MOST_LOSSES = 1_000
+
+
+class UndoCoverage:
+    """Judges deletions in the folder `root` by the rules of the snapshot before a command.
+
+    `blobs` is None where changes are not recorded. `closed` are paths that undo does not look at.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        blobs: BlobStore | None,
+        closed: Collection[Path] = (),
+        limits: SnapshotLimits | None = None,
+    ) -> None:
+        self._root = root
+        self._walker = None if blobs is None else SnapshotWalker(root, blobs, closed, limits)
+        self._tree = FolderSnapshot()
+
+    def deletion(self, targets: DeletionTargets, *, confined: bool) -> Deletion:
+        """Return which targets undo would bring back; blocks. Commands that are `confined` see
+        nothing outside of the folder; the repositories in it are protected unless named."""
+        inside: dict[Path, None] = {}
+        outside: list[Path] = []
+        for path in targets.paths:
+            if path != self._root and not path.is_relative_to(self._root):
+                outside.append(path)
+            if os.path.lexists(path) and (part := self._in_folder(path)) is not None:
+                inside[part] = None
+        parts = [self._in_folder(path) for path in targets.search_roots]
+        searched_folders = dict.fromkeys(part for part in parts if part is not None)
+        outside += [path for path in targets.search_roots if not path.is_relative_to(self._root)]
+        if self._walker is not None:
+            try:
+                self._tree = self._walker.survey()
+            except OSError:
+                self._walker = None
+        lost: dict[LossCause, dict[Path, None]] = {}
+        for path in inside:
+            for cause, lost_path in islice(self._losses(path), _MOST_LOSSES):
+                lost.setdefault(cause, {})[lost_path] = None
+        possible: dict[Path, None] = {}
+        for path in searched_folders:
+            losses = islice(self._losses(path), _MOST_LOSSES)
+            possible |= {lost_path: None for cause, lost_path in losses if cause != "git"}
+        if outside and not confined:
+            lost["outside"] = dict.fromkeys(outside)
+        all_lost = {path for paths in lost.values() for path in paths}
+        return Deletion(
+            restorable=self._names([path for path in inside if path not in all_lost]),
+            lost=tuple((cause, self._names(paths)) for cause, paths in lost.items()),
+            possible=self._names(possible),
+            unseen=self._names(outside) if confined else (),
+            is_chosen_later=bool(targets.search_roots),
+        )
+
+    def _in_folder(self, path: Path) -> Path | None:
+        """Return what of the path lies in the folder."""
+        if self._root.is_relative_to(path):
+            return self._root
+        return path if path.is_relative_to(self._root) else None
+
+    def _losses(self, path: Path) -> Iterator[tuple[LossCause, Path]]:
+        """Yield the uppermost files and folders that could not be brought back."""
+        if self._walker is None:
+            yield "unrecorded", path
+            return
+        parts = path.relative_to(self._root).parts
+        for count in range(1, len(parts) + 1):
+            is_folder = count < len(parts) or _is_folder(path)
+            if self._walker.leaves_out(parts[:count], is_folder=is_folder):
+                yield self._cause_left_out(parts[:count]), path
+                return
+        yield from self._losses_below(path, parts)
+
+    def _losses_below(self, path: Path, parts: tuple[str, ...]) -> Iterator[tuple[LossCause, Path]]:
+        assert self._walker is not None, "without a record nothing is walked"
+        name = "/".join(parts)
+        if not parts or _is_folder(path):
+            if name in self._tree.unreadable_folders:
+                yield "unreadable", path
+                return
+            if parts and name not in self._tree.entries:
+                yield "limit", path
+                return
+            with os.scandir(path) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+            for listed in entries:
+                inner, is_folder = (*parts, listed.name), listed.is_dir(follow_symlinks=False)
+                if self._walker.leaves_out(inner, is_folder=is_folder):
+                    yield self._cause_left_out(inner), path / listed.name
+                else:
+                    yield from self._losses_below(path / listed.name, inner)
+            return
+        entry = self._tree.entries.get(name)
+        if entry is None or not entry.state.is_known:
+            yield self._cause_of_file(path, is_seen=entry is not None), path
+
+    def _cause_left_out(self, parts: tuple[str, ...]) -> LossCause:
+        if any(normalize_filename(part) == _GIT for part in parts):
+            return "git"
+        assert self._walker is not None, "without a record nothing is walked"
+        return "closed" if self._walker.is_closed(parts) else "ignored"
+
+    def _cause_of_file(self, path: Path, *, is_seen: bool) -> LossCause:
+        assert self._walker is not None, "without a record nothing is walked"
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return "unreadable"
+        if not stat.S_ISREG(info.st_mode):
+            return "unreadable"
+        if info.st_size > self._walker.limits.file_bytes:
+            return "large"
+        if not is_seen or self._tree.is_full:
+            return "limit"
+        return "unreadable"
+
+    def _names(self, paths: Collection[Path]) -> tuple[str, ...]:
+        names = []
+        for path in islice(paths, _MOST_NAMES):
+            inside = path.relative_to(self._root) if path.is_relative_to(self._root) else path
+            suffix = "/" if _is_folder(path) and str(path) != "/" else ""
+            names.append(escape_line(f"{inside}{suffix}"))
+        return (*names, "…") if len(paths) > _MOST_NAMES else tuple(names)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()

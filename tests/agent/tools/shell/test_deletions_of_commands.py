@@ -1,0 +1,110 @@
+"""Commands that delete: what the question says, what undo brings back, and what is put back."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.security.policy.base import Deletion
+from agent.settings import ToolSettings
+from agent.tools.shell.exec import Exec
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+from tests.agent.undo.scene import Scene
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    settings = ToolSettings(sandbox=installed_bubblewrap(), temporary_folder=tmp_path / "temporary")
+    scene = Scene(tmp_path / "project", tmp_path / "undo", settings=settings)
+    git(scene.root, "init", "-q", "-b", "main")
+    (scene.root / ".gitignore").write_text("*.env\n")
+    (scene.root / "secret.env").write_text("KEY=1\n")
+    (scene.root / "a.txt").write_text("one\n")
+    git(scene.root, "add", "a.txt", ".gitignore")
+    git(scene.root, "commit", "-q", "-m", "one")
+    return scene
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+async def planned(scene: Scene, command: str, **args: object) -> Deletion | None:
+    call = scene.context("exec")
+    return (await Exec(scene.settings).plan({"command": command, **args}, call)).deletion
+
+
+async def test_question_tells_what_undo_covers(scene: Scene) -> None:
+    found = await planned(scene, "rm -rf .git secret.env a.txt")
+    assert found is not None
+    assert dict(found.lost) == {"git": (".git/",), "ignored": ("secret.env",)}
+    assert found.restorable == ("a.txt",)
+    assert await planned(scene, "rm a.txt") == Deletion(restorable=("a.txt",))
+    assert await planned(scene, "ls") is None
+    assert await planned(scene, "echo x > a.txt") is None
+
+
+async def test_background_command_is_not_recorded(scene: Scene) -> None:
+    found = await planned(scene, "rm a.txt", background=True)
+    assert found is not None
+    assert dict(found.lost) == {"unrecorded": ("a.txt",)}
+
+
+async def test_command_outside_the_sandbox_reaches_what_is_outside(scene: Scene) -> None:
+    outside = scene.root.parent / "other.txt"
+    found = await planned(scene, f"rm {outside}", outside=True, reason="it is mine")
+    assert found is not None
+    assert dict(found.lost) == {"outside": (str(outside),)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "D=.git; rm -rf $D",
+        "find . -delete",
+        "python3 -c 'import shutil; shutil.rmtree(\".git\", ignore_errors=True)'",
+    ],
+)
+def test_repository_that_is_not_named_is_put_back(scene: Scene, command: str) -> None:
+    """Under bubblewrap, where parts of `.git` are read-only."""
+    commit = git(scene.root, "rev-parse", "main")
+    result = scene.call("exec", command=command)
+    assert "repository .git" in result.for_model
+    assert git(scene.root, "rev-parse", "main") == commit
+    git(scene.root, "fsck", "--strict")
+
+
+def test_repository_that_is_named_is_deleted(scene: Scene) -> None:
+    """A person was asked about it."""
+    result = scene.call("exec", command="rm -rf .git")
+    assert "put back" not in result.for_model
+    assert not (scene.root / ".git" / "HEAD").exists()
+
+
+def test_git_works_as_before(scene: Scene) -> None:
+    line = "git -c user.name=A -c user.email=a@b"
+    result = scene.call(
+        "exec",
+        command=f"echo two > a.txt && {line} commit -qam two && git branch side && git gc -q "
+        "&& git branch -D side && git pack-refs --all && git checkout -q -b new",
+    )
+    assert result.for_model.endswith("[exit code 0]")
+    assert "put back" not in result.for_model
+    assert git(scene.root, "branch", "--format=%(refname:short)").split() == ["main", "new"]
+
+
+async def test_move_file_names_what_undo_does_not_cover(scene: Scene) -> None:
+    tool = scene.toolbox.get("move_file")
+    for name, lost in (("secret.env", {"ignored": ("secret.env",)}), ("a.txt", {})):
+        plan = await tool.plan({"path": name}, scene.context("move_file"))  # type: ignore[attr-defined]
+        assert plan.deletion is not None
+        assert dict(plan.deletion.lost) == lost
+    plan = await tool.plan({"path": "secret.env", "to": "b.env"}, scene.context("move_file"))  # type: ignore[attr-defined]
+    assert plan.deletion is None

@@ -1,0 +1,157 @@
+"""Repositories while commands run: deletions are reversed, and git's own work is left alone."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.tools.shell.git_history import GitHistoryGuard, HistoryLimits
+
+git_is_installed = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = git_is_installed
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "gc.auto=0"]
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def shell(line: str) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
+        subprocess.run(["sh", "-c", line], cwd=folder, check=True, capture_output=True)
+
+    return run
+
+
+def steps(*lines: str) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
+        for line in lines:
+            git(folder, *line.split())
+
+    return run
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two branches, of which one is packed, a large packed object, and loose ones."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "large.bin").write_bytes(bytes(range(256)) * 1_000)
+    (folder / "a.txt").write_text("one\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "branch", "side")
+    git(folder, "gc", "-q")
+    (folder / "a.txt").write_text("two\n")
+    git(folder, "commit", "-q", "-a", "-m", "two")
+    return folder
+
+
+@pytest.fixture
+def guard(repository: Path) -> Iterator[GitHistoryGuard]:
+    guard = GitHistoryGuard(repository)
+    guard.begin([repository / ".git"])
+    yield guard
+    guard.close()
+
+
+@pytest.mark.parametrize(
+    "deletion",
+    [
+        shell("rm -rf .git"),
+        shell("rm -rf .git/*"),
+        shell("rm -rf .git/HEAD"),
+        shell("rm -rf .git/objects"),
+        shell("rm -rf .git/refs"),
+        shell("rm -rf .git/objects/*"),
+        shell("rm -f .git/objects/pack/*"),
+        shell("rm -rf .git/objects/??"),
+        shell("rm -rf .git/refs/*"),
+        shell("rm -rf .git/refs/heads/main"),
+        shell("rm -f .git/packed-refs"),
+        shell("D=.git; rm -rf $D"),
+        shell("find .git -type f -delete"),
+        shell("python3 -c 'import shutil; shutil.rmtree(\".git\")'"),
+    ],
+)
+def test_deletion_is_reversed(
+    repository: Path, guard: GitHistoryGuard, deletion: Callable[[Path], None]
+) -> None:
+    log = git(repository, "log", "--all", "--format=%H %D")
+    deletion(repository)
+    assert list(guard.end()) == [".git"]
+    assert git(repository, "log", "--all", "--format=%H %D") == log
+    git(repository, "fsck", "--full", "--strict")
+    git(repository, "checkout", "-q", "-f", "side")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        steps("commit -q --allow-empty -m three"),
+        steps("gc -q --prune=now"),
+        steps("gc -q", "gc -q"),
+        steps("repack -q -a -d", "prune-packed"),
+        steps("branch new", "branch -q -D side"),
+        steps("branch -m main trunk"),
+        steps("pack-refs --all", "branch -q -D side"),
+        steps("checkout -q side", "branch -q -D main", "prune --expire=now"),
+        steps("update-ref -d HEAD"),
+        shell("echo x >> a.txt; git -c user.name=A -c user.email=a@b stash -q; git stash drop -q"),
+        steps("commit -q --allow-empty -m three", "pack-refs --all"),
+        steps("tag v1", "tag -d v1"),
+        steps("reset -q --hard HEAD~1", "reflog expire --expire=now --all", "gc -q --prune=now"),
+        shell("mv .git ../moved"),
+    ],
+)
+def test_work_of_git_is_left_alone(
+    repository: Path, guard: GitHistoryGuard, work: Callable[[Path], None]
+) -> None:
+    work(repository)
+    before = _files(repository)
+    assert list(guard.end()) == []
+    assert _files(repository) == before
+
+
+def test_new_repository_is_not_mixed_with_the_old_one(
+    repository: Path, guard: GitHistoryGuard
+) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+    shutil.rmtree(repository / ".git")
+    git(repository, "init", "-q", "-b", "main")
+    before = _files(repository)
+    assert list(guard.end()) == [".git.kept"]
+    assert before <= _files(repository)
+    assert git(repository, "--git-dir=.git.kept", "rev-parse", "HEAD") == commit
+
+
+def test_link_in_place_of_a_folder_is_not_followed(repository: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret\n")
+    (repository / ".git" / "refs" / "link").symlink_to(outside)
+    guard = GitHistoryGuard(repository)
+    guard.begin([repository / ".git"])
+    shutil.rmtree(repository / ".git")
+    (repository / ".git").symlink_to(outside)
+    assert list(guard.end()) == []
+    guard.close()
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+
+
+def test_repository_beyond_the_limits_is_not_held(repository: Path) -> None:
+    guard = GitHistoryGuard(repository, limits=HistoryLimits(files=3))
+    guard.begin([repository / ".git"])
+    shutil.rmtree(repository / ".git")
+    assert list(guard.end()) == []
+    guard.close()
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.parent.rglob("*")}

@@ -1,0 +1,115 @@
+"""Coverage of deletions by undo, file by file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.security.policy.base import Deletion
+from agent.security.shell.deletions import DeletionTargets
+from agent.undo.blob_store import BlobStore
+from agent.undo.coverage import UndoCoverage
+from agent.undo.snapshot import SnapshotLimits
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / ".git" / "objects").mkdir(parents=True)
+    (root / "src" / "build").mkdir(parents=True)
+    (root / "node_modules").mkdir()
+    (root / ".gitignore").write_text("*.env\nbuild/\n")
+    (root / "secret.env").write_text("KEY=1\n")
+    (root / "src" / "a.py").write_text("a = 1\n")
+    (root / "src" / "build" / "a.o").write_bytes(b"o")
+    (root / "src" / "large.bin").write_bytes(b"x" * 2_000_001)
+    (root / "notes.txt").write_text("notes\n")
+    os.link(root / "notes.txt", root / "second.txt")
+    return root
+
+
+def deletion(
+    root: Path,
+    *names: str,
+    search: tuple[str, ...] = (),
+    confined: bool = True,
+    limits: SnapshotLimits | None = None,
+) -> Deletion:
+    blobs = BlobStore(root.parent / "undo")
+    targets = DeletionTargets(
+        tuple(root / name for name in names), tuple(root / name for name in search)
+    )
+    return UndoCoverage(root, blobs, [root / "private"], limits).deletion(
+        targets, confined=confined
+    )
+
+
+def test_each_file_is_named_with_the_reason(root: Path) -> None:
+    found = deletion(root, ".git", "secret.env", "src", "node_modules", "notes.txt", ".gitignore")
+    assert dict(found.lost) == {
+        "git": (".git/",),
+        "ignored": ("secret.env", "src/build/", "node_modules/"),
+        "large": ("src/large.bin",),
+        "unreadable": ("notes.txt",),
+    }
+    assert found.restorable == ("src/", ".gitignore")
+
+
+def test_what_undo_covers_is_not_final(root: Path) -> None:
+    found = deletion(root, "src/a.py", "missing.txt")
+    assert found == Deletion(restorable=("src/a.py",))
+    assert not found.is_final
+
+
+def test_files_in_a_folder_that_is_left_out(root: Path) -> None:
+    assert dict(deletion(root, "src/build/a.o").lost) == {"ignored": ("src/build/a.o",)}
+    assert dict(deletion(root, ".git/objects").lost) == {"git": (".git/objects/",)}
+
+
+def test_closed_files(root: Path) -> None:
+    (root / "private").write_text("x")
+    assert dict(deletion(root, "private").lost) == {"closed": ("private",)}
+
+
+def test_limits_of_the_folder(root: Path) -> None:
+    by_count = deletion(root, "src/a.py", limits=SnapshotLimits(entries=3))
+    by_size = deletion(root, "src/a.py", limits=SnapshotLimits(tree_bytes=5))
+    assert dict(by_count.lost) == {"limit": ("src/a.py",)}
+    assert dict(by_size.lost) == {"limit": ("src/a.py",)}
+
+
+def test_everything_above_the_folder(root: Path) -> None:
+    """`rm -rf /`: a confined command deletes all of the folder, and sees nothing else."""
+    found = deletion(root, "/")
+    assert found.unseen == ("/",)
+    assert {cause for cause, _ in found.lost} == {"git", "ignored", "large", "unreadable"}
+
+
+def test_files_outside_are_lost_without_a_sandbox(root: Path) -> None:
+    outside = root.parent / "other.txt"
+    assert deletion(root, str(outside)) == Deletion(unseen=(str(outside),))
+    assert dict(deletion(root, str(outside), confined=False).lost) == {"outside": (str(outside),)}
+
+
+def test_files_that_the_program_chooses(root: Path) -> None:
+    """Repositories are protected then; what undo does not cover is named."""
+    found = deletion(root, search=(".",))
+    assert found.is_chosen_later
+    assert found.is_final
+    assert ".git/" not in found.possible
+    assert "secret.env" in found.possible
+    assert not deletion(root, search=("src/a.py",)).is_final
+
+
+def test_nothing_is_covered_without_a_record(root: Path) -> None:
+    targets = DeletionTargets((root / "src" / "a.py",), ())
+    found = UndoCoverage(root, None).deletion(targets, confined=True)
+    assert dict(found.lost) == {"unrecorded": ("src/a.py",)}
+
+
+def test_long_lists_are_cut(root: Path) -> None:
+    names = [f"{n}.env" for n in range(12)]
+    for name in names:
+        (root / name).write_text("x")
+    lost = dict(deletion(root, *names).lost)["ignored"]
+    assert lost == (*names[:10], "…")
