@@ -68,7 +68,7 @@ class CommandChangeDetector:
             self.notes += self._changes.add(
                 self._origin, difference.changes, shared=window.overlaps
             )
-        paths = [change.path for change in difference.changes if not _is_folder(change)]
+        paths = [change.path for change in difference.changes if not change.is_of_folder]
         self.changed_paths += map(str, [*paths, *difference.unrecoverable_paths][:_TOUCHED])
         if difference.unrecoverable_paths:
             names = list_paths(difference.unrecoverable_paths, self._origin.root)
@@ -180,13 +180,8 @@ def _split_by_kind(changes: list[FileChange]) -> tuple[list[FileChange], list[Fi
     files: list[FileChange] = []
     folders: list[FileChange] = []
     for change in changes:
-        (folders if _is_folder(change) else files).append(change)
+        (folders if change.is_of_folder else files).append(change)
     return files, folders
-
-
-def _is_folder(change: FileChange) -> bool:
-    state = change.before or change.after
-    return state is not None and state.kind == "folder"
 
 
 def _is_known(change: FileChange) -> bool:

@@ -10,16 +10,17 @@ from agent.undo.records import ChangeStatus, ChangeStep, FileChange
 # Older steps are forgotten.
 KEEP_S = 7 * 86_400
 Direction = Literal["undo", "redo"]
-MoveVerdict = Literal["go", "already", "changed", "shared", "closed", "lost"]
+MoveVerdict = Literal["go", "already", "ignored", "changed", "shared", "closed", "lost"]
 
 
 @frozen
 class PathChange:
     """One path on its way back (or forth again), as it was planned.
 
-    `verdict` says why it goes or stays: it is there "already", it was "changed" by others
-    since, perhaps by a command that ran at the same time ("shared"), the caller may not change it
-    ("closed"), or what it held is no longer kept ("lost").
+    `verdict` says why it goes or stays: it is there "already", it is a build product that the
+    project has "ignored", it was "changed" by others since, perhaps by a command that ran at the
+    same time ("shared"), the caller may not change it ("closed"), or what it held is no longer
+    kept ("lost").
     """
 
     step: int

@@ -66,6 +66,11 @@ class FileChange:
         """Whether nothing but the permission bits changed."""
         return is_same_state(self.before, self.after)
 
+    @property
+    def is_of_folder(self) -> bool:
+        state = self.before or self.after
+        return state is not None and state.kind == "folder"
+
     def to_json(self) -> dict[str, Any]:
         before, after = (s and s.to_json() for s in (self.before, self.after))
         return {"path": str(self.path), "before": before, "after": after}

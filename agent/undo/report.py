@@ -23,6 +23,7 @@ _AHEAD = {
 }
 Pairs = Mapping[Path, tuple[FileState | None, FileState | None]]
 _WHY = {
+    "ignored": mark_for_translation("build products that the project ignores"),
     "changed": mark_for_translation("someone else has changed it since"),
     "shared": mark_for_translation("another command ran at the same time and may have changed it"),
     "closed": mark_for_translation("access to it is blocked"),

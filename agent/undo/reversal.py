@@ -4,13 +4,14 @@ What others have changed since is left alone unless it is forced, and even then 
 brings it back. An act that was cut off is completed when it is repeated.
 """
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
+from agent.undo.build_products import BuildProducts
 from agent.undo.change_log import ChangeLog
 from agent.undo.ledger import (
     Direction,
@@ -29,12 +30,15 @@ Check = Callable[[Path], object]
 
 @frozen
 class UndoRequest:
-    """What is to be undone or redone: so many `steps` that changed something, or all from a turn
-    on (`since`); only what lies at or below `path`, if one is given. With `force` also what
-    others have changed since."""
+    """A request to undo or redo: so many `steps` that changed something, or turns with `by_turn`,
+    or all from a turn on (`since`); only what lies at or below `path`, if one is given.
+
+    Build products that commands made are passed over unless `since` or `path` is given. With
+    `force` they are undone, too, and what others have changed since."""
 
     direction: Direction = "undo"
     steps: int = 1
+    by_turn: bool = False
     since: int | None = None
     path: Path | None = None
     force: bool = False
@@ -59,14 +63,25 @@ class Reversal:
         """What would happen, in order; nothing happens. Raises ToolError."""
         planned_states: dict[Path, FileState | None] = {}
         moves: list[PathChange] = []
-        count = 0
+        units: set[Hashable] = set()
+        products: dict[Path, BuildProducts] = {}
         for step in self._steps(request):
+            # What is done on the page belongs to no turn.
+            is_of_turn = request.by_turn and step.session == self._session
+            unit = ("turn", step.turn) if is_of_turn else ("step", step.id)
+            if request.since is None and unit not in units and len(units) == request.steps:
+                continue
             changes = [c for c in _in_order(step, request.direction) if _is_requested(c, request)]
+            if _passes_over_products(step, request):
+                if step.root not in products:
+                    products[step.root] = BuildProducts(step.root)
+                ignored = _ignored(changes, products[step.root])
+                moves += [PathChange(step.id, step.root, each, "ignored") for each in ignored]
+                changes = [change for change in changes if change not in ignored]
             planned = [self._move(step, change, request, planned_states) for change in changes]
             moves += planned
-            count += any(move.verdict != "already" for move in planned)
-            if request.since is None and count == request.steps:
-                break
+            if any(move.verdict != "already" for move in planned):
+                units.add(unit)
         return tuple(moves)
 
     def carry_out(
@@ -195,6 +210,24 @@ class Reversal:
         except ToolError:
             return False
         return True
+
+
+def _passes_over_products(step: ChangeStep, request: UndoRequest) -> bool:
+    is_narrow = request.path is not None or request.since is not None or request.force
+    return step.tool == "exec" and request.direction == "undo" and not is_narrow
+
+
+def _ignored(changes: Sequence[FileChange], products: BuildProducts) -> list[FileChange]:
+    """Return the changes of build products, and of folders that were made for nothing else."""
+    others = [change for change in changes if change.path not in products]
+    files = [change.path for change in others if not change.is_of_folder]
+    made_for_others = [
+        change
+        for change in others
+        if not change.is_of_folder or any(path.is_relative_to(change.path) for path in files)
+    ]
+    ignored = [change for change in changes if change not in made_for_others]
+    return ignored if len(ignored) > sum(change.is_of_folder for change in ignored) else []
 
 
 def _target_status(direction: Direction) -> ChangeStatus:

@@ -38,20 +38,7 @@ async def answer_diff(call: CommandCall) -> str:
 
 
 def _pairs(undoing: "UndoService", name: str, last: bool) -> "Pairs":
-    from agent.errors import ToolError
-    from agent.undo import report
-
     steps = undoing.changes.ledger.steps(undoing.session)
     if last and steps:
         steps = [step for step in steps if step.turn == steps[0].turn]
-    below = undoing.find(name) if name else undoing.root.anchor
-    pairs = {}
-    for path, pair in report.changes_since(steps, undoing.changes.blobs).items():
-        try:
-            undoing.check(path)
-        except ToolError:
-            continue
-        is_folder = "folder" in {state.kind for state in pair if state}
-        if path.is_relative_to(below) and not is_folder:
-            pairs[path] = pair
-    return pairs
+    return undoing.changed_files(steps, undoing.find(name) if name else None)

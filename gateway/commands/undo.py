@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def answer_undo(call: CommandCall) -> str:
-    """`/undo [STEPS] [force] [PATH]`; a step is one tool call."""
+    """`/undo [step] [COUNT] [force] [PATH]`: turns, or steps, each of which is one tool call."""
     from gateway.commands.undo_service import UndoService
 
     undoing = UndoService(call)
@@ -22,7 +22,10 @@ async def answer_undo(call: CommandCall) -> str:
     undoing.require(moves, request.direction)
     step = await undoing.carry_out(moves, request.direction)
     if report := undoing.describe(step, request.direction):
-        return report
+        if request.direction == "redo":
+            return report
+        remaining = await undoing.run(lambda: undoing.remaining(step))
+        return "\n".join(filter(None, [report, remaining]))
     undo = request.direction == "undo"
     if request.path:
         path = escape_markdown(str(request.path))
@@ -44,12 +47,15 @@ def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
 
     words = call.argument.split()
     steps, force = 1, False
+    by_step = bool(words) and words[0].lower() in ("step", "steps")
+    if by_step:
+        del words[0]
     if words and words[0].isdecimal():
         steps = int(words.pop(0)[:6])
         if steps < 1:
             raise KoreError(
                 t(
-                    "found {steps} steps, expected at least 1, as in `/{call} 2`",
+                    "found {steps}, expected at least 1, as in `/{call} 2`",
                     steps=steps,
                     call=call.name,
                 )
@@ -57,4 +63,10 @@ def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
     if words and words[0].lower() == "force":
         force = bool(words.pop(0))
     path = undoing.find(" ".join(words)) if words else None
-    return UndoRequest("undo" if call.name == "undo" else "redo", steps, path=path, force=force)
+    return UndoRequest(
+        "undo" if call.name == "undo" else "redo",
+        steps,
+        by_turn=not by_step,
+        path=path,
+        force=force,
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from agent.errors import KoreError
+from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.files.file_io import in_thread
 from agent.security.policy.base import ToolRequest
@@ -16,6 +16,8 @@ from agent.types import ToolCall
 from agent.undo import report
 from agent.undo.change_log import ChangeLog
 from agent.undo.ledger import Direction, PathChange, ReversalResult
+from agent.undo.records import ChangeStep
+from agent.undo.report import Pairs
 from agent.undo.reversal import Reversal
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
@@ -87,6 +89,29 @@ class UndoService:
         if any(move.verdict in ("changed", "shared") for move in step.moves):
             lines.append(t("`/undo force` also undoes changes made by others; /redo reverts it."))
         return "\n".join(lines)
+
+    def changed_files(self, steps: Sequence[ChangeStep], below: Path | None = None) -> Pairs:
+        """Return the files that these steps changed and that are still changed, as they were before
+        and as they are. Blocks."""
+        pairs = {}
+        for path, states in report.changes_since(steps, self.changes.blobs).items():
+            try:
+                self.check(path)
+            except ToolError:
+                continue
+            is_folder = "folder" in {state.kind for state in states if state}
+            if not is_folder and (below is None or path.is_relative_to(below)):
+                pairs[path] = states
+        return pairs
+
+    def remaining(self, outcome: ReversalResult) -> str:
+        """Return which other files this conversation has left changed, as markdown. Blocks."""
+        answered = {move.change.path for move in outcome.moves}
+        files = self.changed_files(self.changes.ledger.steps(self.session)).keys() - answered
+        if not files:
+            return ""
+        names = escape_markdown(report.list_paths(sorted(files), self.root))
+        return t("Still changed by this conversation: {files}.", files=names)
 
     def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
         effect = "read" if tool == "read_file" else "unsafe"

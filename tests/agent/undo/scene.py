@@ -94,10 +94,13 @@ class Scene:
         return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
 
     def reversal(
-        self, session: str | None = None, check: Callable[[Path], object] | None = None
+        self,
+        session: str | None = None,
+        check: Callable[[Path], object] | None = None,
+        beside: str | None = None,
     ) -> Reversal:
         check = check or change_check(WorkspaceScope(self.settings), self.context())
-        return Reversal(self.changes, session or self.session, check)
+        return Reversal(self.changes, session or self.session, check, beside)
 
     def undo(self, **more: Any) -> ReversalResult:
         return self.reverse(UndoRequest("undo", **more))

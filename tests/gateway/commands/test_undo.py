@@ -41,6 +41,25 @@ async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
         assert file.read_text() == "two"
 
 
+async def test_last_turn_is_undone_and_single_steps_by_name(tmp_path: Path) -> None:
+    calls = [
+        ToolCall(str(n), "write_file", {"path": path, "content": "new"}, "")
+        for n, path in enumerate(("b.txt", "c.txt"))
+    ]
+    provider = ScriptedProvider([*writing("one"), assistant("", tuple(calls)), "Done."])
+    async with running(tmp_path, provider, **OWNER) as parts:
+        await write_contents(parts, "one", "two")
+        names = {path.name for path in parts.workspace.glob("?.txt")}
+        assert names == {"a.txt", "b.txt", "c.txt"}
+        answer = await answer_to(parts, chat_message("/undo step"))
+        assert answer == "Removed c.txt.\nStill changed by this conversation: a.txt, b.txt."
+        assert await answer_to(parts, chat_message("/redo step")) == "Restored c.txt."
+        answer = await answer_to(parts, chat_message("/undo"))
+        assert answer == "Removed c.txt, b.txt.\nStill changed by this conversation: a.txt."
+        assert "expected at least 1" in await answer_to(parts, chat_message("/undo step 0"))
+        assert await answer_to(parts, chat_message("/undo")) == "Removed a.txt."
+
+
 async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("three")])
     async with running(tmp_path, provider, **OWNER) as parts:

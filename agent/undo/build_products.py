@@ -1,0 +1,38 @@
+"""Build products of a project: files that programs make again, and that it ignores."""
+
+from pathlib import Path
+
+from agent.security.files.ignore_rules import LIMIT_BYTES, Ignores
+from agent.security.files.regular_file import open_regular_beneath
+
+# Python's compiled files (PEP 3147); it writes no mark beside them.
+_COMPILED = "__pycache__"
+# https://bford.info/cachedir
+_CACHE_TAG = "CACHEDIR.TAG"
+
+
+class BuildProducts:
+    """Tells build products below `root` by the project's current rules. Blocks."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._ignores = Ignores(root, root, _read)
+
+    def __contains__(self, path: Path) -> bool:
+        if not path.is_relative_to(self._root) or path == self._root:
+            return False
+        parts = path.relative_to(self._root).parts
+        if _COMPILED in parts:
+            return True
+        folders = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+        if any((folder / _CACHE_TAG).is_file() for folder in folders):
+            return True
+        return self._ignores.hides(parts, is_folder=path.is_dir())
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with open_regular_beneath(path) as file:
+            return file.read(LIMIT_BYTES)
+    except OSError:
+        return None
