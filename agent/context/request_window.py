@@ -13,6 +13,9 @@ from agent.context.token_calibration import TokenCalibration
 from agent.history_validation import repair
 from agent.types import Message, Usage
 
+# Share of the stated window from which on a refusal may mean that the real one is full.
+_MAYBE_FULL = 0.25
+
 
 class RequestWindow:
     """One turn's. Between two cuts each request continues the one before, byte for byte.
@@ -111,6 +114,15 @@ class RequestWindow:
             return False
         self._most = max(min(self._limit(), self.sent_tokens) // 2, SMALLEST)
         return True
+
+    def restore(self) -> None:
+        """Take `shrink` back: the size was not what was wrong."""
+        self._most = None
+
+    @property
+    def may_be_full(self) -> bool:
+        """Return whether the newest request may exceed a window that is smaller than stated."""
+        return self.request_tokens >= self._room.window * _MAYBE_FULL
 
     def _fit(self) -> TrimmedMessages:
         conversation = self.conversation

@@ -136,14 +136,14 @@ def is_searchable(refusal: ProviderError) -> bool:
             return False
         case NoImages() | BadImage() | NoTools() | NoThinking():
             return True
-    return _is_unexplained(refusal)
+    return is_unexplained(refusal)
 
 
 def is_server_error(refusal: ProviderError) -> bool:
     return isinstance(refusal, Unavailable) and refusal.status in _SERVER_ERRORS
 
 
-def _is_unexplained(refusal: ProviderError) -> bool:
+def is_unexplained(refusal: ProviderError) -> bool:
     """Return whether any part may be the cause."""
     if isinstance(refusal, ContextTooLong) or is_server_error(refusal):
         return True
@@ -168,7 +168,7 @@ def search_parts(
     while remaining and trials < MAX_TRIALS - 1:
         group = _take_named(refusal, remaining)
         if not group:
-            if not _is_unexplained(refusal):
+            if not is_unexplained(refusal):
                 return refusal
             group = remaining.pop(0)
         group = memory.suspects(refusal, group, now)

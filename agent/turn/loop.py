@@ -10,13 +10,14 @@ from agent import events
 from agent.context.call_meter import CallMeter
 from agent.context.compaction.compactor import Conversation
 from agent.context.request_window import RequestWindow
-from agent.errors import BadReply, ContextTooLong
+from agent.errors import BadReply, ContextTooLong, Rejected
 from agent.events import FILTERED
 from agent.history_validation import close_unanswered_calls, unanswered_calls, with_unique_call_ids
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.model_settings import is_forced
+from agent.providers.optional_parts import is_unexplained
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from agent.turn.tracing import TurnTracing
 
 _SHRINKS = 5
+# Where the words of a refusal do not tell that the conversation is too long.
+_SUSPECTED_SHRINKS = 2
 # So often hooks may send the model on instead of letting the turn end.
 _MOST_OBJECTIONS = 5
 _FILTERED = mark_for_translation(
@@ -243,7 +246,24 @@ class AgentLoop:
             except ContextTooLong:
                 if not self._view.shrink():
                     raise
+            except Rejected as exc:
+                if not is_unexplained(exc):
+                    raise
+                return await self._ask_with_less(exc)
         return await self._ask()
+
+    async def _ask_with_less(self, refusal: Rejected) -> events.Reply:
+        """Ask with half of a long conversation: a server may say in any words that its window is
+        full. Raises the first refusal if that does not help."""
+        for _ in range(_SUSPECTED_SHRINKS):
+            if not self._view.may_be_full or not self._view.shrink():
+                break
+            try:
+                return await self._ask()
+            except (ContextTooLong, Rejected):
+                continue
+        self._view.restore()
+        raise refusal
 
     async def _ask(self) -> events.Reply:
         self._partial = []

@@ -363,6 +363,39 @@ async def test_a_conversation_that_is_too_long_is_shortened_until_it_fits(tmp_pa
     assert model.requests[-1].messages[-1].text == "now"
 
 
+def _unexplained() -> Rejected:
+    refusal = Rejected("输入内容过长")
+    refusal.status = 400
+    return refusal
+
+
+async def test_a_long_conversation_is_shortened_after_a_refusal_in_unknown_words(
+    tmp_path: Path,
+) -> None:
+    history = MemoryHistory()
+    old = [message for n in range(200) for message in (user(f"q{n} " * 200), assistant("a" * 800))]
+    await history.append("s", old)
+    agent, model = scripted([_unexplained(), "made it"], tmp_path, history=history)
+    assert (await agent.run("now", session="s")).text == "made it"
+    first, second = (len(request.messages) for request in model.requests)
+    assert second < first * 0.6
+
+
+async def test_a_refusal_that_has_another_cause_is_raised(tmp_path: Path) -> None:
+    history = MemoryHistory()
+    old = [message for n in range(200) for message in (user(f"q{n} " * 200), assistant("a" * 800))]
+    await history.append("s", old)
+    agent, model = scripted([_unexplained() for _ in range(9)], tmp_path, history=history)
+    with pytest.raises(Rejected):
+        await agent.run("now", session="s")
+    assert len(model.requests) <= 3
+    # A short conversation is not suspected.
+    agent, model = scripted([_unexplained() for _ in range(9)], tmp_path)
+    with pytest.raises(Rejected):
+        await agent.run("hi")
+    assert len(model.requests) == 1
+
+
 async def test_a_model_for_which_nothing_is_short_enough_ends_the_turn(tmp_path: Path) -> None:
     agent, model = scripted([ContextTooLong("no")] * 9, tmp_path)
     with pytest.raises(ContextTooLong):
