@@ -201,7 +201,7 @@ class CapabilityFallback:
         others = omitted - PICTURE_PARTS - {THOUGHTS}
         memory.omit(others, self._clock(), in_doubt=is_server_error(refused))
         text = t(
-            "{model}: left out from now on: {parts}. {reason}",
+            "{model} is now asked without {parts}: {reason}",
             model=request.model,
             parts=", ".join(map(_part_name, sorted(omitted))),
             reason=refused,
