@@ -32,8 +32,10 @@ Foreign exceptions are mapped to these once, at the edge, with `from exc`.
 Every error carries a short stable `code` that people can look up in docs/errors.md.
 """
 
+import errno
 import logging
 from collections.abc import Iterator, Mapping
+from typing import TypeGuard
 
 from agent.i18n import t
 
@@ -286,3 +288,10 @@ def _tree(cls: type[KoreError]) -> Iterator[type[KoreError]]:
     yield cls
     for child in cls.__subclasses__():
         yield from _tree(child)
+
+
+def is_disk_unwritable(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether a disk has no room or no inodes left, a quota is used up, or the file system
+    is read-only: nothing that the program does wrong."""
+    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    return isinstance(error, OSError) and error.errno in unwritable

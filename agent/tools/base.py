@@ -100,8 +100,14 @@ class ScheduleRequest:
     id: int | None = None
 
 
-# Changes or shows the jobs of the person who speaks. Raises `KoreError`.
-Schedule = Callable[[ScheduleRequest, "CallContext"], Awaitable[ToolResult]]
+class Schedule(Protocol):
+    """The jobs of the person who speaks."""
+
+    async def check(self, request: ScheduleRequest, call: "CallContext") -> None:
+        """Raise `KoreError` for what would be refused."""
+
+    async def __call__(self, request: ScheduleRequest, call: "CallContext") -> ToolResult:
+        """Change or show them. Raises `KoreError`."""
 
 
 class EndedCommand(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from agent.errors import KoreError, PolicyDenied, ToolError
+from agent.errors import KoreError, PolicyDenied, ToolError, is_disk_unwritable
 from agent.i18n import ENGLISH, use_locale
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
@@ -217,6 +217,8 @@ class ToolRunner:
             if deadline.expired():
                 text = f"{tool.name} was stopped: it took longer than {self._timeout_s:g} s."
                 raise ToolError(text) from exc
+            if is_disk_unwritable(exc):
+                raise ToolError(f"{tool.name} failed: {exc.strerror}.") from exc
             # A bug in a tool must not end the conversation.
             log.exception("tool %s failed", tool.name)
             failure = ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}")

@@ -6,12 +6,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from errno import ENOSPC
+from errno import EROFS
 from importlib import import_module
 from threading import Thread
 from typing import Any, NoReturn
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import ConfigError, KoreError, is_disk_unwritable
 from agent.i18n import (
     ENGLISH,
     is_writable,
@@ -123,9 +123,11 @@ def run(words: Sequence[str]) -> int:
         _drop_output()
         return FAILED
     except OSError as exc:
-        if exc.errno != ENOSPC:
+        if not is_disk_unwritable(exc):
             raise
         _drop_output()
+        if exc.errno == EROFS:
+            return complain(KoreError(t("the disk cannot be written to: {reason}", reason=exc)))
         return complain(KoreError(t("disk full: {reason}", reason=exc)))
     except KeyboardInterrupt:
         if sys.stderr.isatty():
@@ -355,10 +357,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 def _is_expected(group: BaseExceptionGroup[BaseException]) -> bool:
     """Whether `run` or `complain` has a sentence for each of them."""
     kinds = KoreError | KeyboardInterrupt | BrokenPipeError
-    return all(
-        isinstance(leaf, kinds) or (isinstance(leaf, OSError) and leaf.errno == ENOSPC)
-        for leaf in _leaves(group)
-    )
+    return all(isinstance(leaf, kinds) or is_disk_unwritable(leaf) for leaf in _leaves(group))
 
 
 def preload(*modules: str) -> None:

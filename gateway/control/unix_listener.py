@@ -37,8 +37,9 @@ class UnixListener:
             ) from exc
 
     def remove(self) -> None:
-        """Remove the file, unless another process owns it by now."""
-        with suppress(FileNotFoundError):
+        """Remove the file, unless another process owns it by now. One that is left, on a disk that
+        cannot be written to, is replaced by the next listener."""
+        with suppress(OSError):
             if os.stat(self._path).st_ino == self._inode:
                 self._path.unlink()
 

@@ -1,9 +1,11 @@
 """Downloads what stored messages wait for: their files, and the rest of their album."""
 
 import asyncio
+import errno
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -78,7 +80,7 @@ class MediaDownloader:
     sentence says why not. `media` says how large a file may be that is taken, and for how long it
     is kept; `transcribe` writes down what is said in one, `wake` lets a lane
     go on whose row waits no more, `shared` lets other machines have it, `waits_s` are the rests
-    between tries.
+    between tries, and `room_wait_s` the one until a full disk is looked at again.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -94,6 +96,7 @@ class MediaDownloader:
         transcribe: Callable[[Media, Path], Awaitable[Media]] | None = None,
         shared: "SharedInbox | None" = None,
         waits_s: tuple[float, ...] = _WAITS_S,
+        room_wait_s: float = _STORE_PAUSE_S,
     ) -> None:
         self._database = database
         self._renderer = renderer
@@ -106,6 +109,7 @@ class MediaDownloader:
         self._transcribe = transcribe
         self._shared = shared
         self._waits_s = waits_s
+        self._room_wait_s = room_wait_s
         self._changed = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
         self._has_early_updates = True
@@ -189,7 +193,8 @@ class MediaDownloader:
 
     async def _fetch_with_retries(self, row: PendingMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
-        for wait_s in (*self._waits_s, None):
+        waits_s, has_warned = deque(self._waits_s), False
+        while True:
             trying = asyncio.create_task(self._try(row, media))
             try:
                 await asyncio.wait({trying})
@@ -199,10 +204,16 @@ class MediaDownloader:
             match None if trying.cancelled() else trying.exception():
                 case None:
                     return trying.result()
-                case NotFetched(is_retryable=True) if wait_s is not None:
-                    await asyncio.sleep(wait_s)
+                case NotFetched(is_retryable=True) if waits_s:
+                    await asyncio.sleep(waits_s.popleft())
                 case NotFetched() as exc:
                     raise exc
+                case OSError(errno=errno.ENOSPC | errno.EDQUOT) as exc:
+                    # It comes no second time, so it waits for room, as the database does.
+                    if not has_warned:
+                        log.error("a file of message %d waits for room: %s", row.seq, exc)
+                    has_warned = True
+                    await asyncio.sleep(self._room_wait_s)
                 case OSError() as exc:
                     reason = exc.strerror or type(exc).__name__
                     raise NotFetched(_NOT_KEPT, reason=reason) from exc
@@ -212,7 +223,6 @@ class MediaDownloader:
                         "downloading a file of %s failed", row.message.session_key, exc_info=bug
                     )
                     raise NotFetched(_BROKE) from bug
-        raise AssertionError("the last try ends the loop")
 
     async def _try(self, row: PendingMessage, media: Media) -> Media:
         """Raises `NotFetched` and `OSError`."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import KoreError
@@ -125,9 +126,25 @@ class JobService:
         return TurnSchedule(self, claim)
 
     async def handle_tool(self, claim: TurnClaim, request: "JobRequest") -> ToolResult:
+        """Raises `KoreError`."""
         from gateway.scheduler.job_commands import handle_tool
 
         return await self._database.transact(handle_tool, self, claim, request)
+
+    async def check_tool(self, claim: TurnClaim, request: "JobRequest") -> None:
+        """Raise `KoreError` for what `handle_tool` would refuse, which is tried and rolled back."""
+        from gateway.scheduler.job_commands import handle_tool
+
+        def attempt(tx: Transaction) -> None:
+            handle_tool(tx, self, claim, request)
+            raise _RolledBack
+
+        with suppress(_RolledBack):
+            await self._database.transact(attempt)
+
+
+class _RolledBack(Exception):
+    """What was tried is not to be stored."""
 
 
 @frozen
@@ -137,14 +154,21 @@ class TurnSchedule:
     service: JobService
     claim: TurnClaim
 
+    async def check(self, request: ScheduleRequest, call: CallContext) -> None:
+        await self.service.check_tool(self.claim, self._job_request(request, call))
+
     async def __call__(self, request: ScheduleRequest, call: CallContext) -> ToolResult:
+        return await self.service.handle_tool(self.claim, self._job_request(request, call))
+
+    def _job_request(self, request: ScheduleRequest, call: CallContext) -> "JobRequest":
+        """Raises `KoreError`."""
         from gateway.scheduler.job_editor import JobRequest
 
         if len({message.principal for message in self.claim.messages}) > 1:
             raise KoreError(
                 "several people are in this conversation, and a job belongs to one: ask for /cron"
             )
-        job_request = JobRequest(
+        return JobRequest(
             action=request.action,
             when=request.when,
             text=request.text,
@@ -153,4 +177,3 @@ class TurnSchedule:
             call=call.call.id,
             taint=call.taint,
         )
-        return await self.service.handle_tool(self.claim, job_request)

@@ -1,19 +1,21 @@
 """`schedule`: reminders, and tasks that are done at a time or again and again."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from agent.errors import KoreError, ToolError
 from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
-from agent.tools.base import CallContext, EffectPlan, ScheduleRequest
+from agent.tools.base import CallContext, EffectPlan, Schedule, ScheduleRequest
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 ACTIONS = ("add", "list", "remove", "pause", "resume", "run")
 TEXT_LIMIT_CHARS = 4_000
+
+T = TypeVar("T")
 
 
 class ScheduleTool:
@@ -39,20 +41,31 @@ class ScheduleTool:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """What will be said or asked later is shown; it is sent to this chat only."""
         request = _parse_request(args)
+        # Nobody is asked about what is refused afterwards.
+        await _for_model(call, _schedule_of(call).check(request, call))
         return EffectPlan(sends=request.text if request.action == "add" else None)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        request = _parse_request(args)
-        if call.schedule is None:
-            raise ToolError("Nothing can be scheduled here: there is no scheduler.")
-        try:
-            return await call.schedule(request, call)
-        except ToolError:
-            raise
-        except KoreError as exc:
-            text = exc.text_for(is_owner=call.owner)
-            hint = exc.hint if text == str(exc) else None
-            raise ToolError(f"{text}. {hint}" if hint else f"{text}.") from exc
+        return await _for_model(call, _schedule_of(call)(_parse_request(args), call))
+
+
+def _schedule_of(call: CallContext) -> Schedule:
+    """Raises `ToolError`."""
+    if call.schedule is None:
+        raise ToolError("Nothing can be scheduled here: there is no scheduler.")
+    return call.schedule
+
+
+async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
+    """Raises `ToolError` with what a refusal says."""
+    try:
+        return await work
+    except ToolError:
+        raise
+    except KoreError as exc:
+        text = exc.text_for(is_owner=call.owner)
+        hint = exc.hint if text == str(exc) else None
+        raise ToolError(f"{text}. {hint}" if hint else f"{text}.") from exc
 
 
 def _parse_request(args: Mapping[str, Any]) -> ScheduleRequest:

@@ -1,5 +1,6 @@
 """A connection to PostgreSQL whose rows look as those of SQLite do."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,10 @@ from gateway.core.addresses.postgres import (
 from gateway.store.errors import StoreError
 from gateway.store.port import Row
 from gateway.store.postgres.errors import mapped
+
+# What fails is raised. Its warnings are of what fails besides, such as a pipeline that was closed
+# with its connection, and read as if something were lost.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 LONGEST_IDLE_S = 60.0
 _SETTINGS = (

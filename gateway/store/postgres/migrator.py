@@ -15,7 +15,12 @@ from gateway.store.postgres import commit_mark
 # The oldest newest migration of a program that may work on these tables as a worker: a migration
 # that it would not understand (a column that is gone, a condition that is new) counts this up.
 OLDEST_SCHEMA = 83
-_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+# Without views, and without what extensions bring along (`pg_stat_statements`).
+_TABLES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    " AND relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend"
+    " WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"
+)
 
 
 def scripts() -> dict[int, Path]:

@@ -93,9 +93,10 @@ class WholePostgres:
 
     def tables(self, tx: Transaction) -> Tables:
         columns, keys = dict[str, list[str]](), dict[str, list[str]]()
+        own = table_names(tx) - ENGINE_TABLES
         for query, lists in ((_COLUMNS, columns), (_KEYS, keys)):
             for table, column in tx.all(query):
-                if table not in ENGINE_TABLES:
+                if table in own:
                     lists.setdefault(table, []).append(column)
         return {
             name: TableColumns(tuple(sorted(columns[name])), tuple(keys[name]))

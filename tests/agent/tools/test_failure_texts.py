@@ -12,7 +12,7 @@ from agent.security.policy.base import Decision, ToolRequest
 from agent.settings import ToolSettings
 from agent.tools.assistant.memory_search import MemorySearch
 from agent.tools.assistant.schedule import ScheduleTool
-from agent.tools.base import CallContext, Tool
+from agent.tools.base import CallContext, ScheduleRequest, Tool
 from agent.tools.creative.image_generate import ServiceRefused
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
@@ -99,17 +99,28 @@ async def test_a_search_of_memory_says_that_a_service_failed(
     assert (SECRET in text) == is_owner
 
 
+class FailingSchedule:
+    """Fails in the same way when it is asked whether it would."""
+
+    def __init__(self, error: KoreError) -> None:
+        self._error = error
+
+    async def check(self, request: ScheduleRequest, call: CallContext) -> None:
+        raise self._error
+
+    async def __call__(self, request: ScheduleRequest, call: CallContext) -> ToolResult:
+        raise self._error
+
+
 @pytest.mark.parametrize("is_owner", [True, False])
 async def test_a_scheduler_that_fails_says_so(tmp_path: Path, is_owner: bool) -> None:
-    async def schedule(request: Any, context: CallContext) -> ToolResult:
-        raise ConfigError("the zone is wrong", hint=SECRET)
-
-    async def refuse(request: Any, context: CallContext) -> ToolResult:
-        raise KoreError("there are too many jobs", hint="Remove one with `/schedule`.")
-
     arguments = {"when": "in 1h", "text": "tea", "action": "add"}
     tool = ScheduleTool()
-    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=schedule)
+    broken = FailingSchedule(ConfigError("the zone is wrong", hint=SECRET))
+    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=broken)
     assert (SECRET in text) == is_owner
-    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=refuse)
+    full = FailingSchedule(
+        KoreError("there are too many jobs", hint="Remove one with `/schedule`.")
+    )
+    text = await run(tool, tmp_path, is_owner=is_owner, arguments=arguments, schedule=full)
     assert "Remove one" in text

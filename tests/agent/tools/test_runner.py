@@ -1,5 +1,7 @@
 """What the runner makes of a tool's result, whichever tool it is."""
 
+import errno
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,3 +69,17 @@ async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "spill" not in told
     assert "mine.md" in told
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+async def test_disk_that_cannot_be_written_to_is_no_bug_of_a_tool(
+    tmp_path: Path, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
+        raise OSError(number, os.strerror(number), "copy")
+
+    model = ScriptedProvider([calls(call("act")), "bye"])
+    agent = Agent(model, tools=[Handmade("act", body)], approve=FREE, workspace=tmp_path)
+    (told,) = results((await agent.run("go")).messages)
+    assert told == f"act failed: {os.strerror(number)}."
+    assert "Traceback" not in caplog.text

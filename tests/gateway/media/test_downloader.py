@@ -1,6 +1,8 @@
 """What is downloaded when several messages wait for files."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -206,3 +208,37 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
         assert await parts.count("inbox") == 1
         await parts.until_count(0, "inbox")
         await cancel_and_wait(work)
+
+
+class FullPlatform(SlowPlatform):
+    """Has no inode left for a file that is fetched, until `has_room`."""
+
+    has_room = False
+
+    async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
+        if not self.has_room:
+            self.fetches += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        await super().fetch(media, into, limit_bytes)
+
+
+async def test_file_waits_for_room_on_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform = FullPlatform()
+    platform.go.set()
+    async with opened(tmp_path, [], platform=platform) as parts:
+        photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+        await store_messages(parts, chat_message("[photo]", media=(photo,)))
+        woken: list[str] = []
+        inboxes = Inboxes(parts.workspace)
+        loader = downloader(parts, inboxes, woken.append, waits_s=(), room_wait_s=0.01)
+        work = asyncio.create_task(loader.run())
+        await wait_until(lambda: platform.fetches > 2)
+        assert woken == []
+        platform.has_room = True
+        await wait_until(lambda: woken)
+        await cancel_and_wait(work)
+        (file,) = (parts.workspace / "inbox").iterdir()
+        assert file.read_bytes() == DATA
+    assert caplog.text.count("waits for room") == 1

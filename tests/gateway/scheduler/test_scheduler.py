@@ -9,7 +9,13 @@ from gateway.channels.base import MessageRefused, NotSent
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
-from tests.gateway.parts import chat_message, wait_until
+from tests.gateway.parts import (
+    accept_messages,
+    chat_message,
+    running,
+    tool_call,
+    wait_until,
+)
 from tests.gateway.scheduler.clock import Clock, with_timer
 from tests.gateway.stored import below
 
@@ -323,3 +329,39 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
         await database.transact(erasure.erase, "chat:7", 0.0)
         for table in ("job", "job_run", "chat_clock", "outbox"):
             assert await place.parts.stored(table) == []
+
+
+async def test_nobody_is_asked_about_a_job_that_would_be_refused(tmp_path: Path) -> None:
+    """A job belongs to one person, and a turn may answer several."""
+    from agent.security.taint.taint import BOTH
+    from agent.types import assistant
+    from gateway.core.messages import Sender
+    from gateway.store.repositories.conversations import sessions
+
+    wanted = tool_call("c1", "schedule", action="add", when="in 5m", text="tea")
+    model = ScriptedProvider(["hello", assistant("", (wanted,)), "I could not."])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await parts.bus.submit(chat_message("/queue join", "-1"))
+        await parts.bus.submit(chat_message("hi", "-1"))
+        await parts.platform.answers("-1", 2)
+        # What it says would be shown to the owner first.
+        ((session,),) = await parts.stored("session", "id")
+        await parts.database.transact(sessions.add_taint, session, BOTH)
+        ann, bob = chat_message("tea", "-1"), chat_message("me too", "-1", sender=Sender("8"))
+        await accept_messages(parts, ann, bob)
+        *_, answer = await parts.platform.answers("-1", 3)
+        assert answer.startswith("I could not.")
+        assert await parts.stored("approval") == []
+        assert await parts.stored("job") == []
+    assert "several people are in this conversation" in model.requests[-1].messages[-1].text
+
+
+async def test_job_is_tried_before_it_is_asked_about_and_made_once(tmp_path: Path) -> None:
+    from agent.types import assistant
+
+    unread = tool_call("c1", "schedule", action="add", when="whenever", text="tea")
+    wanted = tool_call("c2", "schedule", action="add", when="in 5m", text="tea")
+    model = ScriptedProvider([assistant("", (unread, wanted)), "done"])
+    async with with_timer(tmp_path, model, owner="chat:7") as place:
+        assert (await place.answer_to("tea in five minutes")).startswith("done")
+        assert len(await place.parts.stored("job", "id")) == 1

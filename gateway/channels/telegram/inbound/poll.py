@@ -34,6 +34,7 @@ _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 _GARBLED_TRIES = 3
 # A server that says "nothing" at once instead of waiting must not be asked without a pause.
 _HASTE_S = 0.5
+_LOCK_PAUSE_S = 1.0
 # What may be troubled, in the words in which its end is told.
 _POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is told"
 
@@ -83,7 +84,8 @@ class Poller:
                 "your own",
                 "conflict",
             )
-            await asyncio.sleep(self._settings.conflict_s)
+            # No poll of ours is under way: the lock is free as soon as the other process ends.
+            await asyncio.sleep(_LOCK_PAUSE_S)
 
     async def _run(self, accept: Accept) -> None:
         self._bot = asyncio.get_running_loop().create_future()

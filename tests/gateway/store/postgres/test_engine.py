@@ -16,6 +16,7 @@ from gateway.store.port import Store, Transaction
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.engine import PostgresOptions, PostgresStore
+from gateway.store.postgres.whole import WholePostgres
 from gateway.store.repositories import preferences
 from gateway.store.repositories.conversations import sessions
 from tests import postgres_server
@@ -471,3 +472,55 @@ async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked
     finally:
         goes_on.set()
         await store.close()
+
+
+async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with closing(connect(address)) as server:
+        server.execute("CREATE EXTENSION pg_stat_statements")
+        server.execute("CREATE TABLE of_extension (id int)")
+        server.execute("ALTER EXTENSION pg_stat_statements ADD TABLE of_extension")
+        server.execute("CREATE VIEW own_view AS SELECT 1 AS one")
+    async with opened(address, tmp_path) as store:
+        assert await store.transact(count_up) == 1
+    with WholePostgres(address).opened(None) as tx:
+        names = set(WholePostgres(address).tables(tx))
+    assert "inbox" in names
+    assert not names & {"of_extension", "own_view", "pg_stat_statements"}
+
+
+async def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with closing(connect(address)) as server:
+        server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        server.execute("CREATE TABLE book (id int)")
+    with pytest.raises(StoreError, match="tables of another program"):
+        open_store(address, tmp_path, check=False, cipher=None)
+
+
+async def test_connection_that_ends_within_many_statements_logs_nothing_of_the_library(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = postgres_server.create_database()
+    is_ended = False
+
+    def work(tx: Transaction) -> None:
+        nonlocal is_ended
+        tx.many("UPDATE meta SET value = ? WHERE name = ?", end_at_first())
+
+    def end_at_first() -> Iterator[tuple[str, str]]:
+        nonlocal is_ended
+        yield "a", "nobody"
+        if not is_ended:
+            is_ended = True
+            with closing(connect(address)) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+        yield "b", "nobody"
+
+    async with opened(address, tmp_path) as store:
+        await store.transact(work)
+    assert is_ended
+    assert [record for record in caplog.records if record.name.startswith("psycopg")] == []

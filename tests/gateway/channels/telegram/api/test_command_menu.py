@@ -1,3 +1,4 @@
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -5,7 +6,7 @@ from gateway.channels.state import InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.commands.table import COMMANDS, menu
 from tests.fakes.bot_api import BotApi
-from tests.gateway.channels.telegram.conftest import QUICK, Running
+from tests.gateway.channels.telegram.conftest import QUICK, Running, Store
 from tests.gateway.parts import wait_until
 
 OWNER = 77
@@ -65,3 +66,18 @@ async def test_two_pollers_on_one_machine_do_not_take_each_others_messages(
             assert "on this machine polls for this bot already" in str(second.status.last_error)
             assert first.status.state == "polling"
             assert bot_api.calls.count("deleteWebhook") == 0
+
+
+async def test_poller_takes_over_soon_from_one_that_ends_on_its_machine(
+    bot_api: BotApi, running: Running, store: Store
+) -> None:
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(running())
+        await bot_api.wait_for(lambda: bot_api.polling)
+        # After a conflict of polls it would wait for longer than the test.
+        async with running(conflict_s=600.0) as second:
+            await wait_until(lambda: second.status.state == "conflict")
+            await first.aclose()
+            await bot_api.user_says(7, "are you there?")
+            await bot_api.wait_for(lambda: not bot_api.pending_updates)
+    assert store.contents == ["are you there?"]
