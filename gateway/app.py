@@ -248,6 +248,12 @@ async def _open_store(
     has_workers: bool,
 ) -> Store:
     """Raises `StoreError`: without `standby` also `StoreInUse`."""
+    lease_s = settings.store.lease_s
+    watch = None
+    if standby:
+        from gateway.store.server_watch import ServerWatch
+
+        watch = ServerWatch(lease_s)
     async with AsyncExitStack() as stack:
         is_told = False
         while True:
@@ -257,8 +263,8 @@ async def _open_store(
                     home.root,
                     check=check,
                     cipher=cipher,
-                    lease_s=settings.store.lease_s,
-                    replaces=standby,
+                    lease_s=lease_s,
+                    watch=watch,
                     has_workers=has_workers,
                 )
             except StoreInUse as exc:
@@ -268,7 +274,7 @@ async def _open_store(
                     log.info("standing by: Kore on %s owns the database", exc.owner)
                     is_told = True
                     await _serve_standby(settings, stack)
-                await asyncio.sleep(min(_STANDBY_S, settings.store.lease_s / 5))
+                await asyncio.sleep(min(_STANDBY_S, lease_s / 5))
 
 
 async def _serve_standby(settings: Settings, stack: AsyncExitStack) -> None:

@@ -17,6 +17,7 @@ from gateway.store.sqlite.whole import WholeSqlite
 if TYPE_CHECKING:
     from gateway.store.postgres.whole import WholePostgres
     from gateway.store.postgres.worker_store import PostgresWorkerStore
+    from gateway.store.server_watch import ServerWatch
 
 _SQLITE = "sqlite:///"
 
@@ -28,13 +29,13 @@ def open_store(  # noqa: PLR0913 - what decides who owns it, by name
     check: bool,
     cipher: Cipher | None,
     lease_s: float | None = None,
-    replaces: bool = False,
+    watch: "ServerWatch | None" = None,
     has_workers: bool = False,
 ) -> Store:
     """Open, create or upgrade it, and own it. `home` is where files lie beside a database that is
     none itself; `check` verifies a file first, for after an unclean exit. On a server an owner that
-    says nothing for `lease_s` (None: 15) may be replaced by one that `replaces`. Workers go on
-    beside one that `has_workers`, and end beside another.
+    says nothing for `lease_s` (None: 15) may be replaced by one that has a `watch` on the server.
+    Workers go on beside one that `has_workers`, and end beside another.
 
     Raises `StoreError`, `StoreInUse` among them, and `ConfigError` where PostgreSQL's library is
     not installed.
@@ -46,7 +47,7 @@ def open_store(  # noqa: PLR0913 - what decides who owns it, by name
     whole = whole_postgres(url)
     from gateway.store.postgres.engine import PostgresOptions, PostgresStore
 
-    options = PostgresOptions(replaces=replaces, has_workers=has_workers)
+    options = PostgresOptions(watch=watch, has_workers=has_workers)
     if lease_s is not None:
         options = replace(options, lease_s=lease_s)
 

@@ -44,6 +44,7 @@ from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
+from gateway.store.server_watch import ServerWatch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,12 +65,12 @@ _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
     """How many `connections` work at once. An owner that says nothing for `lease_s` may be replaced
-    by one that `replaces`. Workers go on beside an owner that `has_workers`. What a process has
-    locked that is stopped within a transaction is free after `idle_s`."""
+    by one that has a `watch` on the server. Workers go on beside an owner that `has_workers`. What
+    a process has locked that is stopped within a transaction is free after `idle_s`."""
 
     connections: int = 4
     lease_s: float = 15.0
-    replaces: bool = False
+    watch: ServerWatch | None = None
     has_workers: bool = False
     idle_s: float = 5.0
 
@@ -147,7 +148,7 @@ class PostgresStore:
         place = public_address(address)
         with first_connection(address) as connection:
             # First of all: nobody upgrades the tables of a Kore that runs.
-            ownership.lock_data(connection, place, options.lease_s if options.replaces else None)
+            ownership.lock_data(connection, place, options.lease_s, options.watch)
             tx = PostgresTransaction(connection)
 
             def prepare() -> None:

@@ -7,7 +7,6 @@ PostgreSQL refuses one of two that read what the other writes.
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import psycopg
 from gateway.store.errors import StoreError, StoreTakenOver
 from gateway.store.port import Row
 from gateway.store.postgres.errors import is_lost
+from gateway.store.server_watch import boot_clock
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,6 @@ BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE"
 NOW = "extract(epoch FROM clock_timestamp())"
 # Of a lease: so often a process says that it lives.
 _BEATS = 5
-_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 
 
 def _nothing(connection: "psycopg.Connection[Row]") -> object:
@@ -77,7 +76,7 @@ class LeaseKeeper:
         self._connect = connect
         self._fence = fence
         self._lease_s, self._pause_s = lease_s, lease_s / _BEATS
-        self._held_until = _clock() + lease_s
+        self._held_until = boot_clock() + lease_s
         self._when_replaced = when_replaced
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="database-lease", daemon=True)
@@ -86,7 +85,7 @@ class LeaseKeeper:
     def is_held(self) -> bool:
         """Whether no other can have replaced this process: it has said that it lives within the
         length of a lease. The clock goes on while a process or its machine is stopped."""
-        return _clock() < self._held_until
+        return boot_clock() < self._held_until
 
     def close(self) -> None:
         """The connection is closed, and with it its locks are free, once this returns."""
@@ -100,7 +99,7 @@ class LeaseKeeper:
                     self._connection = self._connect()
                     # Perhaps it is ours still, held by a connection that the server believes alive.
                     self._fence.reconnect(self._connection)
-                said_at = _clock()
+                said_at = boot_clock()
                 if not self._beat(self._connection):
                     self._when_replaced()
                     break
@@ -120,7 +119,3 @@ class LeaseKeeper:
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             values = (self.state,) if self._fence.has_state else None
             return connection.execute(self._fence.beat.encode(), values).rowcount == 1
-
-
-def _clock() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()

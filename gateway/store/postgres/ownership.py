@@ -22,6 +22,7 @@ from gateway.store.port import Row
 from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.errors import code_of
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
+from gateway.store.server_watch import ServerWatch
 
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265
@@ -58,19 +59,25 @@ class DatabaseOwnership:
 
 
 def lock_data(
-    connection: "psycopg.Connection[Row]", place: str, lease_s: float | None = None
+    connection: "psycopg.Connection[Row]",
+    place: str,
+    lease_s: float,
+    watch: ServerWatch | None = None,
 ) -> None:
-    """Keep every other Kore out. With `lease_s` an owner that has said nothing for so long is
+    """Keep every other Kore out. With a `watch` an owner that has said nothing for `lease_s` is
     replaced. Raises `StoreInUse`."""
     # The server notices the end of a connection soon, not at once.
     if _lock_soon(connection):
         return
-    silent = None if lease_s is None else _silent_owner(connection, lease_s)
-    if lease_s is not None and silent is not None:
+    if watch is None:
+        raise _in_use(connection, place)
+    watch.note()
+    silent = _silent_owner(connection, lease_s)
+    if silent is not None and not watch.covers_lease:
         # Where the server was away nobody could say anything: an owner that lives says so soon.
         time.sleep(lease_s * _REPEAT_SHARE)
         silent = _silent_owner(connection, lease_s)
-    if lease_s is None or silent is None:
+    if silent is None:
         raise _in_use(connection, place)
     # A process that was stopped in the middle of a transaction has locked what that has changed.
     _end_connections(connection, silent)

@@ -52,7 +52,7 @@ class WholePostgres:
         place = public_address(self.address)
         connection = connect_first(self.address)
         try:
-            ownership.lock_data(connection, place)
+            ownership.lock_data(connection, place, 0)
             with connection.transaction():
                 tx = PostgresTransaction(connection)
                 check_key(tx, place, cipher, table_names(tx))

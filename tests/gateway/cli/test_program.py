@@ -429,3 +429,32 @@ def test_nothing_stands_by_at_a_file(tmp_path: Path) -> None:
     done = kore_here("gateway", "--standby", home=home)
     assert done.returncode == 2
     assert "store.url" in done.stderr
+
+
+_READ_ONLY = """
+"$0" -m gateway serve --listen-addr auto & pid=$!
+until [ -e "$KORE_HOME/server.json" ]; do sleep 0.05; done
+mount --bind "$KORE_HOME" "$KORE_HOME" && mount -o remount,ro,bind "$KORE_HOME" || exit 77
+kill -TERM $pid
+wait $pid
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_file_system_that_became_read_only_is_no_crash_at_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    done = subprocess.run(
+        ["unshare", "-m", "/bin/sh", "-c", _READ_ONLY, sys.executable],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
+        | {"PYTHONPATH": str(ROOT), "KORE_AGENT_MODEL": "offline/echo"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    assert "Traceback" not in done.stderr
+    assert "bug in Kore" not in done.stderr
+    assert done.returncode in (0, 1)

@@ -16,12 +16,13 @@ from gateway.store.port import Store, Transaction
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.engine import PostgresOptions, PostgresStore
-from gateway.store.postgres.whole import WholePostgres
 from gateway.store.repositories import preferences
 from gateway.store.repositories.conversations import sessions
+from gateway.store.server_watch import ServerWatch
 from tests import postgres_server
 from tests.gateway.parts import wait_until
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, Moment, cutting_proxy
+from tests.gateway.store.postgres.owners import open_now, silent
 from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.skipif(
@@ -320,7 +321,7 @@ async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
 
         def attempt(number: int) -> bool:
             try:
-                ownership.lock_data(connections[number], "here", 3.0)
+                ownership.lock_data(connections[number], "here", 3.0, ServerWatch(3.0))
             except StoreInUse:
                 return False
             return True
@@ -342,20 +343,6 @@ async def test_nobody_upgrades_the_tables_of_a_kore_that_runs(tmp_path: Path) ->
                 open_now(address, tmp_path, replaces=True)
             query = "SELECT count(*) FROM migration WHERE number = 80"
             assert connection.execute(query).fetchone() == (0,)
-
-
-def silent(address: str, seconds: float) -> None:
-    """As if the owner had said nothing for so long."""
-    with closing(connect(address)) as connection, connection.transaction():
-        # As the owner does itself.
-        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        connection.execute(
-            "UPDATE owner SET seen_at = extract(epoch FROM clock_timestamp()) - %s", (seconds,)
-        )
-
-
-def open_now(address: str, folder: Path, *, lease_s: float = 15.0, replaces: bool = False) -> Store:
-    return open_store(address, folder, check=False, cipher=None, lease_s=lease_s, replaces=replaces)
 
 
 async def test_a_transaction_that_was_begun_before_a_takeover_cannot_commit(
@@ -472,30 +459,6 @@ async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked
     finally:
         goes_on.set()
         await store.close()
-
-
-async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> None:
-    address = postgres_server.create_database()
-    with closing(connect(address)) as server:
-        server.execute("CREATE EXTENSION pg_stat_statements")
-        server.execute("CREATE TABLE of_extension (id int)")
-        server.execute("ALTER EXTENSION pg_stat_statements ADD TABLE of_extension")
-        server.execute("CREATE VIEW own_view AS SELECT 1 AS one")
-    async with opened(address, tmp_path) as store:
-        assert await store.transact(count_up) == 1
-    with WholePostgres(address).opened(None) as tx:
-        names = set(WholePostgres(address).tables(tx))
-    assert "inbox" in names
-    assert not names & {"of_extension", "own_view", "pg_stat_statements"}
-
-
-async def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
-    address = postgres_server.create_database()
-    with closing(connect(address)) as server:
-        server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        server.execute("CREATE TABLE book (id int)")
-    with pytest.raises(StoreError, match="tables of another program"):
-        open_store(address, tmp_path, check=False, cipher=None)
 
 
 async def test_connection_that_ends_within_many_statements_logs_nothing_of_the_library(

@@ -1,0 +1,40 @@
+"""A database that holds more than Kore's tables."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.errors import StoreError
+from gateway.store.opening import open_store
+from gateway.store.postgres.connection import connect
+from gateway.store.postgres.whole import WholePostgres
+from tests import postgres_server
+from tests.gateway.store.postgres.owners import open_now
+
+pytestmark = pytest.mark.skipif(
+    postgres_server.programs() is None, reason="PostgreSQL is not installed"
+)
+
+
+async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with closing(connect(address)) as server:
+        server.execute("CREATE EXTENSION pg_stat_statements")
+        server.execute("CREATE TABLE of_extension (id int)")
+        server.execute("ALTER EXTENSION pg_stat_statements ADD TABLE of_extension")
+        server.execute("CREATE VIEW own_view AS SELECT 1 AS one")
+    await open_now(address, tmp_path).close()
+    with WholePostgres(address).opened(None) as tx:
+        names = set(WholePostgres(address).tables(tx))
+    assert "inbox" in names
+    assert not names & {"of_extension", "own_view", "pg_stat_statements"}
+
+
+async def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with closing(connect(address)) as server:
+        server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        server.execute("CREATE TABLE book (id int)")
+    with pytest.raises(StoreError, match="tables of another program"):
+        open_store(address, tmp_path, check=False, cipher=None)

@@ -1,0 +1,72 @@
+"""A process that stands by has watched the server, and replaces a silent owner at once."""
+
+import asyncio
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.store.postgres import ownership
+from gateway.store.postgres.connection import connect
+from gateway.store.server_watch import ServerWatch
+from tests import postgres_server
+from tests.gateway.store.postgres.owners import open_now, silent
+
+# With it, a second look comes after 24 s.
+LEASE_S = 60.0
+
+
+class HandClock:
+    """Seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def watched(clock: HandClock) -> ServerWatch:
+    """A watch that has seen the server answer for a lease."""
+    watch = ServerWatch(LEASE_S, clock)
+    for _ in range(6):
+        watch.note()
+        clock.now += LEASE_S / 5
+    return watch
+
+
+def test_watch_covers_a_lease_once_it_has_seen_one() -> None:
+    clock = HandClock()
+    watch = ServerWatch(LEASE_S, clock)
+    assert not watch.covers_lease
+    watch.note()
+    assert not watch.covers_lease
+    assert watched(clock).covers_lease
+
+
+def test_watch_begins_again_after_a_pause() -> None:
+    clock = HandClock()
+    watch = watched(clock)
+    clock.now += LEASE_S / 2
+    watch.note()
+    assert not watch.covers_lease
+
+
+@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
+async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
+    tmp_path: Path,
+) -> None:
+    address = postgres_server.create_database()
+    stopped = open_now(address, tmp_path, lease_s=3600)
+    try:
+        silent(address, 2 * LEASE_S)
+        watch = watched(HandClock())
+        with closing(connect(address)) as connection:
+            # As the connections of another process are called.
+            connection.execute("SET application_name = 'kore successor'")
+            began_at = time.monotonic()
+            await asyncio.to_thread(ownership.lock_data, connection, "here", LEASE_S, watch)
+            assert time.monotonic() - began_at < LEASE_S / 4
+    finally:
+        await stopped.close()
