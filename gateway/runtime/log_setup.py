@@ -11,6 +11,7 @@ from typing import Any
 from agent.security.redaction import Redactor
 from gateway.config import Settings
 
+_ENCODER = json.JSONEncoder(default=str)
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -31,7 +32,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return self._redactor.clean(json.dumps(line, ensure_ascii=True, default=str))
+        return self._redactor.clean(_ENCODER.encode(line))
 
 
 class TextFormatter(logging.Formatter):
@@ -63,6 +64,10 @@ def open_logs(
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(TextFormatter(redactor))
         handlers.append(stream)
+    # No line names the place in the source, the thread or the process: each would be looked up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # https://docs.python.org/3/howto/logging.html#optimization
+    logging._srcfile = None
     # A line that cannot be written (a full disk) is left out, and no traceback takes its place.
     logging.raiseExceptions = False
     root = logging.getLogger()
@@ -85,6 +90,10 @@ def _rotating(file: Path, settings: Settings) -> logging.Handler:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             descriptor = os.open(self.baseFilename, flags, 0o600)
             return open(descriptor, "a", encoding="utf-8")
+
+        def shouldRollover(self, record: logging.LogRecord) -> bool:
+            # The original formats each record for its length; one line over the size does no harm.
+            return self.stream is not None and self.stream.tell() >= self.maxBytes
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     size_bytes = settings.logging.file_mb * 1_000_000

@@ -79,17 +79,15 @@ class TurnLog:
             self._in_row.pop(model, None)
         if not model:
             self.answered_at = self.clock()
-        if log.isEnabledFor(logging.INFO):
-            usage = spent.usage
-            log.info(
-                "%s: %s in %.1f s, %d %s, %s tokens",
-                _where(message),
-                f"ended early ({ending.stopped})" if ending.stopped else "answered",
-                elapsed_s,
-                spent.calls,
-                "call" if spent.calls == 1 else "calls",
-                f"{usage.input + usage.output:,}",
-            )
+        log.info(
+            "%s: %s in %.1f s, %d %s, %s tokens",
+            _where(message),
+            f"ended early ({ending.stopped})" if ending.stopped else "answered",
+            elapsed_s,
+            spent.calls,
+            "call" if spent.calls == 1 else "calls",
+            f"{spent.usage.input + spent.usage.output:,}",
+        )
         return None
 
     def give_up(self, message: InboundMessage, reason: str) -> None:
