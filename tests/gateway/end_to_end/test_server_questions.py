@@ -24,7 +24,7 @@ FORM = {
         "required": ["size", "password"],
     },
 }
-SECRET = "hunter2-very-secret"
+SECRET = "hunter2-7Qx9f3Zk"
 
 
 def use_server(gateway: GatewayProcess) -> None:
