@@ -130,6 +130,12 @@ def lines_of(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+def line_ending(text: str) -> str:
+    """Return the line end of most lines of a text."""
+    count = text.count("\r\n")
+    return "\r\n" if count > text.count("\n") - count else "\n"
+
+
 def quote_lines(
     lines: Sequence[str],
     regions: Iterable[tuple[int, int]],

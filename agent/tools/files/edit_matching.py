@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.text.text_document import quote_lines
+from agent.text.text_document import line_ending, quote_lines
 
 # One character each, so that positions stay the same.
 _PLAIN = str.maketrans(
@@ -174,8 +174,7 @@ def _without_overlaps(spans: list[Span]) -> list[Span]:
 def splice(text: str, spans: list[Span]) -> str:
     # `breaks` holds the places of "\r\n" as they are numbered where each is one character.
     breaks = [at - i for i, at in enumerate(_places(text, "\r\n"))]
-    single = text.count("\n") - len(breaks)
-    ending = "\r\n" if len(breaks) > single else "\n"
+    ending = line_ending(text)
     pieces: list[str] = []
     copied = 0
     for span in spans:

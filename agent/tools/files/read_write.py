@@ -23,6 +23,7 @@ from agent.text.text_document import (
     decode,
     diff,
     is_latin,
+    line_ending,
     lines_of,
     refuse_binary,
 )
@@ -104,6 +105,8 @@ class ReadFile:
             lambda: nested_instructions(path, call, self.views, self._scope)
         )
         room = self.output_limit_bytes - len(rules.encode("utf-8", "replace"))
+        if not is_pdf:
+            torn += _line_ends(text, with_last=last == len(lines))
         body = self._number_lines(lines, first, last, room) + torn + rules
         summary = f"{path}: lines {first} to {last} of {len(lines)}"
         taint = UNTRUSTED if is_marked(path) else NOTHING
@@ -130,7 +133,8 @@ class ReadFile:
 
 
 class WriteFile:
-    """Makes a file hold exactly `content`; an existing file keeps its mode and its encoding."""
+    """Makes a file hold exactly `content`; an existing file keeps its mode, encoding and, unless
+    `content` has line ends of its own, CRLF."""
 
     name: ClassVar[str] = "write_file"
     traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
@@ -161,10 +165,11 @@ class WriteFile:
         if old is not None and (old.text or unsaved.text) and not call.resumed:
             self._refuse_unread(path, call.session, unsaved)
         old = unsaved.over(old) if old else None
-        check_edit_allowed(path, old.text if old else "", args["content"])
-        draft = Draft(path, old.text if old else None, args["content"])
+        content = _with_line_ends_of(old, args["content"])
+        check_edit_allowed(path, old.text if old else "", content)
+        draft = Draft(path, old.text if old else None, content)
         await refuse_errors(self._drafts, [draft], args, call)
-        difference = diff(args["path"], old.text if old else "", args["content"])
+        difference = diff(args["path"], old.text if old else "", content)
         if old is None:
             return EffectPlan(creates=(path,), diff=difference)
         return EffectPlan(changes=(path,), diff=difference)
@@ -182,33 +187,35 @@ class WriteFile:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
-        content: str = args["content"]
-
         unsaved = await read_unsaved(path, call)
 
-        def work() -> tuple[str, int]:
+        def work() -> tuple[str, int, bool]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
                 old = _existing(path)
+                content = _with_line_ends_of(old, args["content"])
                 check_edit_allowed(path, old.text if old else "", content)
                 data = _encode(content, old.form if old else TextFormat())
                 with call.changes.file(path, data):
                     write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
-            return diff(args["path"], old.text if old else "", content), len(data)
+            difference = diff(args["path"], old.text if old else "", content)
+            return difference, len(data), content != args["content"]
 
         old = await file_io.in_thread(lambda: _existing(path))
-        draft = Draft(path, unsaved.over(old).text if old else None, content)
+        old = unsaved.over(old) if old else None
+        draft = Draft(path, old.text if old else None, _with_line_ends_of(old, args["content"]))
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
-        difference, size = await file_io.in_thread(work)
+        difference, size, keeps_ends = await file_io.in_thread(work)
         remark = await show_change(path, call, self._views)
         await self._drafts.after_write([draft])
-        text, artifacts = f"Wrote {size:,} bytes to {path}.", _artifacts(difference, path)
+        ends = " Its lines end in CRLF, as before." if keeps_ends else ""
+        text, artifacts = f"Wrote {size:,} bytes to {path}.{ends}", _artifacts(difference, path)
         return with_remarks(report.added_to(ToolResult(text, artifacts=artifacts)), remark)
 
 
 class AppendFile:
-    """Adds `content` at the end of a file, in the file's encoding."""
+    """Adds `content` to a file, on a new line, with the encoding and the line ends of the file."""
 
     name: ClassVar[str] = "append_file"
     traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
@@ -235,43 +242,41 @@ class AppendFile:
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _appendable(path))
         old = (await read_unsaved(path, call)).over(old) if old else None
-        check_edit_allowed(
-            path, old.text if old else "", (old.text if old else "") + args["content"]
-        )
-        await refuse_errors(self._drafts, [_longer(path, old, args["content"])], args, call)
-        difference = diff(args["path"], old.text, old.text + args["content"]) if old else None
+        draft = _longer(path, old, args["content"])
+        check_edit_allowed(path, draft.before or "", draft.after or "")
+        await refuse_errors(self._drafts, [draft], args, call)
+        difference = diff(args["path"], draft.before or "", draft.after or "") if old else None
         if old is None:
             return EffectPlan(creates=(path,), diff=diff(args["path"], "", args["content"]))
         return EffectPlan(changes=(path,), diff=difference)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
-        content: str = args["content"]
-
         unsaved = await read_unsaved(path, call)
 
-        def work() -> tuple[str, int]:
+        def work() -> tuple[str, int, bool]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
                 old = _appendable(path)
-                check_edit_allowed(
-                    path, old.text if old else "", (old.text if old else "") + content
-                )
+                before = old.text if old else ""
+                content = _appended(before, args["content"])
+                check_edit_allowed(path, before, before + content)
                 data = (old.form if old else TextFormat()).encode(content)
                 new_data = old.encode() + data if old else data
                 with call.changes.file(path, new_data):
                     append_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
-            before = old.text if old else ""
-            return diff(args["path"], before, before + content), len(data)
+            difference = diff(args["path"], before, before + content)
+            return difference, len(data), _breaks_line(before, args["content"])
 
         old = await file_io.in_thread(lambda: _appendable(path))
-        draft = _longer(path, unsaved.over(old) if old else None, content)
+        draft = _longer(path, unsaved.over(old) if old else None, args["content"])
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
-        difference, size = await file_io.in_thread(work)
+        difference, size, breaks_line = await file_io.in_thread(work)
         remark = await show_change(path, call, self._views)
         await self._drafts.after_write([draft])
-        text, artifacts = f"Appended {size:,} bytes to {path}.", _artifacts(difference, path)
+        note = " Its last line was unfinished: a line break was added." if breaks_line else ""
+        text, artifacts = f"Appended {size:,} bytes to {path}.{note}", _artifacts(difference, path)
         return with_remarks(report.added_to(ToolResult(text, artifacts=artifacts)), remark)
 
 
@@ -325,7 +330,42 @@ def _appendable(path: Path) -> Document | None:
 
 
 def _longer(path: Path, old: Document | None, content: str) -> Draft:
-    return Draft(path, old.text if old else None, (old.text if old else "") + content)
+    before = old.text if old else ""
+    return Draft(path, old.text if old else None, before + _appended(before, content))
+
+
+def _appended(before: str, content: str) -> str:
+    """Return what is added to a text: on a new line, and with the line ends of the text."""
+    if not before or not content:
+        return content
+    if "\n" in before:
+        content = content.replace("\r\n", "\n").replace("\n", line_ending(before))
+    return line_ending(before) + content if _breaks_line(before, content) else content
+
+
+def _breaks_line(before: str, content: str) -> bool:
+    """Return whether the text ends in an unfinished line, and the content does not finish it."""
+    is_finished = not before or before.endswith("\n")
+    return bool(content) and not is_finished and not content.startswith(("\n", "\r\n"))
+
+
+def _with_line_ends_of(old: Document | None, content: str) -> str:
+    """Return the content with the CRLF of the file that it replaces, unless it has CRLF itself."""
+    if old is None or "\r\n" in content or line_ending(old.text) == "\n":
+        return content
+    return content.replace("\n", "\r\n")
+
+
+def _line_ends(text: str, *, with_last: bool) -> str:
+    """Return a note on what numbered lines do not show: CRLF, and an unfinished last line."""
+    notes = []
+    count, total = text.count("\r\n"), text.count("\n")
+    if count:
+        some = "the lines" if count == total else f"{count:,} of {total:,} lines"
+        notes.append(f"{some} end in CRLF")
+    if with_last and not text.endswith("\n"):
+        notes.append("the last line has no newline at its end")
+    return f"\n… ({'; '.join(notes)})" if notes else ""
 
 
 def _artifacts(difference: str, path: Path) -> tuple[Artifact, ...]:

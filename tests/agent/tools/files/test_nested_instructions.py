@@ -17,8 +17,8 @@ from agent.tools.files.read_write import ReadFile
 def part(workspace: Path) -> Path:
     folder = workspace / "api" / "v2"
     folder.mkdir(parents=True)
-    (folder / "a.py").write_text("one")
-    (folder / "b.py").write_text("two")
+    (folder / "a.py").write_text("one\n")
+    (folder / "b.py").write_text("two\n")
     return folder
 
 
@@ -45,7 +45,7 @@ async def test_they_come_once_the_nearest_last_and_again_when_changed(
 
 
 async def test_who_read_the_file_itself_has_it(call: CallContext, part: Path) -> None:
-    (part / "AGENTS.md").write_text("Use blanks here.")
+    (part / "AGENTS.md").write_text("Use blanks here.\n")
     tool = ReadFile(ToolSettings())
     assert await _read(tool, call, part / "AGENTS.md") == "1\tUse blanks here."
     assert await _read(tool, call, part / "a.py") == "1\tone"

@@ -38,7 +38,7 @@ async def read(
 async def test_lines_are_one_based_inclusive_and_clamped(
     call: CallContext, workspace: Path, start: int | None, end: int | None, numbers: list[int]
 ) -> None:
-    (workspace / "f.txt").write_bytes(b"l1\r\nl2\nl3\nl4")
+    (workspace / "f.txt").write_bytes(b"l1\nl2\nl3\nl4\n")
     expected = "\n".join(f"{n}\tl{n}" for n in numbers)
     assert await read(call, "f.txt", start, end) == expected
 
@@ -77,7 +77,7 @@ async def test_many_short_lines_stop_at_the_line_limit(call: CallContext, worksp
 
 async def test_marks_are_not_shown_and_odd_bytes_are(call: CallContext, workspace: Path) -> None:
     (workspace / "utf16").write_text("hé\nyou\n", "utf-16")
-    (workspace / "sig").write_text("hé", "utf-8-sig")
+    (workspace / "sig").write_text("hé\n", "utf-8-sig")
     (workspace / "latin").write_bytes(b"caf\x81")
     assert await read(call, "utf16") == "1\thé\n2\tyou"
     assert await read(call, "sig") == "1\thé"
@@ -150,7 +150,7 @@ async def test_append_adds_in_the_files_encoding(call: CallContext, workspace: P
     assert (workspace / "log/f.txt").read_text() == "a\na\n"
     (workspace / "w.txt").write_text("x", "utf-16")
     await tool.run({"path": "w.txt", "content": "é"}, call)
-    assert (workspace / "w.txt").read_text("utf-16") == "xé"
+    assert (workspace / "w.txt").read_text("utf-16") == "x\né"
 
 
 async def test_list_shows_folders_first_with_sizes_and_counts_the_rest(
@@ -275,7 +275,7 @@ async def test_nobody_else_writes_down_what_the_owner_s_turns_are_told_to_do(
 
 
 async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:
-    (workspace / "USER.md").write_text("a project's own file")
+    (workspace / "USER.md").write_text("a project's own file\n")
     elsewhere = replace(
         call,
         environment=replace(
