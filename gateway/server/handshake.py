@@ -59,8 +59,8 @@ class KeyHandshake:
         await socket.prepare(request)
         proof = new_proof(key, request.headers["Host"], claim)
         await socket.send_str(dumps(proof.opening()))
-        # There is no limit for each key, whose id is no secret: the oldest connection of a stranger
-        # makes room for a new one (`connection_ranks.py`), and a client answers at once.
+        # A limit for each key would let anyone who knows its public id keep the owner out. The
+        # oldest unproven connection makes room instead (`connection_ranks.py`).
         if not await _is_proven(socket, proof):
             self._guard.count_failure(request.remote or "")
             await socket.close(code=DENIED, message=b"wrong proof")

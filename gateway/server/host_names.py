@@ -22,12 +22,12 @@ class HostNames:
         return split_host(host)[0] in self._names
 
     def leads_here(self, host: str, scheme: str, local: tuple[str, int]) -> bool:
-        """Return whether who dials this host reaches this server and no program that passes on what
-        it is sent. `local` are the address and the port at which the connection was accepted.
+        """Return whether a client that dials this host reaches this server, and not a program that
+        relays the connection. `local` is the address and port that accepted the connection.
 
-        Nobody else can listen at these. A name leads to several addresses, of which another program
-        may hold one (`localhost` to `::1`), so without TLS it counts only where `server.hosts` has
-        it."""
+        No other program can listen there. A name resolves to several addresses, and another program
+        may listen at one of them (`localhost` at `::1`), so without TLS a name counts only if
+        `server.hosts` lists it."""
         name, dialled = split_host(host)
         if (name, None) in self._others and not is_loopback(name):
             return True

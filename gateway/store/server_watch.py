@@ -1,4 +1,4 @@
-"""How long a database server has answered, for a process that stands by."""
+"""Watch of a standby process on the database server."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,11 @@ _HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 
 
 class ServerWatch:
-    """`note` each answer. While the server is away nobody can say anything, so only a process that
-    has seen it answer for a whole lease knows that an owner is silent."""
+    """Record of the server's answers: call `note` for each.
+
+    No owner can renew its lease while the server is away, so only a process that has seen the
+    server answer for a whole lease knows that the owner is silent.
+    """
 
     def __init__(self, lease_s: float, clock: Callable[[], float] | None = None) -> None:
         self._lease_s, self._clock = lease_s, clock or boot_clock
@@ -24,7 +27,7 @@ class ServerWatch:
 
     @property
     def covers_lease(self) -> bool:
-        """Whether the server has answered for a lease, without a long pause in between."""
+        """The server has answered for a whole lease, without a long pause."""
         return self._last_at - self._since >= self._lease_s
 
 

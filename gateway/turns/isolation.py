@@ -1,4 +1,4 @@
-"""Isolation: turns that may have ended the process go on in groups, apart from each other."""
+"""Isolation of turns that may have ended the process: they continue in groups."""
 
 import asyncio
 from collections import deque
@@ -11,8 +11,9 @@ NEWCOMERS_WAIT_S = 5.0
 class Isolation:
     """`begin` with the lanes of such turns, group by group; all lanes `enter` before they claim.
 
-    A lane `leave`s when its turn has made a step, rests or is over: a process that ends before that
-    was ended by a turn of the group at work, or by one that began after `newcomers_wait_s`.
+    A lane `leave`s when its turn has made a step, is suspended or has ended. A process that ends
+    before that was ended by a turn of the current group, or by a turn that began after
+    `newcomers_wait_s`.
     """
 
     def __init__(self, newcomers_wait_s: float = NEWCOMERS_WAIT_S) -> None:
@@ -26,8 +27,8 @@ class Isolation:
         self._newcomers_at = asyncio.get_running_loop().time() + self._newcomers_wait_s
 
     async def enter(self, lane: str) -> None:
-        """Return when the lane's group is at work; for other lanes when no group is, or newcomers
-        have waited long enough."""
+        """Return when the lane's group is the current one; for other lanes when there is no group,
+        or newcomers have waited long enough."""
         while self._groups and lane not in self._groups[0]:
             is_newcomer = not any(lane in group for group in self._groups)
             wait_until = self._newcomers_at if is_newcomer else None
@@ -38,7 +39,7 @@ class Isolation:
                     await self._changed.wait()
 
     def is_at_work(self, lane: str) -> bool:
-        """Return whether the lane is of the group at work."""
+        """Return whether the lane belongs to the current group."""
         return bool(self._groups) and lane in self._groups[0]
 
     def leave(self, lane: str) -> None:
@@ -49,7 +50,7 @@ class Isolation:
                 self._tell()
 
     def end(self) -> None:
-        """Nothing waits for others any more: the process stops."""
+        """Let every lane continue: the process stops."""
         self._groups.clear()
         self._tell()
 

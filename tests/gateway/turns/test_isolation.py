@@ -76,7 +76,7 @@ async def test_two_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path
 
 
 async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
-    """20 turns whose model is slow, after two kills; half of them go on at once."""
+    """20 turns with a slow model, after two kills: half of them continue at once."""
     chats = [str(n) for n in range(20)]
     async with life(tmp_path, Gated(), asked=20) as parts:
         await accept_messages(parts, *(chat_message(f"slow {chat}", chat) for chat in chats))

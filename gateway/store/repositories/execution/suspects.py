@@ -13,11 +13,11 @@ CUTS = "attempts - 1 + interruptions"
 
 
 def suspect_groups(tx: Transaction) -> list[list[str]]:
-    """Return the lanes of turns that were cut off, in groups that go on one after the other; none
-    where no turn was cut off again and again.
+    """Return the lanes of turns that were cut off, in groups to continue one after the other; an
+    empty list if no turn is a suspect.
 
-    Those that were cut off least come first. Suspects that were cut off equally often are halved,
-    so each end of the process leaves half of them under suspicion."""
+    Turns that were cut off least often come first. Suspects that were cut off equally often are
+    halved, so each further end of the process halves the suspicion."""
     rows = tx.all(
         f"SELECT lane, {CUTS} FROM turn WHERE {RUNNING} AND is_suspended = 0"
         f" AND is_claimed = 0 AND {CUTS} > 0 AND {TURN_RUN_HERE} ORDER BY {CUTS}, id"

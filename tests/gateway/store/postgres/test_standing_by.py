@@ -1,4 +1,4 @@
-"""A process that stands by has watched the server, and replaces a silent owner at once."""
+"""Replacement of a silent owner by a standby process that has watched the server."""
 
 import asyncio
 import time
