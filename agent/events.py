@@ -55,9 +55,12 @@ class Retry:
 
 @frozen
 class Notice:
+    """`below` is what chats, which show no notices, say below the answer; '' for nothing."""
+
     type: ClassVar[str] = "notice"
     level: Literal["info", "warning"]
     text: str
+    below: str = ""
 
 
 # The vendor's filter, or the model's own refusal, ended the reply.

@@ -22,7 +22,7 @@ from agent.errors import (
     WrongLimitName,
 )
 from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
-from agent.i18n import t
+from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.model_settings import without_thinking
@@ -50,6 +50,9 @@ _BLIND_AFTER = 2
 # Parts of which a person should know in any case that they are missing.
 _NOTABLE = PICTURE_PARTS | {TOOLS}
 _NOTHING = frozenset[str]()
+_PICTURES_OMITTED = mark_for_translation(
+    "Pictures were left out, because the model does not take them."
+)
 _NOT_FIELDS = PICTURE_PARTS | {THOUGHTS, THINKING, TOOLS}
 _SERVER_ERRORS_IN_A_ROW = 2
 
@@ -103,7 +106,8 @@ class CapabilityFallback:
         )
         self._memory = memory or ServerMemory()
         self._clock = clock
-        self._is_blindness_noticed = False
+        # What the last pictures were for which a notice was given.
+        self._noticed_pictures: list[int] = []
 
     @property
     def name(self) -> str:
@@ -113,8 +117,9 @@ class CapabilityFallback:
         memory = self._memory.models.get(request.model) or self._memory.of(request.model)
         if memory.ends_at:
             memory.forget_doubts(self._clock())
-        if self._is_blindness_to_notice(request):
-            yield Notice("warning", t("{model} cannot see pictures", model=request.model))
+        if self._is_blindness_to_notice(request, memory):
+            text = t("{model} cannot see pictures", model=request.model)
+            yield Notice("warning", text, t(_PICTURES_OMITTED))
         search: _Search | None = None
         while True:
             sent = self._reduce(request, memory, search.omitted if search else _NOTHING)
@@ -147,11 +152,14 @@ class CapabilityFallback:
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    def _is_blindness_to_notice(self, request: ModelRequest) -> bool:
-        if PICTURES not in self._always_omitted or self._is_blindness_noticed:
+    def _is_blindness_to_notice(self, request: ModelRequest, memory: ModelMemory) -> bool:
+        """Whether the newest message shows pictures that are left out, each time once."""
+        if PICTURES not in self._always_omitted and PICTURES not in memory.parts:
             return False
-        self._is_blindness_noticed = _has_pictures(request)
-        return self._is_blindness_noticed
+        pictures = _pictures_of_question(request)
+        is_new = bool(pictures) and pictures != self._noticed_pictures
+        self._noticed_pictures = pictures or self._noticed_pictures
+        return is_new
 
     def _continue_search(
         self,
@@ -206,7 +214,11 @@ class CapabilityFallback:
             parts=", ".join(map(_part_name, sorted(omitted))),
             reason=refused,
         )
-        return [Notice("warning" if omitted & _NOTABLE else "info", text)]
+        below = ""
+        if pictures:
+            self._noticed_pictures = _pictures_of_question(reduced)
+            below = t(_PICTURES_OMITTED)
+        return [Notice("warning" if omitted & _NOTABLE else "info", text, below)]
 
     def _rename_limit(self, model: str) -> bool:
         return isinstance(self._provider, RenamesLimit) and self._provider.rename_limit(model)
@@ -373,6 +385,12 @@ def _parts(request: ModelRequest) -> Iterator[Part]:
 def _has_pictures(request: ModelRequest) -> bool:
     # Every request looks at the whole conversation: of the ways to do so this is the cheapest.
     return Image in {type(part) for one in request.messages for part in one.content}
+
+
+def _pictures_of_question(request: ModelRequest) -> list[int]:
+    """The pictures of the newest message of a person, by their content."""
+    question = next((one for one in reversed(request.messages) if one.role == "user"), None)
+    return [hash(one.data) for one in _images(question)] if question is not None else []
 
 
 def _newest_pictured(messages: Sequence[Message]) -> Message | None:

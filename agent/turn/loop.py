@@ -14,7 +14,7 @@ from agent.errors import BadReply, ContextTooLong, Rejected
 from agent.events import FILTERED
 from agent.history_validation import close_unanswered_calls, unanswered_calls, with_unique_call_ids
 from agent.i18n import mark_for_translation, t
-from agent.prompts import load_prompt, render_prompt
+from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.model_settings import is_forced
 from agent.providers.optional_parts import is_unexplained
@@ -207,7 +207,8 @@ class AgentLoop:
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
         self._is_cut = reply.finish_reason == "length"
         if self._is_cut:
-            await self._outlet.emit(events.Notice("warning", load_prompt("reply_cut")))
+            text = t("The answer reached the model's length limit and was cut off.")
+            await self._outlet.emit(events.Notice("warning", text, text))
         # Said is said: a stop while it is being stored must find it in the conversation.
         self._partial = []
         message = with_unique_call_ids(reply.message)

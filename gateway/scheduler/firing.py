@@ -5,6 +5,7 @@ before the commit repeats it and one after the commit does not.
 """
 
 import logging
+import re
 from dataclasses import replace
 
 from agent.errors import KoreError
@@ -21,7 +22,7 @@ from gateway.scheduler.recurrence import Recurrence
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.conversations import session_admin, sessions
-from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery import chats, inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.jobs import Job
@@ -35,6 +36,10 @@ ON_TIME_S = 300.0
 CATCH_UP_MOST = 10
 
 _BATCH = 50
+
+# A chat that takes nothing is asked for so many runs; of the latest slots some were only missed.
+_UNDELIVERED_MOST = 2
+_SLOTS_LOOKED_AT = 10
 
 
 @frozen
@@ -141,6 +146,8 @@ def _begin(
         if jobs.begin(tx, job, slot, "missed", now):
             jobs.ended(tx, job.id, slot, "missed", t("the previous run was still in progress"))
         return
+    if _pause_if_unreachable(tx, context, job, now, fired):
+        return
     if not jobs.begin(tx, job, slot, "ran" if job.kind == "reminder" else "begun", now):
         return
     if job.kind == "reminder":
@@ -173,6 +180,37 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
         "job", job.event(slot), content, now, options=options, job=job.id, lane=job.lane
     )
     inbox.accept(tx, InboxBatch(question.channel, question.account, now), [InboxEntry(question)])
+
+
+def _pause_if_unreachable(
+    tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs
+) -> bool:
+    """Pause a job whose last runs did not reach its chat, which still takes nothing; the owner is
+    told."""
+    runs = [slot for slot in jobs.slots(tx, job, _SLOTS_LOOKED_AT) if slot.state != "missed"]
+    last = runs[:_UNDELIVERED_MOST]
+    is_lost = len(last) == _UNDELIVERED_MOST and all(slot.lost for slot in last)
+    if not is_lost or not chats.is_unreachable(tx, job.route):
+        return False
+    log.warning("job %d is paused: %d runs did not reach %s", job.id, len(last), job.route.lane)
+    jobs.set_state(tx, job.id, "paused", t("its message could not be delivered"))
+    owner_id = context.access.owner_id
+    owner = chats.private_route(tx, owner_id) if owner_id is not None else None
+    if owner is None or owner == job.route:
+        return True
+    with use_locale(context.languages.of_route(owner)):
+        text = t(
+            "⚠️ Job {job}, {title}, is paused: its last two runs did not reach the chat {chat}. "
+            "`/cron resume {job}` starts it again.",
+            job=job.id,
+            title=escape_markdown(title(job)),
+            chat=job.route.chat_id,
+        )
+        parts = context.renderer.render(owner, quiet(text, job.taint))
+    name = f"cron:{job.id}:paused:{now!r}"
+    outbox.put(tx, None, [OutgoingReply(name, owner, parts, "notice", taint=job.taint)], now)
+    fired.mail_lanes.add(owner.lane)
+    return True
 
 
 def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> bool:
@@ -224,17 +262,24 @@ def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
     )
 
 
-# What a model says that has nothing to say; and what it may put around it.
-SILENT = "HEARTBEAT_OK"
+# What a model says that has nothing to say, as it may be formatted.
+_SILENT = re.compile(r"[*_`\"]*\bHEARTBEAT(?:\\?_| )OK\b[*_`\"]*[.!]?")
 
-_AROUND = " \n\t*_`.!"
+# An answer with that word and so little besides is "nothing" in many words.
+_SILENT_CHARS = 120
 
 _NOTE_CHARS = 200
 
 
 def is_silent(text: str) -> bool:
     """Whether a job's answer need not reach anybody."""
-    return text.strip(_AROUND) in ("", SILENT.strip(_AROUND))
+    if not text.strip(" \n\t*_`.!"):
+        return True
+    return _SILENT.search(text) is not None and len(without_silent_word(text)) <= _SILENT_CHARS
+
+
+def without_silent_word(text: str) -> str:
+    return _SILENT.sub("", text).strip() if "HEARTBEAT" in text else text
 
 
 def record_result(

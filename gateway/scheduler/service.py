@@ -16,6 +16,7 @@ from gateway.core.records import JobChange, NewJob
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.turns import outcome
 from gateway.turns.outcome import TurnOutcome
 
 if TYPE_CHECKING:
@@ -89,13 +90,23 @@ class JobService:
 
                 record_result(tx, self.context, message, failed, time.time())
 
-    def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
+    def is_silent(self, claim: TurnClaim, ending: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
-        if claim.messages[-1].job is None or outcome.error is not None or outcome.denied_summary:
+        if claim.messages[-1].job is None or ending.error is not None or ending.denied_summary:
             return False
         from gateway.scheduler.firing import is_silent
 
-        return outcome.result is not None and is_silent(outcome.result.text)
+        return ending.result is not None and is_silent(ending.result.text)
+
+    def answer(self, claim: TurnClaim, ending: TurnOutcome, clean: Callable[[str], str]) -> str:
+        """What people are told, as `outcome.answer` words it; of a job without the word for
+        "nothing to say"."""
+        text = outcome.answer(ending, clean)
+        if claim.messages[-1].job is None:
+            return text
+        from gateway.scheduler.firing import without_silent_word
+
+        return without_silent_word(text)
 
     def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""

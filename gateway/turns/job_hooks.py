@@ -1,5 +1,6 @@
 """What a turn asks of the jobs, which lie above it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from agent.tools.base import Schedule
@@ -22,6 +23,11 @@ class JobHooks(Protocol):
 
     def is_silent(self, claim: TurnClaim, ending: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
+        ...
+
+    def answer(self, claim: TurnClaim, ending: TurnOutcome, clean: Callable[[str], str]) -> str:
+        """What people are told, as `outcome.answer` words it; of a job without the word for
+        "nothing to say"."""
         ...
 
     def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:

@@ -9,8 +9,12 @@ from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
-from gateway.core.messages import OutboundPart
+from gateway.core.messages import CONSOLE, OutboundPart
+from gateway.core.token_routes import API
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
+
+# Channels that show notices when they come.
+_SCREENS = frozenset({CONSOLE, API})
 
 
 @dataclass(slots=True)
@@ -28,6 +32,9 @@ class TurnOutcome:
     trace: str = ""
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
     is_owner: bool = True
+    # A chat gets `warnings` below the answer.
+    channel: str = CONSOLE
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def stopped(self) -> str | None:
@@ -42,6 +49,9 @@ class TurnOutcome:
                 self.error = event
             case events.Compacted(dropped=dropped):
                 self.dropped_messages = dropped
+            case events.Notice(below=text) if self.channel not in _SCREENS:
+                if text and text not in self.warnings:
+                    self.warnings.append(text)
 
     def public_form(self, event: events.Event) -> events.Event:
         """Return what of an event may be shown to those who read the answer."""
@@ -69,7 +79,8 @@ def answer(ending: TurnOutcome, clean: Callable[[str], str] = lambda text: text)
     """What the chat is told. `clean` defuses links in what is not the model's words, whose links
     the turn has defused."""
     text = _answer(ending, clean)
-    below = [clean(text) for text in (ending.denied_summary, ending.trace) if text]
+    warnings = (f"⚠️ {text}" for text in ending.warnings)
+    below = [clean(text) for text in (ending.denied_summary, *warnings, ending.trace) if text]
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 

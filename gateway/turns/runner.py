@@ -402,7 +402,7 @@ class TurnRunner:
         self, task: TurnRequest, claim: TurnClaim, preview: StreamingPreview | None
     ) -> TurnOutcome:
         lane = claim.messages[-1].session_key
-        ending = TurnOutcome(is_owner=task.environment.owner)
+        ending = TurnOutcome(is_owner=task.environment.owner, channel=claim.messages[-1].channel)
         with self._events.turn(lane, claim.session):
             for opening in opening_events(claim):
                 self._events.publish(lane, opening)
@@ -430,7 +430,7 @@ class TurnRunner:
         new = ending.result.messages[journal.stored_messages :]
         rows = [*new, *outcome.closing_messages(ending)]
         dropped = outcome.whole_rounds(ending.dropped_messages, window.messages)
-        text = outcome.answer(ending, lambda part: defuse_answer(part, exposure))
+        text = self._jobs.answer(claim, ending, lambda part: defuse_answer(part, exposure))
         is_told = not errands and not self._jobs.is_silent(claim, ending)
         letter = replace(
             self._letter(claim, text),

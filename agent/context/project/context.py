@@ -9,8 +9,14 @@ from hashlib import sha256
 from math import inf
 from pathlib import Path
 
-from agent.context.project.directory_tree import FolderTree, TreeLimits, tree, tree_changes
-from agent.context.project.pointed_file import PointedFile, describe_size, read_pointed_file
+from agent.context.project.directory_tree import (
+    FolderTree,
+    TreeLimits,
+    describe_size,
+    tree,
+    tree_changes,
+)
+from agent.context.project.pointed_file import PointedFile, read_pointed_file
 from agent.context.project.repository_state import describe_repository, find_head
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeAlias
 
-from agent.context.project.pointed_file import describe_size
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
@@ -178,6 +177,12 @@ def _ignores(path: Path) -> bytes | None:
             return file.read(_IGNORE_LIMIT_BYTES)
     except OSError:
         return None
+
+
+def describe_size(size_bytes: int) -> str:
+    if size_bytes < 1_000:
+        return f"{size_bytes} B"
+    return f"{size_bytes / 1000:.0f} kB" if size_bytes < 1_000_000 else f"{size_bytes / 1e6:.1f} MB"
 
 
 def _size(entry: "os.DirEntry[str]") -> str:

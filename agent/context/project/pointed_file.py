@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from agent.context.project.directory_tree import describe_size
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.regular_file import open_regular
@@ -52,12 +53,6 @@ def read_pointed_file(path: Path) -> PointedFile:
     most = describe_size(PICTURE_LIMIT_BYTES)
     note = render_prompt("project_file_binary", path=path, size=describe_size(size), most=most)
     return PointedFile(kind, "", size, note=note)
-
-
-def describe_size(size_bytes: int) -> str:
-    if size_bytes < 1_000:
-        return f"{size_bytes} B"
-    return f"{size_bytes / 1000:.0f} kB" if size_bytes < 1_000_000 else f"{size_bytes / 1e6:.1f} MB"
 
 
 def _kind(head: bytes, size_bytes: int) -> FileKind:

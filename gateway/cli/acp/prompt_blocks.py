@@ -17,7 +17,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
-from agent.context.project.pointed_file import describe_size
+from agent.context.project.directory_tree import describe_size
 from agent.errors import KoreError
 from agent.prompts import render_prompt
 from agent.records import frozen

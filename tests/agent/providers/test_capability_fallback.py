@@ -9,7 +9,7 @@ from agent.events import ModelEvent, Notice, Reply
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.scripted import ScriptedProvider
-from agent.types import Image, Message, RedactedThinking, Text, Thinking, user
+from agent.types import Image, Message, RedactedThinking, Text, Thinking, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
 ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True})
@@ -176,6 +176,20 @@ async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> N
         assert request.messages[0] is asked.messages[0]
         assert not any(isinstance(part, Image) for part in request.messages[1].content)
         assert request.messages[1].text.endswith("what is it?")
+
+
+async def test_each_question_with_pictures_that_are_left_out_is_noticed_once() -> None:
+    provider = CapabilityFallback(ScriptedProvider(["one"] * 4), images=False)
+    first, second = (
+        replace(ASKED, messages=(Message("user", (Image("image/png", data), Text("?"))),))
+        for data in (b"x", b"y")
+    )
+    plain = replace(ASKED, messages=(*first.messages, assistant("one"), user("and now?")))
+    counts = []
+    for request in (first, first, plain, second):
+        events = await events_of(provider, request)
+        counts.append(len([one for one in events if isinstance(one, Notice) and one.below]))
+    assert counts == [1, 0, 0, 1]
 
 
 async def test_what_a_model_is_known_to_lack_is_not_tried() -> None:

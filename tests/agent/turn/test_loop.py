@@ -103,7 +103,8 @@ async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> Non
     cut = events.Reply(assistant("and then", ()), None, "length")
     agent = Agent(Speaker(cut), workspace=tmp_path)
     seen, result = await run_turn(agent, task(agent))
-    assert events.Notice("warning", load_prompt("reply_cut")) in seen
+    text = "The answer reached the model's length limit and was cut off."
+    assert events.Notice("warning", text, text) in seen
     assert result.text == "and then"
 
 

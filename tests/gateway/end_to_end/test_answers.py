@@ -1,9 +1,12 @@
 """A text is answered where it was asked, as Telegram shows things."""
 
+import json
+
 import pytest
 
 from gateway.commands.table import COMMANDS
 from tests.fakes.bot_text import MAX_UNITS, utf16_units
+from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,6 +53,15 @@ async def test_a_long_answer_is_split_in_order(gateway: GatewayProcess, chat: in
     assert len(parts) == 3
     assert all(utf16_units(part) <= MAX_UNITS for part in parts)
     assert " ".join(parts).split() == words
+
+
+async def test_cut_answer_says_so_below(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ReplyScript(text="It began and", finish_reason="length"))
+    assert await gateway.answers_to(chat, "tell") == [
+        "It began and\n\n⚠️ The answer reached the model's length limit and was cut off."
+    ]
+    assert await gateway.answers_to(chat, "and?") != []
+    assert "⚠️" not in json.dumps(gateway.model.requests[-1].body, ensure_ascii=False)
 
 
 async def test_an_answer_stays_in_its_topic(gateway: GatewayProcess) -> None:

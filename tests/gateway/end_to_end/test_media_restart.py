@@ -1,4 +1,4 @@
-"""Files and a gateway that is killed: nothing is lost, nothing is taken in twice."""
+"""Files and a gateway of their own: a kill loses nothing, and takes nothing in twice."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ import os
 
 from tests.fakes.faults import hang, status
 from tests.fakes.listener import Listener
-from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
 
 
@@ -126,3 +126,16 @@ async def test_what_has_lain_in_the_inbox_for_long_is_deleted(alone: GatewayProc
     (new,) = set(folder.iterdir()) - {own}
     assert new.read_bytes() == b"new"
     assert own.exists()
+
+
+async def test_answer_says_that_pictures_were_left_out(alone: GatewayProcess) -> None:
+    config = json.loads(alone.config.read_text())
+    config["model_list"] = [{**model, "images": False} for model in config["model_list"]]
+    alone.config.write_text(json.dumps(config))
+    async with alone:
+        for shade in range(2):
+            await alone.api.user_sends(OWNER, "photo", png(shade), caption="what is this?")
+            await alone.idle()
+        note = "⚠️ Pictures were left out, because the model does not take them."
+        answers = alone.api.answers(OWNER)
+        assert [answer.endswith(f"\n\n{note}") for answer in answers] == [True, True]

@@ -4,8 +4,12 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from agent.providers.scripted import ScriptedProvider
-from gateway.channels.base import MessageRefused, NotSent
+from gateway.channels.base import ChatUnreachable, MessageRefused, NotSent
+from gateway.core.messages import Sender
+from gateway.scheduler import firing
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault
@@ -231,6 +235,67 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
         assert "disabled" in await place.answer_to("/cron")
         assert "Job 1: try" in await place.answer_to("/cron resume 1")
         assert await place.parts.stored("job", "state", "failures") == [("on", 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("HEARTBEAT_OK", True),
+        ("**HEARTBEAT_OK**", True),
+        ("HEARTBEAT OK.", True),
+        ("HEARTBEAT\\_OK", True),
+        ("Nothing is due today. HEARTBEAT_OK", True),
+        ("HEARTBEAT_OK\n\nThe plants were watered yesterday.", True),
+        ("", True),
+        ("Water the plants.", False),
+        ("x" * 300 + " HEARTBEAT_OK", False),
+        ("NOHEARTBEAT_OKAY", False),
+    ],
+)
+def test_short_answer_with_the_silent_word_reaches_nobody(text: str, silent: bool) -> None:
+    assert firing.is_silent(text) is silent
+
+
+def test_long_answer_loses_the_silent_word() -> None:
+    text = "The plants need water. " * 20
+    assert firing.without_silent_word(f"{text}\n\n**HEARTBEAT_OK**") == text.strip()
+    assert firing.without_silent_word(text) == text
+
+
+async def test_silent_word_is_left_out_of_a_jobs_answer(tmp_path: Path) -> None:
+    report = "The plants need water. " * 20
+    async with with_timer(tmp_path, ["hello", f"{report}\n\nHEARTBEAT_OK"]) as place:
+        await place.answer_to("hi")
+        await place.answer_to("/cron ask every 1h look at the plants")
+        place.clock.ahead += 3_600
+        assert (await place.until_shown(3))[-1] == report.strip()
+
+
+async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedProvider(["hello", "hello", "one", "two", "three"])
+    async with with_timer(tmp_path, model, owner="chat:8") as place:
+        owner = {"sender": Sender("8", "Bob")}
+        await place.answer_to("hi", "8", **owner)
+        await place.answer_to("hi")
+        await place.answer_to("/cron ask every 1h look at the mail")
+        for count in (1, 2):
+            place.parts.platform.fail("1", ChatUnreachable("blocked"))
+            place.clock.ahead += 3_600
+            await wait_until(lambda count=count: len(model.requests) == 2 + count)
+            await place.parts.until_count(count, "outbox", state="dead")
+            await wait_until(lambda: place.parts.bus.lanes == 0)
+        place.clock.ahead += 3_600
+        assert await place.parts.until_stored("job", "reason", state="paused") == (
+            "its message could not be delivered",
+        )
+        await wait_until(lambda: any("is paused" in text for text in place.texts("8")))
+        assert len(model.requests) == 4
+        assert place.texts("8")[-1] == (
+            "⚠️ Job 1, look at the mail, is paused: its last two runs did not reach the chat 1. "
+            "`/cron resume 1` starts it again."
+        )
 
 
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:

@@ -638,6 +638,7 @@ export interface NoticeEvent {
   type: "notice"
   level: "info" | "warning"
   text: string
+  below?: string
 }
 
 export interface QuestionLine {
