@@ -72,6 +72,7 @@ class Reply:
     """The last thing a provider yields: the model's whole reply. Never shown to screens.
 
     `rank` tells which model has answered: 0 the one that was wanted, 1 its first fallback.
+    `voids_text`: the text that was streamed had thoughts in it; only the message's text counts.
     """
 
     type: ClassVar[str] = "reply"
@@ -79,6 +80,7 @@ class Reply:
     usage: Usage | None = None
     finish_reason: str | None = None
     rank: int = 0
+    voids_text: bool = False
 
 
 ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | Notice | Reply

@@ -1,5 +1,6 @@
 """What a reply says and thinks, as it streams."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
 from agent.providers.wire_text import replace_lone_surrogates
 
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
+_CLOSING = re.compile(r"</think(?:ing)?>(?=(?P<more>[^\n]*))")
 
 
 class ThinkTagFilter:
@@ -72,6 +74,16 @@ class ThinkTagFilter:
         return [(False, pending)] if pending else []
 
 
+def _unopened_tag(text: str) -> re.Match[str] | None:
+    """Return the first closing tag, if it ends its line, is not code, and nothing opened it."""
+    tag = _CLOSING.search(text)
+    if tag is None or tag["more"].strip():
+        return None
+    before = text[: tag.start()]
+    is_opened = any(opening in before for opening in _TAGS)
+    return None if is_opened or before.count("`") % 2 else tag
+
+
 def _overlap(text: str, tag: str) -> int:
     """How many of the last characters of the text may be the beginning of the tag."""
     return next((n for n in range(min(len(tag), len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
@@ -101,13 +113,19 @@ class DeltaBuffer:
 
 
 class TextStream:
-    """Text and thinking of one reply, told apart also where a model tags its thoughts itself."""
+    """Text and thinking of one reply, told apart also where a model tags its thoughts itself.
+
+    Some servers give the opening tag to the model: the reply ends its thoughts and never began
+    them. That shows only at the closing tag, so the thoughts are streamed as text; `voids_text`
+    says so at the end.
+    """
 
     def __init__(self) -> None:
         self._text = DeltaBuffer()
         self._thinking = DeltaBuffer()
         self._open = False
         self._tags: ThinkTagFilter | None = ThinkTagFilter()
+        self.voids_text = False
 
     @property
     def text(self) -> str:
@@ -141,6 +159,17 @@ class TextStream:
         if self._open:
             self._open = False
             yield ThinkingEnd(self._thinking.text)
+
+    def take_unopened_thoughts(self) -> None:
+        """Make thoughts of the text before a closing tag that nothing opened. Call it at the end
+        of the reply."""
+        if self._thinking.chars or (tag := _unopened_tag(self.text)) is None:
+            return
+        thoughts, answer = self.text[: tag.start()], self.text[tag.end() :]
+        self._thinking, self._text = DeltaBuffer(), DeltaBuffer()
+        self._thinking.add(thoughts.strip())
+        self._text.add(answer.lstrip())
+        self.voids_text = True
 
     def _dispatch(self, pieces: list[tuple[bool, str]]) -> Iterator[ModelEvent]:
         for is_thought, piece in pieces:

@@ -298,6 +298,8 @@ class AgentLoop:
                 for event in _cleaned(model_event, redactor, links):
                     match event:
                         case events.Reply():
+                            if event.voids_text:
+                                await self._show_again(event.message)
                             return await self._hooked(request, event)
                         case events.TextDelta(text):
                             self._partial.append(text)
@@ -309,6 +311,13 @@ class AgentLoop:
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
         raise BadReply(t("the model returned no reply"))
+
+    async def _show_again(self, message: Message) -> None:
+        """Take back what was streamed, and show the message in its place."""
+        await self._outlet.emit(events.Retry(t("the reply began with thoughts"), 1, 1, 0.0))
+        self._partial = [message.text]
+        if message.text:
+            await self._outlet.emit(events.TextDelta(message.text))
 
     async def _hooked(self, request: ModelRequest, reply: events.Reply) -> events.Reply:
         """The reply, as the program's hooks leave it."""

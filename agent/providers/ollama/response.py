@@ -54,13 +54,14 @@ class OllamaResponseBuilder:
         if self.finish_reason == "load":
             raise Unavailable(t("Ollama loaded the model but returned nothing"))
         yield from self._speech.pause()
+        self._speech.take_unopened_thoughts()
         content: list[Part] = []
         if self._speech.thinking:
             content.append(Thinking(self._speech.thinking))
         if self._speech.text:
             content.append(Text(self._speech.text))
         message = Message("assistant", tuple(content), tuple(self._calls))
-        yield Reply(message, self._usage, self.finish_reason)
+        yield Reply(message, self._usage, self.finish_reason, voids_text=self._speech.voids_text)
 
     def _call(self, data: Any) -> Iterator[ModelEvent]:
         function = data.get("function") if isinstance(data, dict) else None

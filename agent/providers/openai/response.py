@@ -91,8 +91,9 @@ class OpenAIResponseBuilder:
         if not (done or self.finish_reason):
             raise Unavailable(t("the model's reply was cut off"))
         yield from self._speech.pause()
+        self._speech.take_unopened_thoughts()
         reason = FILTERED if self._has_refused else self.finish_reason
-        yield Reply(self._message(), self._usage, reason)
+        yield Reply(self._message(), self._usage, reason, voids_text=self._speech.voids_text)
 
     def _message(self) -> Message:
         content: list[Part] = []

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
+import kore
+from agent.events import Done, ModelEvent, Retry, TextDelta, ThinkingDelta, ThinkingEnd
+from agent.providers.pool import ModelPool
+from agent.providers.registry import ModelConfig
 from agent.providers.text_stream import TextStream
+from agent.types import Text, Thinking
+from tests.fakes.model import ModelServer
 
 
 def stream_events(speech: TextStream, *pieces: str) -> list[ModelEvent]:
@@ -45,6 +51,45 @@ def test_thoughts_at_the_beginning_are_told_apart(
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == said
     assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == thinking
     assert events.count(ThinkingEnd(thinking)) == bool(thinking)
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "said"),
+    [
+        ("hm\n</think>\n\nYes", "hm", "Yes"),
+        ("hm </thinking>\nYes", "hm", "Yes"),
+        ("\n</think>\n\nYes", "", "Yes"),
+        ("only thoughts\n</think>", "only thoughts", ""),
+        ("Close it with </think> there", "", "Close it with </think> there"),
+        ("Close it with `\n</think>\n`", "", "Close it with `\n</think>\n`"),
+        ("```\n</think>\n```", "", "```\n</think>\n```"),
+        ("So: <think>\nhm\n</think>\nYes", "", "So: <think>\nhm\n</think>\nYes"),
+    ],
+)
+def test_thoughts_without_an_opening_tag_are_told_apart_at_the_end(
+    text: str, thinking: str, said: str
+) -> None:
+    speech = TextStream()
+    stream_events(speech, text)
+    speech.take_unopened_thoughts()
+    assert (speech.thinking, speech.text) == (thinking, said)
+    assert speech.voids_text == (said != text)
+
+
+async def test_thoughts_without_an_opening_tag_are_taken_back(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    model_server.script("I think.\n</think>\n\nYes")
+    config = ModelConfig("m", "openai/x", model_server.url, "k")
+    agent = kore.Agent(ModelPool("m", [config]), workspace=tmp_path)
+    events = [event async for event in agent.stream("hi")]
+    retry = next(n for n, event in enumerate(events) if isinstance(event, Retry))
+    shown = "".join(event.text for event in events[retry:] if isinstance(event, TextDelta))
+    assert shown == "Yes"
+    (result,) = (event.result for event in events if isinstance(event, Done))
+    assert result.text == "Yes"
+    assert result.messages[-1].content == (Thinking("I think."), Text("Yes"))
+    await agent.aclose()
 
 
 def test_tags_are_text_where_the_server_tells_thinking_apart_itself() -> None:
