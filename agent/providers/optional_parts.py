@@ -34,6 +34,8 @@ MAX_TRIALS = 8
 # Time after which a part is tried again that was left out, or acquitted, without certainty.
 _DOUBT_S = 3600.0
 _MAX_ACQUITTALS = 1000
+# A rough measure that needs no count of the model's.
+_CHARS_PER_TOKEN = 4
 
 # Causes that no smaller request repairs: the key, the account, the address, the load.
 _OTHER_CAUSES = frozenset({401, 402, 403, 404, 407, 408, 409, 425, 429})
@@ -137,6 +139,18 @@ def is_searchable(refusal: ProviderError) -> bool:
         case NoImages() | BadImage() | NoTools() | NoThinking():
             return True
     return is_unexplained(refusal)
+
+
+def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
+    """Return the field for the most tokens of a reply, if it alone may exceed the model's window:
+    servers refuse both it and a long conversation in the same words."""
+    if request.max_tokens is None or not isinstance(provider, HasOptionalFields):
+        return frozenset()
+    text = len(request.system) + sum(len(message.text) for message in request.messages)
+    if text / _CHARS_PER_TOKEN > request.max_tokens:
+        return frozenset()
+    without = provider.optional_fields(replace(request, max_tokens=None))
+    return frozenset(provider.optional_fields(request) - without)
 
 
 def is_server_error(refusal: ProviderError) -> bool:

@@ -122,6 +122,15 @@ class Refusing:
         return [request.raw for request in self.server.requests]
 
 
+TOO_LARGE = (
+    # vLLM, and OpenAI's older models
+    "'max_tokens' or 'max_completion_tokens' is too large: 100000. This model's maximum context "
+    "length is 32768 tokens and your request has 20 input tokens (100000 > 32768 - 20).",
+    "This model's maximum context length is 4097 tokens. However, you requested 100020 tokens (20 "
+    "in the messages, 100000 in the completion). Please reduce the length of the messages.",
+)
+
+
 async def _at_once(seconds: float) -> None:
     """Wait for nothing."""
 
@@ -332,3 +341,31 @@ async def test_a_part_that_a_server_error_spoke_against_is_tried_again() -> None
         await opened.ask()
         assert _is_field("stream_options")(opened.bodies[-1])
         await provider.aclose()
+
+
+@pytest.mark.parametrize("words", TOO_LARGE)
+@pytest.mark.parametrize("opened", ["openai", "ollama"], indirect=True)
+async def test_a_limit_that_the_server_refuses_is_no_long_conversation(
+    opened: Refusing, words: str
+) -> None:
+    opened.refuse(lambda raw: b"100000" in raw, 400, words)
+    request = replace(FULL, messages=(user("hi"),), max_tokens=100_000)
+    _, (notice,) = await opened.ask(request)
+    assert "max_tokens is left out" in notice.text
+    _, later = await opened.ask(request)
+    assert not later
+    assert [b"100000" in raw for raw in opened.bodies] == [True, False, False]
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_a_conversation_that_is_too_long_keeps_its_limit(opened: Refusing) -> None:
+    opened.refuse(lambda raw: True, 400, TOO_LARGE[0])
+    request = replace(FULL, messages=(user("hi"),), max_tokens=100_000)
+    for _ in range(2):
+        with pytest.raises(ContextTooLong):
+            await opened.ask(request)
+    assert [b"100000" in raw for raw in opened.bodies] == [True, False, True, False]
+    # With more tokens in the conversation than in a reply, the limit is not the cause.
+    with pytest.raises(ContextTooLong):
+        await opened.ask(replace(request, messages=(user("word " * 100),), max_tokens=50))
+    assert len(opened.bodies) == 5
