@@ -389,5 +389,5 @@ class MessageBus:
         try:
             return await self._turns.run(claim, stop, lane.wake.is_set)
         except FolderReplaced as exc:
-            await self._turns.give_up(claim, describe_refusal(exc))
+            await self._turns.give_up(claim, describe_refusal(exc), has_failed=False)
             return True

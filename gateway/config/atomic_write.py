@@ -1,5 +1,6 @@
 """Writes configuration files: all or nothing, for their owner only, one writer at a time."""
 
+import errno
 import fcntl
 import json
 import os
@@ -14,6 +15,10 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.json_files.document import private
 from gateway.config.references import read_secrets
+
+# A file that is mounted by itself, as into a container, cannot be replaced, and its folder may take
+# no other file.
+_NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @contextmanager
@@ -36,7 +41,8 @@ def file_lock(path: Path) -> Iterator[None]:
 def write_atomic(path: Path, text: str) -> None:
     """Put a new file in a file's place at once; its mode stays, a link to it stays a link.
 
-    A file that was not there is for its owner only. Raises `ConfigError`.
+    A file that was not there is for its owner only. One that cannot be replaced is written in its
+    place. Raises `ConfigError`.
     """
     target = path.resolve()
     remove_unfinished(target.parent, target.name)
@@ -56,8 +62,24 @@ def write_atomic(path: Path, text: str) -> None:
     except OSError as exc:
         with suppress(OSError):
             new_file.unlink(missing_ok=True)
+        if exc.errno in _NOT_REPLACEABLE and _overwrite(target, text):
+            return
         message = t("{path}: cannot be written: {reason}", path=path, reason=exc.strerror)
         raise ConfigError(message) from None
+
+
+def _overwrite(file: Path, text: str) -> bool:
+    """Write a file in its place, which a crash may leave half done. Return False where that is not
+    possible."""
+    try:
+        with file.open("r+b") as opened:
+            opened.write(text.encode())
+            opened.truncate()
+            opened.flush()
+            os.fsync(opened.fileno())
+    except OSError:
+        return False
+    return True
 
 
 def remove_unfinished(folder: Path, name: str | None = None) -> None:

@@ -38,10 +38,20 @@ class ConfigEdit:
     earlier_complaints: tuple[str, ...] = ()
 
     def write(self, sources: Sources) -> None:
-        """First the secrets: nothing in the file ever refers to what is not there."""
+        """First the secrets: nothing in the file ever refers to what is not there. They are taken
+        back when the file cannot be written."""
+        is_changed = self.text != (read_text(self.file) or "")
+        before = read_secrets(sources.secrets_file) if self.secrets else {}
         keep_secrets(sources.secrets_file, self.secrets)
-        if self.text != (read_text(self.file) or ""):
+        if not is_changed:
+            return
+        try:
             write_atomic(self.file, self.text)
+        except ConfigError:
+            drop_secrets(sources.secrets_file, self.secrets.keys() - before)
+            changed = self.secrets.keys() & before
+            keep_secrets(sources.secrets_file, {name: before[name] for name in changed})
+            raise
 
 
 def path_of(key: str, content: Any, *, ours: bool) -> Path_:

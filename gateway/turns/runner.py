@@ -238,7 +238,7 @@ class TurnRunner:
             mode = "full access"
         return build_user_message(messages, mode, work=work)
 
-    async def give_up(self, claim: TurnClaim, sentence: str) -> None:
+    async def give_up(self, claim: TurnClaim, sentence: str, *, has_failed: bool = True) -> None:
         """End a turn that cannot be run; the chat is told."""
         self._windows.evict(claim.session)
         self._usage.turns.give_up(claim.messages[-1], sentence)
@@ -248,7 +248,7 @@ class TurnRunner:
 
         def store(tx: Transaction) -> list[str]:
             now = time.time()
-            turns.give_up(tx, claim.turn, letters, sentence, now)
+            turns.give_up(tx, claim.turn, letters, sentence, now, has_failed=has_failed)
             self._jobs.record_end(tx, claim, sentence)
             return self._subagents.end(tx, errands, ended, now)
 

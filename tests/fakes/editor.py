@@ -27,6 +27,7 @@ PNG = base64.b64decode(
     "gg=="
 )
 _LIMIT = 50 * 2**20
+_ENDS = ("completed", "failed")
 
 
 class Editor:
@@ -101,6 +102,10 @@ class Editor:
         kinds = ("tool_call", "tool_call_update")
         calls = (one for one in self.updates if one.session_update in kinds)
         return [(one.tool_call_id, one.status) for one in calls]
+
+    def unended_calls(self) -> list[str]:
+        """Ids of the calls that are shown as waiting or under way."""
+        return [id_ for id_, state in dict(self.calls()).items() if state not in _ENDS]
 
 
 class EditorSetup:

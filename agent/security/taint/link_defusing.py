@@ -26,7 +26,7 @@ _MAIL = rf"(?<!{_LOCAL}){_LOCAL}++@{_NAME}{_REST}*"
 # Of two names alone, as in `main.py`, the last but one cannot be made up.
 _HOST = rf"{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+"
 _NUMBERS = r"\d{1,3}(?:\.\d{1,3}){3}[/?#:]"
-_ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])(?:{_HOST}|{_NUMBERS}){_REST}*"
+_ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*(?:{_HOST}|{_NUMBERS}){_REST}*"
 _TITLE = r"(?:\s{1,3}(?:\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'))?"
 # Some dialects allow blanks or the end of a line between `[label]` and `(address)`.
 _GAP = r"[ \t]*(?:\n[ \t>]*)?"
@@ -58,6 +58,7 @@ _ALLOWED_MARK = "\0"
 # Where an address was that is code now: what is before it must not make a link of its marks.
 _DEFUSED_MARK = "\1"
 _MARKS = re.compile(r"\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_FORMULA_MARKS = re.compile(r"\\[a-z]+\s?|\\[()\[\]]|[${}^]", re.IGNORECASE)
 _ASSEMBLED = re.compile(
     rf"{_ADDRESS}|[\w.@+-]{_ALLOWED_MARK}|(?://|(?:https?|wss?|ftp):){_DEFUSED_MARK}",
     re.IGNORECASE | re.MULTILINE,
@@ -133,8 +134,10 @@ class LinkText:
 
     def hides_more(self) -> bool:
         """Return whether marks put another address together, or make one a part of something."""
-        rest = "".join(self._rest)
-        return _ASSEMBLED.search(_MARKS.sub("", html.unescape(rest))) is not None
+        rest = html.unescape("".join(self._rest))
+        # What some renderers show as a formula loses its marks there.
+        readings = {rest, _FORMULA_MARKS.sub("", rest)}
+        return any(_ASSEMBLED.search(_MARKS.sub("", reading)) for reading in readings)
 
     def _add(self, before: str, match: re.Match[str]) -> int:
         """Return where the text goes on."""

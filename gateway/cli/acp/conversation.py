@@ -66,8 +66,13 @@ class OpenQuestions:
     """The questions of a prompt, each asked once. They may be answered elsewhere, too, and a turn
     may end without their answers."""
 
-    def __init__(self, ask: Callable[[events.ApprovalAsked], asyncio.Task[None]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[events.ApprovalAsked], asyncio.Task[None]],
+        end: Callable[[events.ApprovalAnswered], object],
+    ) -> None:
         self._ask = ask
+        self._end = end
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def take(self, event: events.ApprovalAsked | events.ApprovalAnswered) -> None:
@@ -77,6 +82,7 @@ class OpenQuestions:
                 self._tasks[event.nonce] = self._ask(event)
         elif task is not None:
             task.cancel()
+            self._end(event)
 
 
 class EditorConversation:
@@ -246,7 +252,10 @@ class EditorConversation:
         lane = self._builder.lane
         watching = service.watch(lane, None, self._delivered)
         async with watching as watched, task_scope() as start:
-            questions = OpenQuestions(lambda approval: start(self._ask(service, approval, updates)))
+            questions = OpenQuestions(
+                lambda approval: start(self._ask(service, approval, updates)),
+                lambda answer: start(self._tell(*updates.answered(answer))),
+            )
             start(self._follow_questions(service, questions))
             await service.submit(message)
             async for event in watched:
@@ -260,6 +269,7 @@ class EditorConversation:
                         result = event.result
                     case Delivered():
                         if await self._deliver(event, message, result, updates, sent):
+                            await self._tell(*updates.end())
                             return self._stop_reason(result)
                     case _:
                         await self._tell(*updates.of(event))

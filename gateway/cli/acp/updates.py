@@ -69,6 +69,9 @@ class TurnUpdates:
         self._told_at: dict[str, float] = {}
         self._sent = sent
         self.streamed = False
+        # Calls that the editor shows as not ended yet, and the call that each question is about.
+        self._unended: dict[str, None] = {}
+        self._questions: dict[str, str] = {}
 
     def of(self, event: WatchEvent) -> Iterator[Update]:
         match event:
@@ -105,6 +108,8 @@ class TurnUpdates:
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
         self._names[call], self._arguments[call] = approval.tool, approval.arguments
+        self._unended[call] = None
+        self._questions[approval.nonce] = call
         return acp.start_tool_call(
             call,
             approval.view.title,
@@ -114,6 +119,22 @@ class TurnUpdates:
             locations=self._locations(approval.arguments),
             raw_input=_escaped(approval.arguments),
         )
+
+    def answered(self, answer: events.ApprovalAnswered) -> Iterator[Update]:
+        """A question about a call of somebody else, such as a sub-agent, is all that the editor is
+        shown of it; that ends with the answer."""
+        call = self._questions.pop(answer.nonce, None)
+        if call in self._unended and call not in self._pieces:
+            yield self._ended(call, is_error=answer.answer == "deny")
+
+    def end(self) -> Iterator[Update]:
+        """End what is shown as under way: the turn is over."""
+        for call in list(self._unended):
+            yield self._ended(call, is_error=True)
+
+    def _ended(self, call: str, *, is_error: bool) -> ToolCallProgress:
+        self._unended.pop(call, None)
+        return acp.update_tool_call(call, status="failed" if is_error else "completed")
 
     def _id_of(self, call: str) -> str:
         """The editor's id for a call that has no result yet."""
@@ -136,6 +157,7 @@ class TurnUpdates:
         id_ = self._id_of(event.id)
         self._pieces.pop(id_, None)
         is_known = id_ in self._names
+        self._unended[id_] = None
         self._names[id_], self._arguments[id_] = event.name, event.arguments
         if is_known:
             yield acp.update_tool_call(
@@ -191,6 +213,7 @@ class TurnUpdates:
         if event.content and not (content and event.diff):
             content.append(_text_content(event.content))
         self._outputs.pop(id_, None)
+        self._unended.pop(id_, None)
         self._open.pop(event.id, None)
         return acp.update_tool_call(
             id_, status="failed" if event.is_error else "completed", content=content

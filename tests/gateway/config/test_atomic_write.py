@@ -2,12 +2,19 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from agent.errors import ConfigError
 from gateway.config.atomic_write import remove_unfinished, write_atomic
+from gateway.config.editing import ConfigEdit
+from gateway.config.references import read_secrets
+from gateway.config.sources import Sources
 
 # Ends itself by SIGKILL at the moment when the new file is whole, before it takes its place.
 KILLED = (
@@ -62,3 +69,35 @@ def test_links_other_names_and_files_that_are_being_written_stay(tmp_path: Path)
     remove_unfinished(folder)
     assert before - set(folder.iterdir()) == {in_use}
     assert outside.read_text() == "mine"
+
+
+WRITE = (
+    "import sys\n"
+    "from pathlib import Path\n"
+    "from gateway.config.atomic_write import write_atomic\n"
+    "write_atomic(Path(sys.argv[1]), 'new')\n"
+)
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize("root", ["--bind", "--ro-bind"])
+def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path, root: str) -> None:
+    mounted, file = tmp_path / "mounted.json", tmp_path / "home" / "config.json"
+    file.parent.mkdir()
+    file.write_text("")
+    mounted.write_text("old, and longer")
+    mounts = (root, "/", "/", "--dev", "/dev", "--bind", str(mounted), str(file))
+    done = subprocess.run(["bwrap", *mounts, sys.executable, "-c", WRITE, str(file)], check=False)
+    assert done.returncode == 0
+    assert mounted.read_text() == "new"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_file_that_cannot_be_written_leaves_no_secret_behind(tmp_path: Path) -> None:
+    sources = Sources(None, tmp_path, tmp_path, {})
+    (tmp_path / "secrets.json").write_text('{"OLD": "1"}')
+    (tmp_path / "secrets.json").chmod(0o600)
+    edit = ConfigEdit(tmp_path / "missing" / "config.json", "{}", {"OLD": "2", "NEW": "3"})
+    with pytest.raises(ConfigError):
+        edit.write(sources)
+    assert read_secrets(tmp_path / "secrets.json") == {"OLD": "1"}

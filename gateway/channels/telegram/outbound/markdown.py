@@ -49,6 +49,9 @@ _SENTINELS = re.compile(f"([{SPOILER}{END_SPOILER}{FORMULA}])")
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 
+# In a formula, what Telegram could take for a part of an address together with what is around it.
+_ADDRESS_JOINT = re.compile(r"[.:@](?=[^\W\d])|^[.:@]|[.:@]$")
+
 # As much of the source before a block as is looked at for an empty line.
 _LOOK_BACK = 200
 
@@ -212,7 +215,7 @@ class MarkdownRenderer:
         text = readable(latex)
         if block:
             self.marks.block(1)
-        if text is not None:
+        if text is not None and _ADDRESS_JOINT.search(text) is None:
             self.marks.write(text)
         elif block:
             self.marks.pre(latex, "latex")

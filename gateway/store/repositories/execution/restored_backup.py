@@ -54,7 +54,7 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
         )
         event_id = rows[-1][1].event_id
         letter = _letter(rows, f"t{turn}", notice, event_id=event_id)
-        turns.give_up(tx, turn, [letter], REASON, now)
+        turns.give_up(tx, turn, [letter], REASON, now, has_failed=False)
         closed += len(rows)
     return closed + _withdraw(tx, now, notice)
 

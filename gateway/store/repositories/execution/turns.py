@@ -200,9 +200,16 @@ def add_model_call(tx: Transaction, lane: str, now: float) -> int:
 
 
 def give_up(
-    tx: Transaction, turn: int, letters: Sequence[OutgoingReply], reason: str, now: float
+    tx: Transaction,
+    turn: int,
+    letters: Sequence[OutgoingReply],
+    reason: str,
+    now: float,
+    *,
+    has_failed: bool = True,
 ) -> None:
-    """The turn is dead. Its open calls get results, so that the session stays usable, and what was
+    """The turn is dead, because it failed or because it was stopped from outside; the model learns
+    which. Its open calls get results, so that the session stays usable, and what was
     asked an answer: left open, it would be taken up again with the next message."""
     (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
     results = {
@@ -210,7 +217,8 @@ def give_up(
         for call_id, result in known_results(tx, turn).items()
     }
     history = windows.load(tx, session).messages
-    closing = [*close_unanswered_calls(history, results), assistant(load_prompt("given_up"))]
+    note = load_prompt("given_up") if has_failed else load_prompt("ended_early")
+    closing = [*close_unanswered_calls(history, results), assistant(note)]
     outcome = FinishedTurn(closing, letters, state="dead")
     finish(tx, turn, session, outcome, now)
     tx.run("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
@@ -235,7 +243,7 @@ def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) 
         f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {condition}", which
     )
     for (turn,) in rows:
-        give_up(tx, turn, [], reason, now)
+        give_up(tx, turn, [], reason, now, has_failed=False)
     tx.run(
         "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
         f" AND {condition}",

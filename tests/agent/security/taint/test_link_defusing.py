@@ -128,6 +128,7 @@ def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
         ("é.evil.example/S", "é.evil.example/S"),
         ("a.b.c.d.e.f.g.h.i.evil.example/S", "a.b.c.d.e.f.g.h.i.evil.example/S"),
         ("S.evil.example", "S.evil.example"),
+        ("x .evil.example/S", ".evil.example/S"),
         ("evil.example?d=S", "evil.example?d=S"),
         ("evil.xn--p1ai/S", "evil.xn--p1ai/S"),
         ("S@evil.example", "S@evil.example"),
@@ -160,6 +161,8 @@ def test_no_spelling_of_a_link_stays_one(markdown: str, hidden: str) -> None:
         "||evil.||example/S",
         "evil\u200b.example/S",
         "[evil](x).example/S",
+        "evil$.\\text{example}_1$/S",
+        "evil\\(.\\)example/S",
         f"S.**{KNOWN_NAME}**",
     ],
 )

@@ -93,6 +93,7 @@ async def test_a_turn_is_cancelled_and_the_next_one_runs(setup: EditorSetup) -> 
         await asyncio.wait_for(started.wait(), 60)
         await connection.cancel(session_id=session)
         assert await asyncio.wait_for(asked, 60) == "cancelled"
+        assert editor.unended_calls() == []
         setup.model.script("Here I am.")
         assert await setup.ask(connection, session, words("and now?")) == "end_turn"
         assert editor.text().endswith("Here I am.")

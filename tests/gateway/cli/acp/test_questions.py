@@ -123,4 +123,27 @@ async def test_a_turn_is_cancelled_while_the_editor_asks(setup: EditorSetup) -> 
         await asyncio.wait_for(asked.wait(), 60)
         await connection.cancel(session_id=session)
         assert await asyncio.wait_for(prompt, 60) == "cancelled"
+        assert editor.unended_calls() == []
         assert not (setup.project / "made").exists()
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+async def test_no_call_stays_open_after_the_question_of_a_sub_agent(
+    setup: EditorSetup, answer: str
+) -> None:
+    task = {"description": "work", "prompt": "run it", "background": False}
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        editor.answer = answer
+        setup.model.script(
+            ReplyScript(tool_calls=(Call("task", task),)),
+            ReplyScript(tool_calls=(Call("exec", {"command": "touch made; curl x"}),)),
+            "I ran it.",
+            "The sub-agent ran it.",
+        )
+        assert await setup.ask(connection, session, words("have it run")) == "end_turn"
+        assert editor.questions
+        assert editor.unended_calls() == []
+        (question,) = {call.tool_call_id for call, _ in editor.questions}
+        state = "failed" if answer == "deny" else "completed"
+        assert (question, state) in editor.calls()

@@ -12,7 +12,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution import claims, turns, windows
 from gateway.store.repositories.execution.claims import CommandClaim
 from gateway.store.repositories.states import DENIED
 from tests.gateway.store.repositories.test_inbox import (
@@ -185,6 +185,19 @@ def test_what_nobody_waits_for_is_ended(db: Transaction) -> None:
     assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]
     assert outbox.lanes_with_mail(db) == []
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_the_model_learns_why_a_turn_ended_early(db: Transaction, is_stopped: bool) -> None:
+    take(db, message_in("a", "once-1"))
+    found = claim_turn(db, "chat:bot:once-1")
+    if is_stopped:
+        turns.abandon(db, "chat:bot:once-", 8.0)
+    else:
+        turns.give_up(db, found.turn, [], "it fails", 8.0)
+    last = windows.load(db, found.session).messages[-1].text
+    assert ("errors on my side" in last) != is_stopped
+    assert ("was stopped" in last) == is_stopped
 
 
 def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Transaction) -> None:
