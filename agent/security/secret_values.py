@@ -16,7 +16,7 @@ _DIGIT_BITS = 3.3
 _SYMBOL_BITS = 4.0
 
 _NAME = re.compile(
-    r"(?:^|_)(?:tokens?|secrets?|pass(?:word|wd|phrase|code)?s?|pwd|\w*password|authorization"
+    r"(?:^|_)(?:token|secrets?|pass(?:word|wd|phrase|code)?s?|pwd|\w*password|authorization"
     r"|cookie|credentials?|(?:api|access|private|secret|auth|encryption|signing)_?keys?)_?\d*$",
     re.IGNORECASE,
 )

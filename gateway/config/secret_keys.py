@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from agent.security.secret_values import names_secret
 from gateway.config.references import MADE, has_reference
 
 STARS = "**********"
@@ -70,8 +71,6 @@ def _spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_SECRET = re.compile(r"(?:^|_)(?:token|secret|api_?keys?|password)$|^apikey$", re.IGNORECASE)
-
 # Maps whose every value may be one.
 _SECRET_MAPS = ("headers", "env")
 
@@ -89,7 +88,7 @@ def is_secret(path: tuple[str, ...]) -> bool:
     words = [part for part in path if not part.isdecimal()]
     if len(words) > 1 and words[-2] in _SECRET_MAPS:
         return True
-    return bool(words) and _SECRET.search(_snake(words[-1])) is not None
+    return bool(words) and names_secret(words[-1])
 
 
 def extract_secret(
@@ -188,7 +187,3 @@ def _entry_name(item: Any) -> str:
 
 def _merge(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {name: text for part in parts for name, text in part.items()}
-
-
-def _snake(word: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word)

@@ -67,7 +67,7 @@ def test_names_of_secrets() -> None:
         "GITHUB_TOKEN token apiKey api-key X-API-Key PGPASSWORD password Authorization Cookie "
         "OPENAI_API_KEYS clientSecret API_KEY_2"
     )
-    other = "PATH max_tokens_per_day sort-key primary_key tls_key key_env keyboard token_url"
+    other = "PATH max_tokens sort-key primary_key tls_key key_env keyboard token_url"
     assert [name for name in secret.split() if not names_secret(name)] == []
     assert [name for name in other.split() if names_secret(name)] == []
 
