@@ -36,6 +36,14 @@ settings.register_profile("search", deadline=None, print_blob=True, max_examples
 settings.load_profile(os.environ.get("KORE_TEST_PROFILE", "kore"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    names = [name for marker in item.iter_markers("programs") for name in marker.args]
+    missing = [name for name in names if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
 @pytest.fixture
 async def bot_api() -> AsyncIterator[BotApi]:
     """A Telegram Bot API without limits or faults."""

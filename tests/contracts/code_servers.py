@@ -19,6 +19,7 @@ from agent.code.services import CodeServices
 from agent.code.watch.project_watches import ProjectWatches
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.security.sandbox.toolchains import find_toolchains
+from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.base import (
     CallContext,
@@ -128,6 +129,8 @@ async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeC
     home.mkdir(exist_ok=True)
     options = SandboxOptions(toolchains=find_toolchains(Path.home()))
     sandbox = select_sandbox(options, home).sandbox
+    if isinstance(sandbox, NoCommands):
+        pytest.skip(sandbox.reason)
     tools = ToolSettings(sandbox=sandbox, restrict_to_workspace=True)
     defaults = RegistryDefaults()
     watches = ProjectWatches()

@@ -83,6 +83,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.programs("git")
 def test_a_plugin_comes_by_every_kind_of_source(tmp_path: Path) -> None:
     repository = write_plugin(tmp_path / "repository", "top")
     write_plugin(repository / "deep" / "one", "deep")

@@ -158,6 +158,7 @@ def test_an_update_shows_what_has_changed_and_audit_what_was_touched(tmp_path: P
     assert "changed since it was approved" in installer.audit()["tools"]
 
 
+@pytest.mark.programs("git")
 def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
     place = plugin(tmp_path)
 
@@ -186,6 +187,7 @@ def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.programs("git")
 def test_repository_chooses_no_filter_of_the_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 from gateway.plugins.errors import PluginError
 from gateway.plugins.sources import fetch
 
+pytestmark = pytest.mark.programs("git")
+
 
 class Repository:
     """A bare repository, made of objects by hand."""

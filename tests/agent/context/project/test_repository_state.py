@@ -15,6 +15,8 @@ from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
+pytestmark = pytest.mark.programs("git")
+
 
 @pytest.fixture(scope="session")
 def box() -> Bubblewrap:
