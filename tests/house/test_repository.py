@@ -4,6 +4,8 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
+import pytest
+
 from tests.house.tree import (
     PACKAGES,
     ROOT,
@@ -158,6 +160,7 @@ def renumbered_copies(tree: ast.Module) -> Iterator[ast.expr]:
                     yield node
 
 
+@pytest.mark.programs("git")
 def test_no_file_names_a_package_registry() -> None:
     violations = [
         f"{path.relative_to(ROOT)} names {address}"
