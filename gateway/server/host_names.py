@@ -14,7 +14,11 @@ class HostNames:
     reaches it: `NAME` with any port, or `NAME:PORT`."""
 
     def __init__(self, own: str, others: Collection[str] = ()) -> None:
-        self._others = [split_host(_bracketed(host)) for host in others]
+        listed = [split_host(_bracketed(host)) for host in others]
+        # Clients and the page dial 127.0.0.1 for it.
+        self._others = [
+            ("127.0.0.1" if name == "localhost" else name, port) for name, port in listed
+        ]
         self._names = {*_LOOPBACK, own.casefold(), *(name for name, _ in self._others)} - {""}
 
     def knows(self, host: str) -> bool:
@@ -32,7 +36,7 @@ class HostNames:
         if (name, None) in self._others and not is_loopback(name):
             return True
         # Everybody on this machine can listen at some port of it: there the entry has to name one.
-        if dialled is not None and (name, dialled) in self._others and name != "localhost":
+        if dialled is not None and (name, dialled) in self._others:
             return True
         address, port = local
         if (dialled or _DEFAULT_PORTS[scheme]) != port:

@@ -105,7 +105,13 @@ def test_tls_proves_the_name() -> None:
     assert not hosts.leads_here("localhost:8791", "https", ("127.0.0.1", 8790))
 
 
-@pytest.mark.parametrize("entry", ["127.0.0.1", "::1", "localhost", "localhost:9000"])
+def test_entry_for_localhost_is_one_for_its_address() -> None:
+    hosts = HostNames("127.0.0.1", ["localhost:9000"])
+    assert hosts.leads_here("127.0.0.1:9000", "http", ("127.0.0.1", 8790))
+    assert not hosts.leads_here("localhost:9000", "http", ("127.0.0.1", 8790))
+
+
+@pytest.mark.parametrize("entry", ["127.0.0.1", "::1", "localhost"])
 def test_entry_for_this_machine_needs_an_address_and_a_port(entry: str) -> None:
     """Others may listen at another port, or at the other address of `localhost`."""
     hosts = HostNames("127.0.0.1", [entry])
@@ -152,6 +158,8 @@ async def test_browser_at_localhost_logs_in_at_the_address(tmp_path: Path) -> No
     async with served(tmp_path) as server, browser_page() as page:
         await page.goto(server.address.replace("127.0.0.1", "localhost"))
         assert page.url.startswith(server.address)
+        # Else the link would change only the fragment of a page that is still starting.
+        await page.goto("about:blank")
         await log_in(page, server)
         assert server.tokens.list()[-1].host == host_of(server.address)
 
