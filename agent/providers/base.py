@@ -22,6 +22,12 @@ def is_plain_name(name: str) -> bool:
     return plain_name(name) == name
 
 
+# Earlier thoughts are given back in fields of their own, and the limit of a reply's tokens has its
+# other name.
+REPLAYED_THOUGHTS = "replayed thoughts"
+RENAMED_LIMIT = "renamed limit"
+
+
 @frozen
 class ToolSpec:
     """A tool as the model sees it."""
@@ -38,8 +44,9 @@ class ModelRequest:
     """One model call. `messages` holds no system message: `system` is the whole prompt.
 
     `messages` must be valid (see `history.repair`); `tools` keeps its order within a session, so
-    that one request is a byte-identical continuation of the one before. `omitted_fields` names
-    optional fields of the body that the server refused (see `optional_parts`).
+    that one request is a byte-identical continuation of the one before. `adaptations` holds
+    what the server refused: names of optional fields of the body, which are left out, and the two
+    below.
     """
 
     model: str
@@ -49,7 +56,7 @@ class ModelRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    omitted_fields: frozenset[str] = frozenset()
+    adaptations: frozenset[str] = frozenset()
 
 
 class Provider(Protocol):

@@ -12,19 +12,18 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Literal, Protocol, cast, runtime_checkable
+from typing import Literal, cast
 
 from agent.errors import (
     BadThoughts,
     ContextTooLong,
     NoImages,
     ProviderError,
-    WrongLimitName,
 )
 from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
-from agent.providers.base import ClosingProvider, ModelRequest
+from agent.providers.base import REPLAYED_THOUGHTS, ClosingProvider, ModelRequest
 from agent.providers.model_settings import without_thinking
 from agent.providers.optional_parts import (
     NEWEST_PICTURES,
@@ -33,6 +32,8 @@ from agent.providers.optional_parts import (
     THINKING,
     THOUGHTS,
     TOOLS,
+    VARIANTS,
+    HasOptionalFields,
     ModelMemory,
     ServerMemory,
     is_searchable,
@@ -56,22 +57,6 @@ _PICTURES_OMITTED = mark_for_translation(
 )
 _NOT_FIELDS = PICTURE_PARTS | {THOUGHTS, THINKING, TOOLS}
 _SERVER_ERRORS_IN_A_ROW = 2
-
-
-@runtime_checkable
-class ReplaysReasoning(Protocol):
-    """A provider that can give a model its earlier thoughts back."""
-
-    def replay_reasoning(self, model: str) -> bool:
-        """From now on; False when it does already."""
-
-
-@runtime_checkable
-class RenamesLimit(Protocol):
-    """A provider that knows two names for the limit of a reply's tokens."""
-
-    def rename_limit(self, model: str) -> bool:
-        """Use the other one from now on; False when it does already."""
 
 
 class CapabilityFallback:
@@ -142,7 +127,7 @@ class CapabilityFallback:
                 if has_begun:
                     raise
                 if isinstance(exc, BadThoughts):
-                    request = self._without_thoughts(request, exc)
+                    request = self._without_thoughts(request, memory, exc)
                     continue
                 if _is_by_tokens(exc) and not (search and _is_by_tokens(search.refusal)):
                     # Without the parts of the trial it got further than before.
@@ -170,8 +155,6 @@ class CapabilityFallback:
         refusal: ProviderError,
     ) -> "_Search | None":
         """Choose what the next request leaves out. Raises the refusal when that cannot help."""
-        if isinstance(refusal, WrongLimitName) and self._rename_limit(request.model):
-            return search
         if search is not None:
             search.advance(refusal)
             return search
@@ -216,10 +199,13 @@ class CapabilityFallback:
         memory.omit(others, self._clock(), in_doubt=is_server_error(refused))
         if _is_by_tokens(refused):
             return [Notice("warning", _limit_notice(request))]
+        names = omitted - VARIANTS
+        if not names:
+            return ()
         text = t(
             "{model} is now asked without {parts}: {reason}",
             model=request.model,
-            parts=", ".join(map(_part_name, sorted(omitted))),
+            parts=", ".join(map(_part_name, sorted(names))),
             reason=refused,
         )
         below = ""
@@ -228,14 +214,16 @@ class CapabilityFallback:
             below = t(_PICTURES_OMITTED)
         return [Notice("warning" if omitted & _NOTABLE else "info", text, below)]
 
-    def _rename_limit(self, model: str) -> bool:
-        return isinstance(self._provider, RenamesLimit) and self._provider.rename_limit(model)
-
-    def _without_thoughts(self, request: ModelRequest, exc: BadThoughts) -> ModelRequest:
+    def _without_thoughts(
+        self, request: ModelRequest, memory: ModelMemory, exc: BadThoughts
+    ) -> ModelRequest:
         """The request to make instead. Raises what nothing mends."""
         if exc.missing:
-            provider = self._provider
-            if isinstance(provider, ReplaysReasoning) and provider.replay_reasoning(request.model):
+            provider, sent = self._provider, self._reduce(request, memory, _NOTHING)
+            if isinstance(
+                provider, HasOptionalFields
+            ) and REPLAYED_THOUGHTS in provider.optional_fields(sent):
+                memory.parts.add(REPLAYED_THOUGHTS)
                 return request
         elif self._refuse(part for part in _parts(request) if not isinstance(part, Image)):
             return request
@@ -272,7 +260,7 @@ class CapabilityFallback:
             if THINKING in omitted:
                 request = replace(request, options=without_thinking(request.options))
             if fields := omitted - _NOT_FIELDS:
-                request = replace(request, omitted_fields=request.omitted_fields | fields)
+                request = replace(request, adaptations=request.adaptations | fields)
         return request if messages is request.messages else replace(request, messages=messages)
 
     def _ask(

@@ -16,8 +16,9 @@ from agent.errors import (
     ProviderError,
     Rejected,
     Unavailable,
+    WrongLimitName,
 )
-from agent.providers.base import ModelRequest
+from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
 from agent.providers.model_settings import without_thinking
 from agent.types import Image, RedactedThinking, Thinking
 
@@ -28,6 +29,8 @@ THOUGHTS = "thoughts"
 THINKING = "thinking"
 TOOLS = "tools"
 PICTURE_PARTS = frozenset({PICTURES, NEWEST_PICTURES})
+# Parts that are not left out but sent in another form.
+VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT})
 
 # Further requests for one that was refused, at most.
 MAX_TRIALS = 8
@@ -52,6 +55,7 @@ _HINT_TYPES = (
     ((NoImages, BadImage), PICTURE_PARTS),
     ((NoTools,), frozenset({TOOLS})),
     ((NoThinking,), frozenset({THINKING})),
+    ((WrongLimitName,), frozenset({RENAMED_LIMIT})),
 )
 # Ids, times and counts, which differ between two refusals for the same cause.
 _VARYING = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*", re.IGNORECASE)
@@ -59,7 +63,7 @@ _VARYING = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*", re.IGNORECASE)
 
 @runtime_checkable
 class HasOptionalFields(Protocol):
-    """A provider that can leave fields out of its request body (`ModelRequest.omitted_fields`)."""
+    """A provider that can leave fields out of its request body (`ModelRequest.adaptations`)."""
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
@@ -136,7 +140,7 @@ def is_searchable(refusal: ProviderError) -> bool:
             return refusal.by_size
         case KeyRefused() | NotFound():
             return False
-        case NoImages() | BadImage() | NoTools() | NoThinking():
+        case NoImages() | BadImage() | NoTools() | NoThinking() | WrongLimitName():
             return True
     return is_unexplained(refusal)
 
@@ -149,7 +153,7 @@ def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
     text = len(request.system) + sum(len(message.text) for message in request.messages)
     if text / _CHARS_PER_TOKEN > request.max_tokens:
         return frozenset()
-    without = provider.optional_fields(replace(request, max_tokens=None))
+    without = provider.optional_fields(replace(request, max_tokens=None)) | VARIANTS
     return frozenset(provider.optional_fields(request) - without)
 
 
@@ -247,15 +251,20 @@ def _groups(
         yield frozenset({NEWEST_PICTURES})
     if pictured:
         yield frozenset({PICTURES})
+    has_thoughts = any(isinstance(p, Thinking | RedactedThinking) for p in _parts(request))
     thinks = without_thinking(request.options) != request.options
     if isinstance(provider, HasOptionalFields):
         quiet = replace(request, options=without_thinking(request.options), tools=())
         bare = replace(quiet, options={}, temperature=None, max_tokens=None)
         fields = provider.optional_fields(replace(quiet, tools=request.tools)) - {TOOLS}
         own = provider.optional_fields(bare)
-        yield frozenset(fields & own)
-        yield frozenset(fields - own)
-    if any(isinstance(part, Thinking | RedactedThinking) for part in _parts(request)):
+        variants = fields & VARIANTS
+        yield frozenset(fields & own - VARIANTS)
+        yield frozenset(variants & {RENAMED_LIMIT})
+        yield frozenset(fields - own - VARIANTS)
+        if has_thoughts:
+            yield frozenset(variants & {REPLAYED_THOUGHTS})
+    if has_thoughts:
         yield frozenset({THOUGHTS})
     if thinks:
         yield frozenset({THINKING})

@@ -35,7 +35,7 @@ class RequestHeadCache:
             request.max_tokens,
             options,
             tuple(map(id, tools)),
-            request.omitted_fields,
+            request.adaptations,
         )
         entry = self._cache.get(key)
         if entry is not None:
@@ -49,9 +49,9 @@ class RequestHeadCache:
 
 def without_omitted(fields: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
     """Return the fields of a body without those that the server refused."""
-    if not request.omitted_fields:
+    if not request.adaptations:
         return fields
-    return {name: value for name, value in fields.items() if name not in request.omitted_fields}
+    return {name: value for name, value in fields.items() if name not in request.adaptations}
 
 
 def encode_json(value: object) -> bytes:

@@ -210,9 +210,9 @@ async def test_after_two_refused_pictures_none_is_sent(opened: Refusing) -> None
         picture = Message("user", (Image("image/png", b"picture %d" % n), Text("?")))
         await opened.ask(replace(FULL, messages=(picture,)))
     count = len(opened.bodies)
-    _, notices = await opened.ask()
+    _, (notice,) = await opened.ask()
     assert len(opened.bodies) == count + 1
-    assert notices == []
+    assert notice.text == "fake cannot see pictures"
 
 
 @pytest.mark.parametrize("opened", ["openai", "anthropic"], indirect=True)
@@ -369,3 +369,24 @@ async def test_a_conversation_that_is_too_long_keeps_its_limit(opened: Refusing)
     with pytest.raises(ContextTooLong):
         await opened.ask(replace(request, messages=(user("word " * 100),), max_tokens=50))
     assert len(opened.bodies) == 5
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_a_limit_of_another_name_is_renamed_and_kept(opened: Refusing) -> None:
+    request = ModelRequest("fake", "", (user("hi"),), max_tokens=99)
+    opened.refuse(_is_field("max_tokens"), 422, "参数不受支持")
+    for _ in range(2):
+        _, notices = await opened.ask(request)
+        assert notices == []
+    assert json.loads(opened.bodies[-1])["max_completion_tokens"] == 99
+
+
+@pytest.mark.parametrize("opened", ["openai"], indirect=True)
+async def test_thoughts_that_a_server_wants_back_are_sent(opened: Refusing) -> None:
+    thought = Message("assistant", (Thinking("hm"), Text("yes")))
+    asked = ModelRequest("fake", "", (user("hi"), thought, user("and?")))
+    opened.refuse(lambda raw: b"reasoning_content" not in raw, 400, "缺少必要的字段")
+    for _ in range(2):
+        _, notices = await opened.ask(asked)
+        assert notices == []
+    assert b'"reasoning_content":"hm"' in opened.bodies[-1]

@@ -71,7 +71,7 @@ class AnthropicRequestEncoder:
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
-        fields = (self._fields(request).keys() | {_CACHE_CONTROL}) - request.omitted_fields
+        fields = (self._fields(request).keys() | {_CACHE_CONTROL}) - request.adaptations
         return fields - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
@@ -88,7 +88,7 @@ class AnthropicRequestEncoder:
         ]
         turns = [(role, blocks) for role, blocks in turns if blocks]
         cached_turns = [n for n, (role, _) in enumerate(turns) if role == "user"][-2:]
-        if _CACHE_CONTROL in request.omitted_fields:
+        if _CACHE_CONTROL in request.adaptations:
             cached_turns = []
         messages = [
             _turn(role, blocks[:-1] + _CACHED if n in cached_turns else blocks)
@@ -101,7 +101,7 @@ class AnthropicRequestEncoder:
         if request.system:
             # The mark covers the tools as well, which the vendor reads first.
             block = encode_json({"type": "text", "text": request.system})
-            if _CACHE_CONTROL not in request.omitted_fields:
+            if _CACHE_CONTROL not in request.adaptations:
                 block = block[:-1] + _CACHED
             head += b',"system":[' + block + b"]"
         return head + b',"messages":['

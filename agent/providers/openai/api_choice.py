@@ -61,14 +61,6 @@ class OpenAIApiChoice:
                 self._without_reasoning.add(model)
                 yield Notice("info", t("retrying without thinking: {exc}", exc=exc))
 
-    def replay_reasoning(self, model: str) -> bool:
-        """From now on this model gets its thoughts back; False when it does already."""
-        return self._chat.replay_reasoning(model)
-
-    def rename_limit(self, model: str) -> bool:
-        """From now on this model's limit has its other name; False when it has already."""
-        return self._chat.rename_limit(model)
-
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
         if self._responses is not None and request.model in self._by_responses:

@@ -40,14 +40,6 @@ class OpenAICompatibleProvider:
         reply = OpenAIResponseBuilder(lambda: next_call_number(request.messages))
         return self._exchange.stream(request.model, body, SseParser(), reply)
 
-    def replay_reasoning(self, model: str) -> bool:
-        """From now on this model gets its thoughts back; False when it does already."""
-        return self._encoder.replay_reasoning(model)
-
-    def rename_limit(self, model: str) -> bool:
-        """From now on this model's limit has its other name; False when it has already."""
-        return self._encoder.rename_limit(model)
-
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
         return self._encoder.optional_fields(request)

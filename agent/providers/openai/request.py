@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.prompts import load_prompt
-from agent.providers.base import ModelRequest
+from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
 from agent.providers.openai.reasoning_details import details_of
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import (
@@ -43,32 +43,22 @@ class OpenAIRequestEncoder:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._replaying = replace(dialect, replay_reasoning=True)
-        self._requiring_reasoning: set[str] = set()
-        self._with_renamed_limit: set[str] = set()
         self._heads = RequestHeadCache(self._head)
-
-    def replay_reasoning(self, model: str) -> bool:
-        """From now on this model gets its thoughts back; False when it does already."""
-        if self._dialect.replay_reasoning or model in self._requiring_reasoning:
-            return False
-        self._requiring_reasoning.add(model)
-        return True
-
-    def rename_limit(self, model: str) -> bool:
-        """From now on this model's limit has its other name; False when it has already."""
-        if model in self._with_renamed_limit:
-            return False
-        self._with_renamed_limit.add(model)
-        self._heads = RequestHeadCache(self._head)
-        return True
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
-        """Return the names of the body's fields that the API does not require."""
-        return self._fields(request).keys() - _REQUIRED
+        """Return the names of the body's fields that the API does not require, and of the
+        adaptations that are left."""
+        names = self._fields(request).keys() - _REQUIRED
+        if not self._dialect.replay_reasoning:
+            names.add(REPLAYED_THOUGHTS)
+        if request.max_tokens is not None:
+            names.add(RENAMED_LIMIT)
+        return names - request.adaptations
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as compact UTF-8 JSON."""
-        dialect = self._replaying if request.model in self._requiring_reasoning else self._dialect
+        is_replaying = REPLAYED_THOUGHTS in request.adaptations
+        dialect = self._replaying if is_replaying else self._dialect
         key = dialect.key
         messages = list(_encode_messages(request.messages, dialect, key))
         head = self._heads.of(request)
@@ -81,9 +71,10 @@ class OpenAIRequestEncoder:
             head += encode_json({"role": "system", "content": request.system})
         return head
 
-    def _limit_name(self, model: str) -> str:
+    def _limit_name(self, request: ModelRequest) -> str:
         name = self._dialect.max_tokens_name
-        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if model in self._with_renamed_limit else name
+        is_renamed = RENAMED_LIMIT in request.adaptations
+        return _LIMIT_NAMES[name == _LIMIT_NAMES[0]] if is_renamed else name
 
     def _fields(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": request.model, "stream": True}
@@ -92,7 +83,7 @@ class OpenAIRequestEncoder:
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
-            fields[self._limit_name(request.model)] = request.max_tokens
+            fields[self._limit_name(request)] = request.max_tokens
         options = dict(request.options)
         extra_body = options.pop("extra_body", None) or {}
         tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)

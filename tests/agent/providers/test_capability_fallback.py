@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import BadImage, BadThoughts, NoImages, NoThinking, NoTools, Rejected
 from agent.events import ModelEvent, Notice, Reply
-from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.base import REPLAYED_THOUGHTS, ModelRequest, ToolSpec
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Image, Message, RedactedThinking, Text, Thinking, assistant, user
@@ -115,7 +115,7 @@ async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others
 async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
     model = Remembering([BadThoughts("pass it back", missing=True), "one"])
     await events_of(CapabilityFallback(model))
-    assert model.replaying == ["m"]
+    assert [REPLAYED_THOUGHTS in one.adaptations for one in model.requests] == [False, True]
     assert [dict(one.options) for one in model.requests] == [{"thinking": True}] * 2
 
 
@@ -146,12 +146,9 @@ class Remembering(ScriptedProvider):
 
     def __init__(self, replies: list[Exception | str]) -> None:
         super().__init__(replies)
-        self.replaying: list[str] = []
 
-    def replay_reasoning(self, model: str) -> bool:
-        known = model in self.replaying
-        self.replaying.append(model)
-        return not known
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        return {REPLAYED_THOUGHTS} - request.adaptations
 
 
 async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest, ToolSpec
 from agent.providers.openai.request import OpenAIRequestEncoder, extra_to_signature
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import replace_lone_surrogates
@@ -82,14 +82,15 @@ def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
     assert sent["reasoning_content"] == " "
 
 
-def test_reasoning_goes_back_to_the_one_model_that_asks_for_it() -> None:
+def test_reasoning_goes_back_where_it_is_asked_for() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
     request = model_request(Message("assistant", (Thinking("why"), Text("so"))))
     assert b"reasoning_content" not in encoder.body(request)
-    assert encoder.replay_reasoning("m")
-    assert not encoder.replay_reasoning("m")
-    assert b'"reasoning_content":"why"' in encoder.body(request)
-    assert b"reasoning_content" not in encoder.body(replace(request, model="other"))
+    assert REPLAYED_THOUGHTS in encoder.optional_fields(request)
+    adapted = replace(request, adaptations=frozenset({REPLAYED_THOUGHTS}))
+    assert b'"reasoning_content":"why"' in encoder.body(adapted)
+    assert REPLAYED_THOUGHTS not in encoder.optional_fields(adapted)
+    assert b"reasoning_content" not in encoder.body(request)
 
 
 def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
@@ -187,12 +188,12 @@ def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
     encoder = OpenAIRequestEncoder(Dialect(max_tokens_name="max_completion_tokens"))
     wanted = model_request(user("hi"), max_tokens=9)
     assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
-    assert encoder.rename_limit(wanted.model)
-    sent = json.loads(encoder.body(wanted))
-    assert (sent["max_tokens"], "max_completion_tokens" in sent) == (9, False)
-    assert not encoder.rename_limit(wanted.model)
-    other = json.loads(encoder.body(replace(wanted, model="other")))
-    assert other["max_completion_tokens"] == 9
+    assert RENAMED_LIMIT in encoder.optional_fields(wanted)
+    adapted = replace(wanted, adaptations=frozenset({RENAMED_LIMIT}))
+    sent = json.loads(encoder.body(adapted))
+    assert sent["max_tokens"] == 9
+    assert "max_completion_tokens" not in sent
+    assert RENAMED_LIMIT not in encoder.optional_fields(adapted)
 
 
 @pytest.mark.parametrize(("null", "content"), [(True, None), (False, "")])
