@@ -21,7 +21,7 @@ def without_files(
     if is_answer and isinstance(channel, SupportsWholeAnswers):
         (file,) = content.files
         if file.text is not None and (rest := channel.render_whole(file.text)[message.part :]):
-            # The links of a file's text were not defused: it is no field of a message.
+            # The text of a file is not a field of a message, so its links were never defused.
             return [defuse_part(part, is_markdown=False, is_read=False) for part in rest]
     names = ", ".join(file.name for file in content.files)
     note = (

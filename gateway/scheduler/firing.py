@@ -37,7 +37,7 @@ CATCH_UP_MOST = 10
 
 _BATCH = 50
 
-# A chat that takes nothing is asked for so many runs; of the latest slots some were only missed.
+# Undelivered runs before a job is paused; among the latest slots some were only missed.
 _UNDELIVERED_MOST = 2
 _SLOTS_LOOKED_AT = 10
 

@@ -78,7 +78,7 @@ def _numbered(messages: Sequence[InboundMessage], facts: Sequence[str]) -> list[
 
 
 def _differing_facts(messages: Sequence[InboundMessage]) -> list[str] | None:
-    """The facts of each message; None when they hold for all of them alike."""
+    """Return the facts of each message; None when all of them have the same."""
     last = messages[-1]
     is_same_sender = all(one.sender.id == last.sender.id for one in messages)
     is_same_time = last.received_at - messages[0].received_at < _SAME_TIME_S
@@ -100,7 +100,7 @@ def _differing_facts(messages: Sequence[InboundMessage]) -> list[str] | None:
 
 
 def _facts_of_text(message: InboundMessage) -> list[str]:
-    """What a reader must know of the words of one message: that they are changed or another's."""
+    """Return the facts about one message's words: an edit, a quote, the source of a forward."""
     facts = ["edited after it was first sent"] if message.edited else []
     source = _label(message.quoted_from) if message.quoted_from else None
     if message.quoted:

@@ -112,8 +112,8 @@ class ProjectContext:
         return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
 
     def _describe_file(self, path: Path, room: float) -> tuple[str, float]:
-        """What is said of a file, '' of a picture, and the tokens of its text; infinite for one
-        that is too long to be read."""
+        """Return the text about a file ('' for a picture) and the tokens of its content, infinite
+        for a file that is too long to be read."""
         file = self._read(path)
         if file.kind != "text":
             return ("" if file.kind == "picture" else file.note), 0
