@@ -45,7 +45,7 @@ class UndoCoverage:
                 outside.append(path)
             if os.path.lexists(path) and (part := self._in_folder(path)) is not None:
                 inside[part] = None
-        parts = [self._in_folder(path) for path in targets.search_roots]
+        parts = [self._in_folder(path) for path in targets.search_roots if os.path.lexists(path)]
         searched_folders = dict.fromkeys(part for part in parts if part is not None)
         outside += [path for path in targets.search_roots if not path.is_relative_to(self._root)]
         if self._walker is not None:

@@ -15,6 +15,7 @@ from agent.security.shell.words import is_pattern
 _REMOVERS = frozenset({"rm", "rmdir", "shred", "unlink"})
 # Only a script with one of these is looked at.
 _HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b")
+_QUOTES = re.compile(r"\\\n|[\\'\"]")
 _MOST_MATCHES = 10_000
 
 
@@ -27,8 +28,8 @@ class DeletionTargets:
 
 
 def may_delete(command: str) -> bool:
-    """Return whether a command line has a word that deletes."""
-    return _HINT.search(command) is not None
+    """Return whether a command line has a word that deletes, however it is quoted."""
+    return _HINT.search(_QUOTES.sub("", command)) is not None
 
 
 def deletion_targets(
@@ -45,7 +46,10 @@ def deletion_targets(
     for command in script.commands:
         for folder in folders or (root,):
             for path, is_chosen in _targets(command, script, folder, root):
-                (search_roots if is_chosen or folders is None else paths)[path] = None
+                if folders is None:
+                    search_roots[root] = None
+                else:
+                    (search_roots if is_chosen else paths)[path] = None
     return DeletionTargets(tuple(paths), tuple(search_roots)) if paths or search_roots else None
 
 

@@ -98,7 +98,7 @@ def test_files_that_the_program_chooses(root: Path) -> None:
     assert found.is_final
     assert ".git/" not in found.possible
     assert "secret.env" in found.possible
-    assert not deletion(root, search=("src/a.py",)).is_final
+    assert not deletion(root, search=("src/a.py", "missing")).is_final
 
 
 def test_nothing_is_covered_without_a_record(root: Path) -> None:

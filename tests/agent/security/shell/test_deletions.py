@@ -34,6 +34,7 @@ def targets_of(line: str, root: Path) -> DeletionTargets | None:
         ("for f in a b; do rm $f.txt; done", ["a.txt", "b.txt"]),
         ("sh -c 'rm -r src'", ["src"]),
         ("env X=1 rm src", ["src"]),
+        ("r\\m src; 'r'm a.log", ["src", "a.log"]),
         ("rm /etc/passwd", ["/etc/passwd"]),
         ("rmdir src; unlink a.log; shred -u b.log", ["src", "a.log", "b.log"]),
         ("rm ../other", ["../other"]),
@@ -58,6 +59,7 @@ def test_named_files(root: Path, line: str, names: list[str]) -> None:
         ("find src -name '*.o' -delete", "src"),
         ("find . -exec rm {} +", "."),
         ("git clean -fdx", "."),
+        ("cd $X && rm a", "."),
         ('eval "$X"; rm a', "."),
     ],
 )
