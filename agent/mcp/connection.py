@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agent.errors import ToolError
 from agent.mcp import elicitation
 from agent.mcp.listing import MOST_TOOLS, McpPrompt, ServerListing, tool_definition
+from agent.mcp.results import read_tolerantly
 from agent.mcp.settings import McpServerSettings
 from agent.text.visible import escape_line
 
@@ -33,11 +36,20 @@ _LONGEST_PAUSE_S = 300.0
 # A list that goes on for longer never ends.
 _MOST_PAGES = 100
 _CLOSE_S = 10.0
+# A server that has not answered a request is asked whether it is still there.
+_PING_S = 5.0
 _REASON_CHARS = 300
 
+Refusals = list[str]
+# Refused messages of the request that is sent in this context: the SDK's tasks copy it.
+_refusals: ContextVar[Refusals] = ContextVar("refusals")
+
 State = Literal["idle", "starting", "ready", "failed"]
-# Opens the streams; the function is called when they are lost.
-OpenTransport = Callable[[Callable[[], None]], AbstractAsyncContextManager["TransportStreams"]]
+# Opens the streams. The first function is called when they are lost, the second when a server over
+# HTTP refuses a message of its session.
+OpenTransport = Callable[
+    [Callable[[], None], Callable[[], None]], AbstractAsyncContextManager["TransportStreams"]
+]
 
 
 class McpConnection:
@@ -73,6 +85,9 @@ class McpConnection:
         self._closing = asyncio.Event()
         self._failures = 0
         self._pause_until_s = 0.0
+        self._in_flight = 0
+        # Items of its lists that could not be read.
+        self._left_out: list[str] = []
 
     @property
     def is_available(self) -> bool:
@@ -86,17 +101,44 @@ class McpConnection:
         *,
         what: str,
         elicit: "Elicit | None" = None,
+        is_read: bool = False,
     ) -> T:
-        """What the server answers; `elicit` asks the person of this call. Raises `ToolError` with a
-        sentence for the model: it cannot be reached, says no, or takes longer than `timeout_s`."""
+        """What the server answers; `elicit` asks the person of this call. `is_read`: it changes
+        nothing, and may be asked twice. Raises `ToolError` with a sentence for the model: it cannot
+        be reached, says no, or takes longer than `timeout_s`."""
         try:
-            from mcp import MCPError
+            import mcp  # noqa: F401 - whether it is there
         except ImportError as exc:
             text = "MCP servers need the package mcp: pip install 'kore-assistant[mcp]'"
             raise ToolError(text) from exc
 
+        is_repeated = False
+        while True:
+            client = await self._opened()
+            self._in_flight += 1
+            try:
+                return await self._attempt(work, client, timeout_s, what, elicit)
+            except _SessionLost as exc:
+                if is_repeated or not (exc.is_refused or is_read):
+                    raise
+                is_repeated = True
+            finally:
+                self._in_flight -= 1
+
+    async def _attempt(
+        self,
+        work: Callable[["Client"], Awaitable[T]],
+        client: "Client",
+        timeout_s: float,
+        what: str,
+        elicit: "Elicit | None",
+    ) -> T:
+        """Raises `ToolError`, `_SessionLost` among them."""
+        from mcp import MCPError
+
         name = self.server.name
-        client = await self._opened()
+        refusals: Refusals = []
+        _refusals.set(refusals)
         try:
             async with (
                 asyncio.timeout(timeout_s) as deadline,
@@ -105,14 +147,20 @@ class McpConnection:
                 return await work(client)
         except TimeoutError as exc:
             text = f"The MCP server {name} did not answer {what} within {timeout_s:g} s."
+            if self._in_flight <= 1 and not await self._is_alive(client):
+                self._closing.set()
+                text += " It does not answer at all: it is started again for the next call."
             raise ToolError(text) from exc
         except MCPError as exc:
-            if _has_expired(exc):
+            is_refused = await self._has_forgotten(client, refusals)
+            if is_refused or _has_ended(exc):
                 self._closing.set()
             # Of one that is reached: what a person has to do before.
             words = self._last_words() if self.server.url is not None else ""
             if self._is_lost() and not words:
-                raise ToolError(f"The MCP server {name} ended during {what}.") from exc
+                raise _SessionLost(
+                    f"The MCP server {name} ended during {what}.", is_refused
+                ) from exc
             text = f"The MCP server {name} refused {what}: {words or _short(str(exc))}"
             raise ToolError(text) from exc
         except _transport_failures() as exc:
@@ -123,17 +171,21 @@ class McpConnection:
     async def list(self) -> ServerListing:
         """What the server offers now. Raises `ToolError`."""
         return await self.request(
-            self.ask_listing, self.server.start_timeout_s, what="its list of tools"
+            self.ask_listing,
+            self.server.start_timeout_s,
+            what="its list of tools",
+            is_read=True,
         )
 
     async def ask_listing(self, client: "Client") -> ServerListing:
         """What the server offers now; for the work of a `request`."""
+        self._left_out.clear()
         capabilities = client.server_capabilities
         if _mode(self.server.protocol) == self.server.protocol:
             # Nobody has asked what it can: it says so at each request.
-            listing = await _listing_by_trial(client)
+            listing = await _listing_by_trial(client, self._left_out)
         else:
-            tools = await _all_tools(client) if capabilities.tools else []
+            tools = await _all_tools(client, self._left_out) if capabilities.tools else []
             prompts = await _all_prompts(client) if capabilities.prompts else []
             listing = ServerListing(
                 client.protocol_version,
@@ -142,7 +194,38 @@ class McpConnection:
                 capabilities.resources is not None,
             )
         self.is_listed = True
-        return listing
+        return replace(listing, left_out=tuple(dict.fromkeys(self._left_out))[:MOST_TOOLS])
+
+    async def _is_alive(self, client: "Client") -> bool:
+        """Return whether the server answers, in whatever words."""
+        from mcp import MCPError
+
+        try:
+            async with asyncio.timeout(_PING_S):
+                await client.session.send_ping()
+        except TimeoutError:
+            return False
+        except MCPError as exc:
+            return not _has_ended(exc)
+        except _transport_failures():
+            return False
+        return True
+
+    async def _has_forgotten(self, client: "Client", refusals: Refusals) -> bool:
+        """Return whether a server over HTTP knows the session no more, as after a restart: it has
+        refused a message of it, and refuses any other."""
+        if not refusals:
+            return False
+        refusals.clear()
+        return not await self._is_alive(client) or bool(refusals)
+
+    def _note_unreadable(self, method: str, names: Sequence[str]) -> None:
+        log.warning("mcp server %s: %s: left out %s", self.server.name, method, ", ".join(names))
+        self._left_out += names
+
+    def _note_refusal(self) -> None:
+        if (refusals := _refusals.get(None)) is not None:
+            refusals.append(self.server.name)
 
     async def aclose(self) -> None:
         """End the server, and wait for that."""
@@ -284,7 +367,7 @@ class McpConnection:
             return await elicitation.elicit(self.server.name, params, self._calls.ask)
 
         client = Client(
-            self._open_transport(closing.set),
+            self._open_transport(closing.set, self._note_refusal),
             list_roots_callback=on_roots,
             elicitation_callback=None if self._elicit is None else on_elicit,
             client_info=Implementation(name="kore", version=VERSION),
@@ -293,28 +376,37 @@ class McpConnection:
             cache=None,
         )
         opened = await stack.enter_async_context(client)
+        read_tolerantly(opened.session, self._note_unreadable)
         # The SDK would check results by the server's schema, with patterns that backtrack.
         opened.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
         return opened
+
+
+class _SessionLost(ToolError):
+    """The server ended, or has forgotten the session and has refused the request therefore."""
+
+    def __init__(self, text: str, is_refused: bool) -> None:
+        super().__init__(text)
+        self.is_refused = is_refused
 
 
 async def _accept_result(name: str, result: Any) -> None:
     """Check nothing: the model reads a result as a stranger's words, whatever its shape."""
 
 
-async def _listing_by_trial(client: "Client") -> ServerListing:
+async def _listing_by_trial(client: "Client", left_out: list[str]) -> ServerListing:
     """What a server offers that has not said what it can."""
     from mcp import MCPError
     from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
 
     try:
-        tools = await _all_tools(client)
+        tools = await _all_tools(client, left_out)
     except MCPError as exc:
         # One that names this version among those that it speaks takes it the second time.
         versions = exc.error.data.get("supported", ()) if isinstance(exc.error.data, dict) else ()
         if exc.code != UNSUPPORTED_PROTOCOL_VERSION or client.protocol_version not in versions:
             raise
-        tools = await _all_tools(client)
+        tools = await _all_tools(client, left_out)
     prompts: list[McpPrompt] = []
     has_resources = False
     # What a server that does not know the request answers may be anything.
@@ -325,7 +417,7 @@ async def _listing_by_trial(client: "Client") -> ServerListing:
     return ServerListing(client.protocol_version, tuple(tools), tuple(prompts), has_resources)
 
 
-async def _all_tools(client: "Client") -> list[Any]:
+async def _all_tools(client: "Client", left_out: list[str]) -> list[Any]:
     tools, cursor = [], None
     for _ in range(_MOST_PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -333,6 +425,8 @@ async def _all_tools(client: "Client") -> list[Any]:
             definition = tool_definition(tool.name, tool.description or "", tool.input_schema)
             if definition is not None:
                 tools.append(definition)
+            else:
+                left_out.append(escape_line(tool.name)[:_REASON_CHARS])
         cursor = page.next_cursor
         if cursor is None or len(tools) >= MOST_TOOLS:
             break
@@ -374,11 +468,11 @@ def _mode(protocol: str | None) -> str:
     return "legacy" if protocol < FIRST_STATELESS else protocol
 
 
-def _has_expired(exc: Any) -> bool:
-    """Whether a server over HTTP has forgotten the session, as after a restart of its own."""
+def _has_ended(exc: Any) -> bool:
+    """Return whether the way to the server was lost before an answer came."""
     from mcp.types import CONNECTION_CLOSED
 
-    return bool(exc.error.code == CONNECTION_CLOSED or exc.error.message == "Session terminated")
+    return bool(exc.error.code == CONNECTION_CLOSED)
 
 
 def _reason(exc: BaseException) -> str:

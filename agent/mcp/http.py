@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 300.0
 _LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://*.localhost", "all://[::1]")
+_SESSION_HEADER = "mcp-session-id"
+# The protocol asks for 404 where a session is not known; many servers answer with another.
+_REFUSALS = (400, 404, 410)
 
 
 @asynccontextmanager
 async def open_http(
-    server: McpServerSettings, on_end: Callable[[], None], auth: Any = None
+    server: McpServerSettings, on_refusal: Callable[[], None], auth: Any = None
 ) -> AsyncIterator["TransportStreams"]:
     """The streams, as the SDK's `Transport` has them. `auth` is what adds tokens to requests.
-    Each request is one of its own: there is no end to be told of."""
+    `on_refusal` is called when the server refuses a message of a session: it may have forgotten
+    the session, as after a restart."""
     assert server.url is not None
     # Compressed, little can be very much.
     headers = {"Accept-Encoding": "identity", **server.headers}
@@ -38,8 +42,17 @@ async def open_http(
         ) as streams:
             yield streams
         return
+    client = bounded_client(headers=headers, auth=auth)
+
+    async def watch(response: httpx2.Response) -> None:
+        request = response.request
+        is_of_session = request.method == "POST" and _SESSION_HEADER in request.headers
+        if is_of_session and response.status_code in _REFUSALS:
+            on_refusal()
+
+    client.event_hooks["response"].append(watch)
     async with (
-        bounded_client(headers=headers, auth=auth) as client,
+        client,
         streamable_http_client(
             server.url, http_client=client, max_sse_event_size=MOST_MESSAGE_BYTES
         ) as streams,

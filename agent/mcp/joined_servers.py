@@ -23,6 +23,10 @@ class JoinedServers:
     def tools(self) -> tuple[Tool, ...]:
         return self._mcp_tools()
 
+    def starting(self) -> Sequence[str]:
+        sources = (self._configured, self._own)
+        return [*chain(*(one.starting() for one in sources if one is not None))]
+
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]:
         sources = (self._own, self._configured)
         return frozenset(chain(*(one.taint_of(names) for one in sources if one is not None)))

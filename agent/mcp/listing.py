@@ -58,6 +58,8 @@ class ServerListing:
     tools: tuple[McpToolDefinition, ...] = ()
     prompts: tuple[McpPrompt, ...] = ()
     has_resources: bool = False
+    # Names of tools and prompts that could not be read.
+    left_out: tuple[str, ...] = ()
 
     def has_tool(self, name: str) -> bool:
         """Whether the server itself has a tool of this name."""
@@ -151,6 +153,7 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
                 for prompt in listing["prompts"]
             ),
             listing["has_resources"],
+            tuple(listing.get("left_out", ())),
         )
     except FileNotFoundError:
         return None

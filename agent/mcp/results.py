@@ -1,18 +1,40 @@
-"""What an MCP server answers, as the model reads it."""
+"""Answers of MCP servers: read as far as they are well formed, and as the model reads them."""
 
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.prompts import render_prompt
 from agent.text.media_types import sniff_image_type
+from agent.text.visible import escape_line
 from agent.types import Image, ToolResult
 
 if TYPE_CHECKING:
+    from mcp import ClientSession
     from mcp.types import CallToolResult
 
+# The list in the result of each request that has one.
+_LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "tools/call": "content",
+    "resources/read": "contents",
+    "prompts/get": "messages",
+}
+# What an item of a list is known by, and what of it is enough.
+_ESSENTIALS = {
+    "tools": ("name", "description", "inputSchema"),
+    "prompts": ("name", "description", "arguments"),
+    "resources": ("uri", "name", "description"),
+    "resourceTemplates": ("uriTemplate", "name", "description"),
+}
+_NAME_CHARS = 80
+# What the SDK assumes before it knows.
+_OLDER_VERSION = "2025-11-25"
 # More pictures in one result are named, not shown.
 MOST_IMAGES = 4
 MOST_IMAGE_BYTES = 5_000_000
@@ -70,3 +92,133 @@ def _image(data: str) -> Image | None:
     if media_type is None or len(raw) > MOST_IMAGE_BYTES:
         return None
     return Image(media_type, raw)
+
+
+def read_tolerantly(session: "ClientSession", note: Callable[[str, Sequence[str]], None]) -> None:
+    """Let a session leave what does not fit the protocol out of results, which the SDK would refuse
+    as a whole. `note` hears of the request and of the names that were left out of its list."""
+    dispatcher = session._dispatcher
+    ask = dispatcher.send_raw_request
+
+    async def send(method: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        raw = await ask(method, *args, **kwargs)
+        result, names = readable(method, session.protocol_version or _OLDER_VERSION, raw)
+        if names:
+            note(method, names)
+        return result
+
+    dispatcher.send_raw_request = send  # type: ignore[method-assign]
+
+
+def readable(
+    method: str, version: str, raw: dict[str, Any]
+) -> tuple[dict[str, Any], Sequence[str]]:
+    """Return the result of a request without what does not fit the protocol, and the names of the
+    items of a list that were left out. An item of a result is replaced by a sentence."""
+    key = _LISTS.get(method)
+    if key is None or _fits(method, version, raw):
+        return raw, ()
+    rest = {name: value for name, value in raw.items() if name != key}
+    for name in _wrong_keys(method, version, {**rest, key: []}):
+        rest.pop(name, None)
+    if not _fits(method, version, {**rest, key: []}):
+        return raw, ()
+    items: list[Any] = []
+    names: list[str] = []
+    listed = raw.get(key)
+    for item in listed if isinstance(listed, list) else ():
+        for candidate in _candidates(key, item):
+            if _fits(method, version, {**rest, key: [candidate]}):
+                items.append(candidate)
+                break
+        else:
+            names.append(_name_of(key, item))
+    structured = raw.get("structuredContent")
+    if (
+        key == "content"
+        and not items
+        and structured is not None
+        and not rest.get("structuredContent")
+    ):
+        items.append({"type": "text", "text": json.dumps(structured, ensure_ascii=False)})
+    return {**rest, key: items}, names
+
+
+def _fits(method: str, version: str, result: Mapping[str, Any]) -> bool:
+    return not _errors(method, version, result)
+
+
+def _wrong_keys(method: str, version: str, result: Mapping[str, Any]) -> set[str]:
+    errors = _errors(method, version, result)
+    return {str(part) for error in errors for part in error["loc"] if part in result}
+
+
+def _errors(method: str, version: str, result: Mapping[str, Any]) -> Sequence[Any]:
+    from mcp.client import session
+    from pydantic import ValidationError
+
+    # The SDK's own check of results, which it offers nowhere else.
+    validate = session._methods.validate_server_result  # type: ignore[attr-defined]
+    try:
+        validate(method, version, result)
+    except ValidationError as exc:
+        return exc.errors(include_url=False, include_context=False, include_input=False)
+    except KeyError:
+        # The version does not know the request.
+        return ()
+    return ()
+
+
+def _candidates(key: str, item: Any) -> Iterator[Any]:
+    """An item of a list, as it may be read: the fullest first."""
+    if not isinstance(item, dict):
+        if key == "content":
+            yield {"type": "text", "text": _not_shown(item)}
+        return
+    yield item
+    if (essentials := _ESSENTIALS.get(key)) is not None:
+        if key == "tools":
+            item = {**item, "inputSchema": _object_schema(item.get("inputSchema"))}
+            yield item
+        least = {name: item[name] for name in essentials if item.get(name) is not None}
+        yield dict(least)
+        least.pop("arguments", None)
+        if not isinstance(least.get("description"), str):
+            least.pop("description", None)
+        yield least
+        return
+    plain = {name: value for name, value in item.items() if name not in ("annotations", "_meta")}
+    yield plain
+    if key == "content":
+        yield {"type": "text", "text": _not_shown(item)}
+    elif key == "contents":
+        yield {"uri": str(item.get("uri", "")), "text": _not_shown(item)}
+    else:
+        content = item.get("content")
+        yield {**plain, "content": {"type": "text", "text": _not_shown(content)}}
+
+
+def _object_schema(schema: Any) -> Any:
+    """A schema that names no type is that of an object, as arguments always are one."""
+    if schema is None:
+        return {"type": "object"}
+    return (
+        {**schema, "type": "object"}
+        if isinstance(schema, dict) and "type" not in schema
+        else schema
+    )
+
+
+def _not_shown(item: Any) -> str:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return render_prompt("mcp/not_shown", kind=_short(kind) if kind else "an unknown kind")
+
+
+def _name_of(key: str, item: Any) -> str:
+    first = _ESSENTIALS.get(key, ("",))[0]
+    name = item.get(first) if isinstance(item, dict) else None
+    return _short(name) if name else "(without a name)"
+
+
+def _short(text: Any) -> str:
+    return escape_line(" ".join(str(text).split()))[:_NAME_CHARS]

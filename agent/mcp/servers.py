@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import ToolError
-from agent.i18n import t
 from agent.mcp import resources
 from agent.mcp.connection import McpConnection
+from agent.mcp.known_server import KnownServer
 from agent.mcp.listing import (
     AcceptedTools,
     McpToolDefinition,
@@ -54,7 +54,6 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 10.0
 # A server that says all the time that its tools have changed is asked so often.
 _LIST_AGAIN_S = 1.0
-_NOTICE_CHARS = 300
 _NO_LOGINS = LoginOptions()
 
 
@@ -70,6 +69,8 @@ class McpServers:
         tool_settings: ToolSettings,
         reach: dict[str, Any] | None = None,
         logins: LoginOptions = _NO_LOGINS,
+        *,
+        first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
         self._tool_settings = tool_settings
         self._reach = reach
@@ -78,11 +79,12 @@ class McpServers:
         self.pending_logins = PendingLogins()
         self._own_folder = ProcessFolder("kore-mcp-")
         self._folder = settings.folder
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, KnownServer] = {}
         self._tools: tuple[McpTool, ...] = ()
         self._retired: list[McpConnection] = []
         self._background: set[asyncio.Task[None]] = set()
         self._is_closing = False
+        self._first_wait_s = first_wait_s
         self._meters = ResourceLimits()
         for server in settings.servers:
             self._add(server)
@@ -151,8 +153,15 @@ class McpServers:
                 is_new, task = each.listing_task is None, self._begin(each)
                 new_tasks += [task] if is_new else []
         if new_tasks:
-            await asyncio.wait(new_tasks, timeout=FIRST_WAIT_S)
+            await asyncio.wait(new_tasks, timeout=self._first_wait_s)
+            for each in self._servers.values():
+                if each.is_starting:
+                    each.note_slow_start()
         return [text for each in self._servers.values() for text in each.take_notices()]
+
+    def starting(self) -> Sequence[str]:
+        """The servers that have been asked for their first list and have not answered yet."""
+        return [name for name, each in self._servers.items() if each.is_starting]
 
     async def refresh(self, name: str) -> ServerListing:
         """What a server offers now. Raises `ToolError`."""
@@ -214,13 +223,15 @@ class McpServers:
         login: ServerLogin | None = None
         identity = _folder_identity(server)
 
-        def open_transport(on_end: Any) -> AbstractAsyncContextManager["TransportStreams"]:
+        def open_transport(
+            on_end: Callable[[], None], on_refusal: Callable[[], None]
+        ) -> AbstractAsyncContextManager["TransportStreams"]:
             nonlocal login
             if server.url is not None:
                 from agent.mcp.http import open_http
 
                 login = self._login(server)
-                return open_http(server, on_end, login)
+                return open_http(server, on_refusal, login)
             from agent.mcp.stdio import ServerProcess
 
             log_file.begin()
@@ -239,7 +250,7 @@ class McpServers:
         if self._folder is not None:
             listing = read_listing(self._listing_path(server), server.digest)
             accepted = read_accepted(self._accepted_path(server), server.program_digest)
-        entry = self._servers[server.name] = _Server(server, connection, listing, accepted)
+        entry = self._servers[server.name] = KnownServer(server, connection, listing, accepted)
 
     def _login(self, server: McpServerSettings) -> "ServerLogin | None":
         """What adds tokens to requests, unless a header that is configured does."""
@@ -268,14 +279,14 @@ class McpServers:
                 server.owner_accepted = accepted
                 self._rebuild()
 
-    async def _accept(self, server: "_Server") -> None:
+    async def _accept(self, server: KnownServer) -> None:
         if server.listing is not None:
             accepted = AcceptedTools({tool.name: tool for tool in server.listing.tools})
             server.owner_accepted = accepted
             path, digest = self._accepted_path(server.settings), server.settings.program_digest
             await self._write(path, partial(write_accepted, path, digest, accepted))
 
-    def _begin(self, server: "_Server") -> asyncio.Task[None]:
+    def _begin(self, server: KnownServer) -> asyncio.Task[None]:
         """Ask a server for its list, in the background."""
         if server.listing_task is None or server.listing_task.done():
             task = asyncio.create_task(self._list(server), name=f"mcp list {server.settings.name}")
@@ -284,7 +295,7 @@ class McpServers:
             server.listing_task = task
         return server.listing_task
 
-    async def _list(self, server: "_Server") -> None:
+    async def _list(self, server: KnownServer) -> None:
         try:
             await self._refresh(server)
             while server.is_stale:
@@ -294,15 +305,15 @@ class McpServers:
         except ToolError as exc:
             server.note_failure(str(exc))
 
-    async def _refresh(self, server: "_Server") -> ServerListing:
+    async def _refresh(self, server: KnownServer) -> ServerListing:
         server.is_stale = False
         return await self._keep(server, await server.connection.list())
 
-    async def _keep(self, server: "_Server", listing: ServerListing) -> ServerListing:
+    async def _keep(self, server: KnownServer, listing: ServerListing) -> ServerListing:
         """Remember what a server offers, unless it is one no longer."""
         if listing != server.listing and self._servers.get(server.settings.name) is server:
             is_first = server.owner_accepted is None and bool(listing.tools)
-            server.listing = listing
+            server.take_listing(listing)
             path, digest = self._listing_path(server.settings), server.settings.digest
             await self._write(path, partial(write_listing, path, digest, listing))
             if is_first:
@@ -343,7 +354,7 @@ class McpServers:
 
     async def _invoke(
         self,
-        server: "_Server",
+        server: KnownServer,
         definition: McpToolDefinition,
         args: Mapping[str, Any],
         call: CallContext,
@@ -377,108 +388,6 @@ class McpServers:
         return await server.connection.request(
             work, server.settings.timeout_s, what=what, elicit=None if ask is None else elicit
         )
-
-
-class _Server:
-    """One server: its connection, what it was last seen to offer, and what became of asking."""
-
-    def __init__(
-        self,
-        settings: McpServerSettings,
-        connection: McpConnection,
-        listing: ServerListing | None,
-        accepted: AcceptedTools | None,
-    ) -> None:
-        self.settings = settings
-        self.connection = connection
-        self.listing = listing
-        # Nothing is accepted before the first list with tools.
-        self.owner_accepted = accepted
-        self.listing_task: asyncio.Task[None] | None = None
-        # It has said that what it offers has changed since.
-        self.is_stale = False
-        self.failure = ""
-        self._notice = ""
-        self._change_notice = ""
-        self.unaccepted: tuple[McpToolDefinition, ...] = ()
-
-    @property
-    def accepted(self) -> AcceptedTools:
-        """The tools that the owner has accepted, and the one that Kore adds."""
-        accepted = self.owner_accepted or AcceptedTools()
-        if (own := self._resource_tool()) is None:
-            return accepted
-        return AcceptedTools({**accepted.tools, own.name: own})
-
-    def compare(self) -> None:
-        """Find the tools that differ from the accepted ones, and prepare a notice about them."""
-        accepted, before = self.accepted, self.unaccepted
-        self.unaccepted = tuple(tool for tool in self.offer() if not accepted.has(tool))
-        is_owners = self.settings.is_own and self.settings.is_configured
-        if not self.unaccepted or self.unaccepted == before or not is_owners:
-            return
-        self._change_notice = t(
-            "The MCP server {name} describes tools in other words than you have accepted, or has "
-            "new ones: {tools}. `kore mcp test {name}` shows the changes.",
-            name=self.settings.name,
-            tools=", ".join(tool.name for tool in self.unaccepted)[:_NOTICE_CHARS],
-        )
-
-    def offer(self) -> Sequence[McpToolDefinition]:
-        """Its tools, and the one that reads its resources."""
-        if self.listing is None:
-            return ()
-        own = self._resource_tool()
-        return self.listing.tools if own is None else (*self.listing.tools, own)
-
-    def _resource_tool(self) -> McpToolDefinition | None:
-        """The tool that Kore adds for a server with resources."""
-        listing = self.listing
-        if listing is None or not listing.has_resources or listing.has_tool(resources.NAME):
-            return None
-        return resources.resource_tool(self.settings.name)
-
-    def is_resource_tool(self, definition: McpToolDefinition) -> bool:
-        """Whether it is the tool that Kore adds, not one of the server's own."""
-        is_own = self.listing is not None and self.listing.has_tool(definition.name)
-        return definition.name == resources.NAME and not is_own
-
-    def check(self, definition: McpToolDefinition) -> None:
-        """Raise `ToolError` unless it offers a tool just as a person or a rule has judged it."""
-        if definition in self.offer():
-            return
-        text = (
-            f"The MCP server {self.settings.name} has changed its tool {definition.name} since "
-            "this call was judged, so it was not called. Call it again if you still need it; a "
-            "person is asked then."
-        )
-        if not any(tool.name == definition.name for tool in self.offer()):
-            text = f"The MCP server {self.settings.name} has no tool {definition.name} any more."
-        raise ToolError(text)
-
-    @property
-    def needs_listing(self) -> bool:
-        return self.listing is None and self.connection.is_available
-
-    def note_failure(self, failure: str) -> None:
-        if failure != self.failure:
-            self._notice = failure
-        self.failure = failure
-
-    def take_notices(self) -> list[str]:
-        """What a person should be told of it, once."""
-        notices, self._change_notice = [self._take_failure(), self._change_notice], ""
-        return [notice for notice in notices if notice]
-
-    def _take_failure(self) -> str:
-        notice, self._notice = self._notice, ""
-        if notice and self.settings.is_configured:
-            return t(
-                "{failure} `kore mcp test {name}` shows more.",
-                failure=notice,
-                name=self.settings.name,
-            )
-        return notice
 
 
 def _folder_identity(server: McpServerSettings) -> FolderIdentity | None:

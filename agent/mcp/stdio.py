@@ -2,19 +2,20 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
-from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
 from agent.security.files.folder_identity import FolderIdentity
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, TooMuchOutput
 from agent.tools.shell.output_budget import OutputBudget
+from agent.tools.shell.program_folders import folders_of_command, interpreter_of
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.tools.shell.server_log import ServerLog
 
@@ -173,6 +174,26 @@ class _MessageReader:
                 # Servers print banners where only messages belong.
                 elif not self._log.take(line + b"\n"):
                     return
+
+
+def program_folders(
+    server: McpServerSettings, home: Path, closed: Iterable[Path] = ()
+) -> tuple[Path, ...]:
+    """The folders of the program, of a script's interpreter, and of the files that the server's
+    arguments name by their full paths: of each the highest one that looks like a program's, but
+    never one that holds `home` or what is `closed`. Of a stranger's server its program's folder,
+    and what was given to it. May block."""
+    own = () if server.reach is None else (server.reach.program,)
+    program = shutil.which(server.command or "") or ""
+    is_named = "/" in (server.command or "")
+    # A script of a stranger may name any program, and with it any folder.
+    from_path = () if is_named else (Path(program), interpreter_of(program))
+
+    def may_show(path: Path) -> bool:
+        return server.reach is None or path in from_path or server.reach.shows(path)
+
+    folders = folders_of_command((program, *server.args), [home, *closed], may_show)
+    return tuple(dict.fromkeys((*own, *folders)))
 
 
 def _decode(line: bytes) -> "JSONRPCMessage | None":

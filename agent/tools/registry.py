@@ -85,6 +85,11 @@ class ToolRegistry:
         self._schemas: dict[str, ArgumentSchema] = {}
         self._specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = {}
 
+    @property
+    def starting(self) -> Sequence[str]:
+        """What still brings tools in a moment."""
+        return () if self._source is None else self._source.starting()
+
     async def refresh(self) -> Sequence[str]:
         """Get to know the tools of the source before a turn; what a person should be told of it."""
         if self._source is None:

@@ -8,6 +8,7 @@ from agent.context.environment_block import describe_environment
 from agent.context.focused_files import FileFocus
 from agent.context.token_budget import ContextBudget, budget_for
 from agent.context.token_calibration import counted_as
+from agent.prompts import render_prompt
 from agent.providers.base import ToolSpec
 from agent.records import frozen
 from agent.tools.registry import ToolRegistry
@@ -40,6 +41,8 @@ def environment_of(
         )
     if agent.skills is not None and toolbox.find("skill") is not None:
         texts.append(agent.skills.listing(root))
+    if names := toolbox.starting:
+        texts.append(render_prompt("mcp/starting", names=", ".join(names)))
     return "\n\n".join(filter(None, texts))
 
 

@@ -12,7 +12,9 @@ has a tool that asks the person what its arguments say, and answers with what ca
 that the file holds, `output=FILE` the schema of results, which then are long, `shouts` makes it
 send 40 notifications of 14 MB at a call, `swarm` one with millions of empty lists. `words=FILE`
 makes it describe its tool as the file says, `more=FILE` offer one more tool with that description;
-without the file nothing is different.
+without the file nothing is different. `raw=FILE` gives the results that the file has for methods,
+`ignores` answers no call but all else, `hang-once` hangs at the first call of all starts, `waits`
+answers nothing before there is a file `go`.
 """
 
 import json
@@ -83,6 +85,9 @@ def tools() -> list[dict[str, Any]]:
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     """The result of a request; None for what it does not know."""
+    if method in (raw := json.loads(file_of("raw") or "{}")):
+        result: dict[str, Any] = raw[method]
+        return result
     if method == "initialize":
         return {
             "protocolVersion": "2025-11-25",
@@ -143,6 +148,9 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             }
             send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
     if "hang" in BEHAVIOURS:
+        time.sleep(600)
+    if "hang-once" in BEHAVIOURS and not os.path.exists("hung"):
+        open("hung", "wb").close()
         time.sleep(600)
     if "shouts" in BEHAVIOURS:
         for _ in range(40):
@@ -216,13 +224,19 @@ def lines() -> Iterator[str]:
 def main() -> None:
     """Answer until the input ends."""
     print("stand-in server begins", file=sys.stderr, flush=True)
+    while "waits" in BEHAVIOURS and not os.path.exists("go"):
+        time.sleep(0.02)
     if "banner" in BEHAVIOURS:
         print("Welcome!", flush=True)
     while "flood" in BEHAVIOURS:
         print("x" * 1_000_000, end="", flush=True)
     for line in lines():
         message = json.loads(line)
+        if message.get("method") == "notifications/cancelled":
+            print("a request was cancelled", file=sys.stderr, flush=True)
         if "silent" in BEHAVIOURS or "id" not in message or "method" not in message:
+            continue
+        if "ignores" in BEHAVIOURS and message["method"] == "tools/call":
             continue
         result = answer(message["method"], message.get("params") or {})
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}

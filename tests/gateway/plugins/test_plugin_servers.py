@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import McpServerSettings
+from agent.mcp.stdio import program_folders
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer

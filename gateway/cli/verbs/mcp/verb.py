@@ -407,10 +407,9 @@ def _print_offer(
             }
             for tool in listing.tools
         ]
-        prompts = [prompt.name for prompt in listing.prompts]
-        print_json(
-            {"name": args.name, "protocol": listing.protocol, "tools": tools, "prompts": prompts}
-        )
+        offer = {"name": args.name, "protocol": listing.protocol, "tools": tools}
+        offer["prompts"] = [prompt.name for prompt in listing.prompts]
+        print_json({**offer, "left_out": listing.left_out})
         return
     print(
         t(
@@ -434,6 +433,8 @@ def _print_offer(
             _print_change(changes[tool.name], tool)
     for prompt in listing.prompts:
         _print_part(f"/{clean(args.name)}:{clean(prompt.name)}", prompt.description)
+    for name in listing.left_out:
+        _print_part(clean(name), t("cannot be read, so it is left out"))
     if changes and args.accept:
         print(t("accepted in their current version: {names}", names=", ".join(map(clean, changes))))
     elif changes:
@@ -456,8 +457,7 @@ def _print_part(name: str, description: str) -> None:
     """One line, which ends where the terminal does."""
     text = f"  {name}: {clean_lines(' '.join(description.split()))}"
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    most = columns or len(name) + _SHOWN_CHARS
-    print(shortened(text, max(most, len(name) + 5)))
+    print(shortened(text, max(columns or len(name) + _SHOWN_CHARS, len(name) + 5)))
 
 
 def _place_of(settings: "Settings", name: str) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.mcp.program_folders import program_folders
 from agent.mcp.settings import ArgumentReach, McpServerSettings
+from agent.mcp.stdio import program_folders
 from agent.tools.shell.program_folders import (
     folders_of_command,
     folders_of_program,
