@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.channels.telegram.outbound.markdown_prepare import Events, name
+from gateway.channels.telegram.outbound.markdown_prepare import Events, name, parse
 
 # About what a telephone shows in fixed width without breaking the line.
 SCREEN_CELLS = 38
@@ -43,7 +43,13 @@ class Table:
     def _more(self, rest: str, span: dict[str, int]) -> None:
         """The parser drops cells that the head has no column for."""
         for cell in filter(None, map(str.strip, rest.split("|"))):
-            self.rows[-1].append([({"Text": cell}, span)])
+            # Code in it stays code: Telegram makes links of the addresses in a text.
+            alone = Table(())
+            _, *events = parse(f"| {cell} |\n|---|\n".encode())
+            for event, _ in events:
+                alone.add(event, span, b"")
+            self.has_links = self.has_links or alone.has_links
+            self.rows[-1] += alone.rows[0][:1] if alone.rows else [[({"Text": cell}, span)]]
 
     _cell_end: int = 0
 

@@ -239,3 +239,14 @@ def test_a_promise_is_shown_in_words() -> None:
     growing = render_preview("I wait. <promise>BLOCKED:no")
     assert growing is not None
     assert growing.text == "I wait."
+
+
+@pytest.mark.parametrize("word", ["z", "a long text, so that the table is no grid"])
+def test_code_in_a_cell_without_a_column_is_code(word: str) -> None:
+    """As plain text, Telegram would make a link of an address in it."""
+    address = "https://evil.example/S"
+    (part,) = render(f"| a | b |\n|---|---|\n| x | y | {word} `{address}` | c |\n")
+    at = part.text.index(address)
+    code = [entity for entity in part.entities if entity.type in ("code", "pre")]
+    assert any(entity.offset <= at < entity.offset + entity.length for entity in code)
+    assert "`" not in part.text
