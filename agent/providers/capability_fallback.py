@@ -36,11 +36,13 @@ from agent.providers.optional_parts import (
     HasOptionalFields,
     ModelMemory,
     ServerMemory,
+    is_by_tokens,
     is_searchable,
     is_server_error,
     limit_field,
     optional_groups,
     search_parts,
+    try_without,
 )
 from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
@@ -129,7 +131,7 @@ class CapabilityFallback:
                 if isinstance(exc, BadThoughts):
                     request = self._without_thoughts(request, memory, exc)
                     continue
-                if _is_by_tokens(exc) and not (search and _is_by_tokens(search.refusal)):
+                if is_by_tokens(exc) and not (search and is_by_tokens(search.refusal)):
                     # Without the parts of the trial it got further than before.
                     for notice in self._learn(request, memory, search):
                         yield notice
@@ -158,11 +160,11 @@ class CapabilityFallback:
         if search is not None:
             search.advance(refusal)
             return search
-        if _is_by_tokens(refusal):
+        if is_by_tokens(refusal):
             limit = limit_field(self._reduce(request, memory, _NOTHING), self._provider)
             if not limit:
                 raise refusal
-            return _Search(refusal, _try_without(limit, refusal))
+            return _Search(refusal, try_without(limit, refusal))
         if not is_searchable(refusal):
             raise refusal
         if is_server_error(refusal):
@@ -197,7 +199,7 @@ class CapabilityFallback:
             self._refuse(part for part in _parts(reduced) if not isinstance(part, Image))
         others = omitted - PICTURE_PARTS - {THOUGHTS}
         memory.omit(others, self._clock(), in_doubt=is_server_error(refused))
-        if _is_by_tokens(refused):
+        if is_by_tokens(refused):
             return [Notice("warning", _limit_notice(request))]
         names = omitted - VARIANTS
         if not names:
@@ -427,18 +429,6 @@ def _replace_picture(part: Part) -> Part:
 def _without_thoughts(message: Message) -> Message:
     content = tuple(p for p in message.content if not isinstance(p, Thinking | RedactedThinking))
     return message if len(content) == len(message.content) else replace(message, content=content)
-
-
-def _is_by_tokens(refusal: ProviderError) -> bool:
-    """Return whether a conversation, or what its reply may have, has too many tokens."""
-    return isinstance(refusal, ContextTooLong) and not refusal.by_size
-
-
-def _try_without(
-    parts: frozenset[str], refusal: ProviderError
-) -> Generator[frozenset[str], ProviderError, ProviderError]:
-    yield parts
-    return refusal
 
 
 def _limit_notice(request: ModelRequest) -> str:

@@ -157,6 +157,19 @@ def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
     return frozenset(provider.optional_fields(request) - without)
 
 
+def is_by_tokens(refusal: ProviderError) -> bool:
+    """Return whether a conversation, or what its reply may have, has too many tokens."""
+    return isinstance(refusal, ContextTooLong) and not refusal.by_size
+
+
+def try_without(
+    parts: frozenset[str], refusal: ProviderError
+) -> Generator[frozenset[str], ProviderError, ProviderError]:
+    """Yield the parts as the only trial, as `search_parts` does."""
+    yield parts
+    return refusal
+
+
 def is_server_error(refusal: ProviderError) -> bool:
     return isinstance(refusal, Unavailable) and refusal.status in _SERVER_ERRORS
 
