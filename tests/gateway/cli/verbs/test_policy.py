@@ -44,7 +44,8 @@ def test_role_mode_and_channel_count(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_policy_file_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "policy.yaml").write_text("roles: {mine: {tools: {exec: {commands: [go]}}}}")
+    tools = "{exec: {commands: [go]}, write_file: {}}"
+    (home / "policy.yaml").write_text(f"roles: {{mine: {{tools: {tools}}}}}")
     (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
     assert check(capsys, "--role", "mine", "--mode", "auto", "go build")["decision"] == "allow"
     assert check(capsys, "--role", "mine", "go build; make")["rule"] == "role-commands"
