@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 12); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 13); not for changing by hand.
 
 export class CallError extends Error {
   code: string
