@@ -1,6 +1,5 @@
 """Creates jobs, and changes them for people who may."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,9 +133,13 @@ def visible(tx: Transaction, context: JobContext, message: InboundMessage) -> li
 
 
 def find(tx: Transaction, context: JobContext, message: InboundMessage, number: int | None) -> Job:
-    """A job that the speaker may change. Raises `KoreError`."""
-    visible_jobs: Sequence[Job] = visible(tx, context, message)
-    job = next((one for one in visible_jobs if one.id == number), None)
+    """Return a job that the speaker may change: in private the owner, who is told of jobs that are
+    paused elsewhere, may change any. Raises `KoreError`."""
+    if context.access.is_private_owner(message):
+        reachable_jobs = jobs.listed(tx, None, None)
+    else:
+        reachable_jobs = visible(tx, context, message)
+    job = next((one for one in reachable_jobs if one.id == number), None)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
     if job.principal != message.principal and not context.access.is_owner(message):
@@ -156,6 +159,8 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     if slot is None:
         raise KoreError(t("job {job} has ended: create a new one", job=job.id))
     jobs.set_state(tx, job.id, "on")
+    # A group that gives the bot its rights back tells nobody: only another try does.
+    chats.touch(tx, job.route)
     # What was missed meanwhile was meant to be.
     jobs.advance(tx, job.id, slot)
     return describe_new_job(replace(job, slot_at=slot))

@@ -292,10 +292,15 @@ async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told
         )
         await wait_until(lambda: any("is paused" in text for text in place.texts("8")))
         assert len(model.requests) == 4
+        assert sum("can't write" in text for text in place.texts("8")) == 1
         assert place.texts("8")[-1] == (
             "⚠️ Job 1, look at the mail, is paused: its last two runs did not reach the chat 1. "
             "`/cron resume 1` starts it again."
         )
+        # The bot is not told when a group gives it its rights back.
+        assert "Job 1" in await place.answer_to("/cron resume 1", "8", **owner)
+        place.clock.ahead += 3_600
+        await wait_until(lambda: place.texts()[-1:] == ["three"])
 
 
 async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:

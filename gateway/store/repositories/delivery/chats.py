@@ -80,11 +80,11 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
     return None if message is None else message.route
 
 
-def touch(tx: Transaction, message: InboundMessage) -> None:
-    """A chat that sends messages can receive them."""
+def touch(tx: Transaction, route: Route) -> None:
+    """Take a chat for reachable again: it sends messages, or a person wants another try."""
     tx.run(
         f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
-        (message.channel, message.account, message.chat_id),
+        (route.channel, route.account, route.chat_id),
     )
 
 

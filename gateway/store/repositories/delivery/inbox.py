@@ -15,6 +15,9 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, pending_media
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
+# Kinds of messages that a chat sends; the others are Kore's own.
+_OF_PEOPLE = ("message", "button")
+
 
 @frozen
 class InboxEntry:
@@ -62,7 +65,8 @@ def accept(
         if message.edited and dead_reason is None:
             dead_reason = _apply_edit(tx, message)
         _insert(tx, message, dead_reason)
-        chats.touch(tx, message)
+        if message.kind in _OF_PEOPLE:
+            chats.touch(tx, message.route)
         if dead_reason is None:
             pending_media.hold_for_media(tx, message, arrival.now)
             pending_media.gather_album(tx, message, arrival.now)
