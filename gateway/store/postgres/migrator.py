@@ -17,7 +17,8 @@ from gateway.store.postgres import commit_mark
 OLDEST_SCHEMA = 83
 # Without views, and without what extensions bring along (`pg_stat_statements`).
 _TABLES = (
-    "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    "SELECT relname FROM pg_class"
+    " WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
     " AND relkind IN ('r', 'p') AND NOT EXISTS (SELECT 1 FROM pg_depend"
     " WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"
 )

@@ -38,3 +38,19 @@ async def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
         server.execute("CREATE TABLE book (id int)")
     with pytest.raises(StoreError, match="tables of another program"):
         open_store(address, tmp_path, check=False, cipher=None)
+
+
+async def test_schema_may_have_a_name_that_needs_quotes(tmp_path: Path) -> None:
+    address = postgres_server.create_database()
+    with closing(connect(address)) as server:
+        server.execute('CREATE SCHEMA "My-Kore"')
+        server.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = %I',"
+            " current_database(), 'My-Kore'); END $$"
+        )
+    await open_now(address, tmp_path).close()
+    with closing(connect(address)) as server:
+        found = server.execute(
+            "SELECT 1 FROM pg_tables WHERE schemaname = 'My-Kore' AND tablename = 'inbox'"
+        ).fetchall()
+    assert len(found) == 1

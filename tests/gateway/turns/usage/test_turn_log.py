@@ -91,6 +91,10 @@ async def test_failing_default_model_degrades_the_deep_health_page_until_it_answ
         assert check_turns(await parts.service.status()).state == "ok"
 
 
+def test_status_of_an_older_gateway_has_no_failures() -> None:
+    assert check_turns({"version": "0.0.9"}).state == "ok"
+
+
 async def test_failures_of_messages_say_nothing_about_the_model(tmp_path: Path) -> None:
     async with running(tmp_path, [ContextTooLong("too long")] * 20) as parts:
         await _say(parts, ["one", "two", "three", "four"])
