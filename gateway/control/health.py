@@ -200,7 +200,8 @@ async def answer(head: list[str], pages: Pages) -> Page:
     if not _is_own_host(head[1:]):
         return 403, _TEXT, "ask by a loopback address\n"
     path, _, query = target.split(" ")[0].partition("?")
-    page = await pages(f"{path}?deep" if "deep" in query.split("&") else path)
+    is_deep = any(one.partition("=")[0] == "deep" for one in query.split("&"))
+    page = await pages(f"{path}?deep" if is_deep and path == "/healthz" else path)
     return page or (404, _TEXT, "there are /livez, /readyz, /healthz and /metrics\n")
 
 

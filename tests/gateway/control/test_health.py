@@ -193,3 +193,14 @@ async def test_odd_requests_get_one_answer_or_none(request_: bytes, answer: byte
         except ConnectionResetError:
             assert answer == b""
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [("/healthz?deep", 503), ("/healthz?deep=1", 503), ("/healthz?x=deep", 200),
+     ("/metrics?deep", 200)],
+)  # fmt: skip
+async def test_deep_is_read_as_a_parameter_of_the_health_page(target: str, status: int) -> None:
+    running = Running({**_well(), "failing_model": "m"})
+    async with health_server(running) as (session, url), session.get(url + target) as response:
+        assert response.status == status
