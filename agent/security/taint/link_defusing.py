@@ -26,7 +26,7 @@ _MAIL = rf"(?<!{_LOCAL}){_LOCAL}++@{_NAME}{_REST}*"
 # Of two names alone, as in `main.py`, the last but one cannot be made up.
 _HOST = rf"{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+"
 _NUMBERS = r"\d{1,3}(?:\.\d{1,3}){3}[/?#:]"
-_ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*(?:{_HOST}|{_NUMBERS}){_REST}*"
+_ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*+(?:{_HOST}|{_NUMBERS}){_REST}*"
 _TITLE = r"(?:\s{1,3}(?:\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'))?"
 # Some dialects allow blanks or the end of a line between `[label]` and `(address)`.
 _GAP = r"[ \t]*(?:\n[ \t>]*)?"
