@@ -8,13 +8,14 @@ outlive their names. What is missing then and was not removed by git is put back
 import logging
 import os
 import re
-import shutil
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from agent.records import frozen
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
@@ -22,6 +23,9 @@ from agent.security.files.safe_open import LISTED, open_folder_beneath, open_sub
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 64_000
+# A command may have made a file of refs as large as it likes.
+_MOST_TEXT_BYTES = 64_000_000
+_COPIED_BYTES = 1 << 20
 _MOST_LEVELS = 40
 _CACHED_STORES = 4
 # A folder that changed this shortly before it was listed may change again unnoticed.
@@ -43,11 +47,24 @@ _INDEX_HEADER, _FANOUT, _NAMES = b"\xfftOc\0\0\0\2", 8, 8 + 256 * 4
 
 @frozen
 class HistoryLimits:
-    """Bounds of what is held of all repositories of a workspace: files, bytes, descriptors."""
+    """Bounds of what a command holds of all repositories of a workspace, in files and bytes, and of
+    the descriptors that all commands share."""
 
     files: int = 20_000
     read_bytes: int = 64_000_000
     open_files: int = 200
+
+
+@frozen
+class _OpenFile:
+    """A large file: a descriptor that commands may share, and the size when it was opened."""
+
+    descriptor: int
+    size: int
+
+    def read(self, size: int, position: int = 0) -> bytes:
+        """Return a part of the file as it was. Raises OSError."""
+        return os.pread(self.descriptor, max(0, min(size, self.size - position)), position)
 
 
 @frozen
@@ -57,7 +74,7 @@ class _StoreFolder:
 
     stamp: tuple[int, int]
     is_settled: bool
-    files: Mapping[str, bytes | int]
+    files: Mapping[str, bytes | _OpenFile]
     folders: tuple[str, ...]
 
     @property
@@ -67,25 +84,54 @@ class _StoreFolder:
 
 @dataclass(slots=True)
 class HistoryCache:
-    """Objects that were read already, by store and folder: they never change under their names."""
+    """Objects that were read already, by store and folder: they never change under their names.
+
+    Large files are open once for all commands that hold them.
+    """
 
     folders: dict[Path, dict[str, _StoreFolder]] = field(default_factory=dict)
+    _descriptors: dict[tuple[int, int], int] = field(default_factory=dict)
+    _holders: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
 
     def keep(self, store: Path, folders: Mapping[str, _StoreFolder]) -> None:
-        self.folders.pop(store, None)
-        while len(self.folders) >= _CACHED_STORES:
-            self.folders.pop(next(iter(self.folders)), None)
-        self.folders[store] = {
+        objects = {
             name: folder
             for name, folder in folders.items()
             if name.startswith(_OBJECTS)
             and folder.is_settled
-            and not any(isinstance(content, int) for content in folder.files.values())
+            and not any(isinstance(content, _OpenFile) for content in folder.files.values())
         }
+        with self._lock:
+            self.folders.pop(store, None)
+            while len(self.folders) >= _CACHED_STORES:
+                self.folders.pop(next(iter(self.folders)))
+            self.folders[store] = objects
+
+    def hold(self, descriptor: int, stack: ExitStack, limit: int) -> _OpenFile:
+        """Return a file that stays open until the stack closes. Raises `_LimitExceeded`."""
+        info = os.fstat(descriptor)
+        key = (info.st_dev, info.st_ino)
+        with self._lock:
+            if key not in self._descriptors:
+                if len(self._descriptors) >= limit:
+                    raise _LimitExceeded
+                self._descriptors[key] = os.dup(descriptor)
+            self._holders[key] += 1
+            stack.callback(self._release, key)
+            return _OpenFile(self._descriptors[key], info.st_size)
+
+    def _release(self, key: tuple[int, int]) -> None:
+        with self._lock:
+            self._holders[key] -= 1
+            if not self._holders[key]:
+                del self._holders[key]
+                os.close(self._descriptors.pop(key))
 
 
 class GitHistoryGuard:
-    """Call `begin` before a command and `end` after it, both in a thread; `close` in the end.
+    """Call `begin` before a command and `end` after it, both in a thread. `end` waits for a `begin`
+    whose caller has been cancelled.
 
     Repositories beyond the limits are not protected.
     """
@@ -99,30 +145,44 @@ class GitHistoryGuard:
         self._root = workspace
         self._cache = cache or HistoryCache()
         self._limits = limits or HistoryLimits()
-        self._stack = ExitStack()
         self._copies: list[_HistoryCopy] = []
+        self._lock = Lock()
+        self._has_ended = False
 
     def begin(self, stores: Iterable[Path]) -> None:
-        budget = _Budget(self._limits)
-        for store in stores:
-            with suppress(OSError, _LimitExceeded):
-                copy = _HistoryCopy(store, self._cache.folders.get(store, {}), budget, self._stack)
-                self._cache.keep(store, copy.folders)
-                self._copies.append(copy)
+        with self._lock:
+            if self._has_ended:
+                return
+            budget = _Budget(self._limits)
+            for store in stores:
+                with suppress(OSError), ExitStack() as stack:
+                    copy = _HistoryCopy(store, self._cache, budget, stack)
+                    with suppress(_LimitExceeded):
+                        try:
+                            copy.read()
+                        finally:
+                            # Also of a store with too much, so that it is not read each time.
+                            self._cache.keep(store, copy.folders)
+                        self._copies.append(copy)
+                        copy.stack = stack.pop_all()
 
-    def end(self) -> Sequence[str]:
-        """Put back what git did not remove, and return where, seen from the workspace."""
-        restored = []
-        for copy in self._copies:
-            try:
-                if (place := copy.restore()) is not None:
-                    restored.append(str(place.relative_to(self._root)))
-            except (OSError, _LimitExceeded) as exc:
-                log.error("the repository %s could not be put back: %s", copy.store, exc)
-        return restored
-
-    def close(self) -> None:
-        self._stack.close()
+    def end(self, *, is_restored: bool = True) -> Sequence[str]:
+        """Put back what git did not remove, if it is to be, and return where, seen from the
+        workspace."""
+        with self._lock:
+            self._has_ended = True
+            restored = []
+            for copy in self._copies:
+                with copy.stack:
+                    try:
+                        place = copy.restore() if is_restored else None
+                    except (OSError, _LimitExceeded) as exc:
+                        log.error("the repository %s could not be put back: %s", copy.store, exc)
+                        continue
+                    if place is not None:
+                        restored.append(str(place.relative_to(self._root)))
+            self._copies.clear()
+            return restored
 
 
 class _LimitExceeded(Exception):
@@ -131,40 +191,39 @@ class _LimitExceeded(Exception):
 
 class _Budget:
     def __init__(self, limits: HistoryLimits) -> None:
-        self._limits = limits
-        self._files = self._read_bytes = self._open_files = 0
+        self.limits = limits
+        self._files = self._read_bytes = 0
 
-    def take(self, *, files: int = 0, read_bytes: int = 0, open_files: int = 0) -> None:
+    def take(self, *, files: int = 0, read_bytes: int = 0) -> None:
         self._files += files
         self._read_bytes += read_bytes
-        self._open_files += open_files
-        limits = self._limits
-        if (
-            self._files > limits.files
-            or self._read_bytes > limits.read_bytes
-            or self._open_files > limits.open_files
-        ):
+        if self._files > self.limits.files or self._read_bytes > self.limits.read_bytes:
             raise _LimitExceeded
 
 
 class _HistoryCopy:
-    """The files of one store as they were, by their path in it: bytes, or a descriptor."""
+    """The files of one store as they were, by their path in it: bytes, or an open file. `stack`
+    closes those."""
 
-    def __init__(
-        self, store: Path, cached: Mapping[str, _StoreFolder], budget: _Budget, stack: ExitStack
-    ) -> None:
+    def __init__(self, store: Path, cache: HistoryCache, budget: _Budget, stack: ExitStack) -> None:
         self.store = store
         self.folders: dict[str, _StoreFolder] = {}
+        self.stack = stack
+        self._cache = cache
         self._budget = budget
-        self._stack = stack
+        self._files: dict[str, bytes | _OpenFile] = {}
         with open_folder_beneath(store.parent) as parent:
             self._folder = open_subfolder(store.name, parent, flags=LISTED)
         stack.callback(os.close, self._folder)
         self._packed_stamp = self._stamp_of_packed()
+
+    def read(self) -> None:
+        """Read what can be read, and open the rest. Raises OSError and `_LimitExceeded`."""
+        cached = self._cache.folders.get(self.store, {})
         for name, fd in _walk(self._folder, self.folders):
             earlier = cached.get(name)
             if earlier is not None and earlier.stamp == _stamp(os.fstat(fd)):
-                budget.take(files=len(earlier.files), read_bytes=earlier.read_bytes)
+                self._budget.take(files=len(earlier.files), read_bytes=earlier.read_bytes)
                 self.folders[name] = earlier
             else:
                 self.folders[name] = self._list(fd)
@@ -178,22 +237,20 @@ class _HistoryCopy:
         stamp = _stamp(os.fstat(fd))
         is_settled = stamp[1] < time.time_ns() - _SETTLED_NS
         names, folders = _names(fd)
+        self._budget.take(files=len(names))
         files = {name: self._hold(name, fd) for name in names if not name.endswith(".lock")}
         return _StoreFolder(stamp, is_settled, files, folders)
 
-    def _hold(self, name: str, folder: int) -> bytes | int:
+    def _hold(self, name: str, folder: int) -> bytes | _OpenFile:
         fd = os.open(name, _READ, dir_fd=folder)
         try:
             content = os.read(fd, _READ_BYTES + 1)
             if len(content) <= _READ_BYTES:
-                self._budget.take(files=1, read_bytes=len(content))
+                self._budget.take(read_bytes=len(content))
                 return content
-            self._budget.take(files=1, open_files=1)
-            duplicate = os.dup(fd)
+            return self._cache.hold(fd, self.stack, self._budget.limits.open_files)
         finally:
             os.close(fd)
-        self._stack.callback(os.close, duplicate)
-        return duplicate
 
     def restore(self) -> Path | None:
         """Return the folder into which something was put back. Raises OSError."""
@@ -235,19 +292,24 @@ class _HistoryCopy:
             existing.update(f"{name}{file}" for file in before.files)
         return existing
 
-    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | int]:
+    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | _OpenFile]:
         """Return the refs that are gone while their log remains: git removes it with them. Where
         an older value shows in `packed-refs`, git would have written that file."""
-        before, now = _refs(self._files, self._content), _refs(existing, self._read)
         is_packed_anew = self._packed_stamp != self._stamp_of_packed()
-        lost: dict[str, bytes | int] = {}
+        has_lost_files = any(
+            name.startswith("refs/") and name not in existing for name in self._files
+        )
+        if not is_packed_anew and not has_lost_files:
+            return {}
+        before, now = _refs(self._files, self._content), _refs(existing, self._read)
+        lost: dict[str, bytes | _OpenFile] = {}
         for ref, commit in before.items():
             is_older = ref not in existing and now.get(ref) != commit and not is_packed_anew
             if (ref not in now or is_older) and f"logs/{ref}" in existing:
                 lost[ref] = self._files.get(ref, f"{commit}\n".encode())
         return lost
 
-    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | int]:
+    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | _OpenFile]:
         """Return the objects that are gone though no new pack contains them: all of them, as soon
         as a pack or the newest commit of a branch is among them."""
         missing = {
@@ -282,8 +344,8 @@ class _HistoryCopy:
     def _content(self, name: str) -> str:
         """Return the text of a file as it was."""
         content = self._files[name]
-        if isinstance(content, int):
-            content = os.pread(content, os.fstat(content).st_size, 0)
+        if isinstance(content, _OpenFile):
+            content = content.read(_MOST_TEXT_BYTES)
         return content.decode("utf-8", "replace")
 
     def _read(self, name: str) -> str:
@@ -296,12 +358,12 @@ class _HistoryCopy:
                     folder = open_subfolder(part, folder, flags=LISTED)
                     stack.callback(os.close, folder)
                 with open(os.open(last, _READ, dir_fd=folder), "rb") as file:
-                    return file.read().decode("utf-8", "replace")
+                    return file.read(_MOST_TEXT_BYTES).decode("utf-8", "replace")
         except OSError:
             return ""
 
 
-def _put_back(place: Path, files: Mapping[str, bytes | int]) -> None:
+def _put_back(place: Path, files: Mapping[str, bytes | _OpenFile]) -> None:
     for name, content in files.items():
         path = place / name
         # git makes objects read-only.
@@ -315,9 +377,9 @@ def _put_back(place: Path, files: Mapping[str, bytes | int]) -> None:
             if isinstance(content, bytes):
                 file.write(content)
                 continue
-            os.lseek(content, 0, os.SEEK_SET)
-            with open(content, "rb", closefd=False) as source:
-                shutil.copyfileobj(source, file, 1 << 20)
+            # It may have grown since.
+            while data := content.read(_COPIED_BYTES, file.tell()):
+                file.write(data)
 
 
 def _walk(
@@ -386,15 +448,15 @@ def _hashes(text: str) -> Iterator[str]:
     return (match[0] for match in _HASH.finditer(text))
 
 
-def _is_listed(object_name: bytes, index: bytes | int) -> bool:
+def _is_listed(object_name: bytes, index: bytes | _OpenFile) -> bool:
     """Return whether the index of a pack lists an object.
 
     https://git-scm.com/docs/gitformat-pack#_version_2_pack_idx_files_support_packs_larger_than_4_gib_and
     """
 
     def read(position: int, size: int) -> bytes:
-        if isinstance(index, int):
-            return os.pread(index, size, position)
+        if isinstance(index, _OpenFile):
+            return index.read(size, position)
         return index[position : position + size]
 
     if read(0, _FANOUT) != _INDEX_HEADER:

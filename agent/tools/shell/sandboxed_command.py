@@ -61,7 +61,7 @@ class CommandLine:
     """A shell command, the real folder where it runs, and the call that wants it.
 
     One in the background reaches no host, and reads what is written to `stdin`; `terminal` is that
-    of a person who types (`SandboxCommand`). One that is
+    of a person who types (`SandboxCommand`), `is_typed` says that a person did. One that is
     `read_only` was judged to look, and gets a workspace that it cannot change; so does one whose
     call may not write. One with an
     `outside_reason` runs without the sandbox, and one with a `network` reaches these hosts as well:
@@ -77,6 +77,7 @@ class CommandLine:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     terminal: int | None = None
+    is_typed: bool = False
 
     def is_exposed(self) -> bool:
         """Whether it may know strangers' words: from the model, or from a file."""
@@ -254,22 +255,26 @@ class SandboxedCommands:
             reason = (exc.strerror or type(exc).__name__).lower()
             raise ToolError(f"The command could not be started: {reason}.") from exc
         finally:
-            # In another folder that has taken its place nothing is put back.
-            is_same = is_in_place(line.call.environment.identity)
-            restored = await asyncio.to_thread(history.end) if is_same else []
-            history.close()
-            # By now it may have written down what was heard, or copied a file that holds it.
-            is_exposed = line.is_exposed() or (tainting is not None and tainting.is_exposed)
+            # A second cancellation ends each of these waits.
             try:
-                if tainting is not None:
-                    await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
+                # In another folder that has taken its place nothing is put back.
+                is_same = is_in_place(line.call.environment.identity)
+                restored = await asyncio.to_thread(history.end, is_restored=is_same)
             finally:
-                is_exposed = is_exposed and not line.is_frozen and not self._settings.full_access
-                # In another folder that has taken its place nothing is renamed.
-                is_exposed = is_exposed and is_in_place(line.call.environment.identity)
-                moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
-                if is_exposed and self.holds(line):
-                    moved = [*moved, *await asyncio.to_thread(git_stores.end)]
+                # By now it may have written down what was heard, or copied a file that holds it.
+                is_exposed = line.is_exposed() or (tainting is not None and tainting.is_exposed)
+                try:
+                    if tainting is not None:
+                        await asyncio.to_thread(tainting.end, is_exposed=is_exposed)
+                finally:
+                    is_exposed = (
+                        is_exposed and not line.is_frozen and not self._settings.full_access
+                    )
+                    # In another folder that has taken its place nothing is renamed.
+                    is_exposed = is_exposed and is_in_place(line.call.environment.identity)
+                    moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
+                    if is_exposed and self.holds(line):
+                        moved = [*moved, *await asyncio.to_thread(git_stores.end)]
         return CommandResult(
             end,
             bool(proxy and proxy.session.reached_hosts),
@@ -281,8 +286,9 @@ class SandboxedCommands:
         self, line: CommandLine, history: GitHistoryGuard, covered: MountRestrictions
     ) -> None:
         """Protect repositories that the command does not delete by their names: about that a person
-        was asked. What a person types in a terminal is theirs."""
-        if line.is_frozen or line.terminal is not None or self._settings.full_access:
+        was asked. What a person types is theirs."""
+        is_typed = line.is_typed or line.terminal is not None
+        if line.is_frozen or is_typed or self._settings.full_access:
             return
         targets = line.deletion_targets()
         deleted = () if targets is None else targets.paths

@@ -66,7 +66,7 @@ class UserCommand:
         call = CallContext(
             nothing, ToolEnvironment("", folder, folder, owner=True), lambda *_: None
         )
-        self._line = CommandLine(command, folder, call)
+        self._line = CommandLine(command, folder, call, is_typed=True)
         marks = folder if self._line.is_exposed() else None
         self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
         self._cleaner = shell.redactor.stream()

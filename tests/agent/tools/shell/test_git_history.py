@@ -1,13 +1,15 @@
 """Repositories while commands run: deletions are reversed, and git's own work is left alone."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from agent.tools.shell.git_history import GitHistoryGuard, HistoryLimits
+from agent.tools.shell.git_history import GitHistoryGuard, HistoryCache, HistoryLimits
 
 git_is_installed = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 pytestmark = git_is_installed
@@ -42,7 +44,7 @@ def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    (folder / "large.bin").write_bytes(bytes(range(256)) * 1_000)
+    (folder / "large.bin").write_bytes(Random(1).randbytes(256_000))
     (folder / "a.txt").write_text("one\n")
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "one")
@@ -58,7 +60,7 @@ def guard(repository: Path) -> Iterator[GitHistoryGuard]:
     guard = GitHistoryGuard(repository)
     guard.begin([repository / ".git"])
     yield guard
-    guard.close()
+    guard.end(is_restored=False)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,6 @@ def test_link_in_place_of_a_folder_is_not_followed(repository: Path, tmp_path: P
     shutil.rmtree(repository / ".git")
     (repository / ".git").symlink_to(outside)
     assert list(guard.end()) == []
-    guard.close()
     assert sorted(path.name for path in outside.iterdir()) == ["secret"]
 
 
@@ -150,7 +151,52 @@ def test_repository_beyond_the_limits_is_not_held(repository: Path) -> None:
     guard.begin([repository / ".git"])
     shutil.rmtree(repository / ".git")
     assert list(guard.end()) == []
-    guard.close()
+
+
+def test_small_part_of_a_repository_beyond_the_limits_is_read_once(repository: Path) -> None:
+    for number in range(30):
+        (repository / ".git" / "refs" / f"r{number}").write_text(f"{number:040}\n")
+    cache = HistoryCache()
+    GitHistoryGuard(repository, cache, HistoryLimits(files=20)).begin([repository / ".git"])
+    assert list(cache.folders) == [repository / ".git"]
+
+
+def test_files_that_grew_are_put_back_as_they_were(
+    repository: Path, guard: GitHistoryGuard
+) -> None:
+    (pack,) = (repository / ".git" / "objects" / "pack").glob("*.pack")
+    content = pack.read_bytes()
+    pack.chmod(0o600)
+    os.truncate(pack, 1 << 33)
+    pack.unlink()
+    assert list(guard.end()) == [".git"]
+    assert pack.read_bytes() == content
+
+
+def test_endless_file_of_refs_is_not_read_to_its_end(
+    repository: Path, guard: GitHistoryGuard
+) -> None:
+    os.truncate(repository / ".git" / "packed-refs", 1 << 40)
+    assert list(guard.end()) == []
+
+
+def test_commands_share_the_descriptors_of_large_files(repository: Path) -> None:
+    cache, limits = HistoryCache(), HistoryLimits(open_files=1)
+    guards = [GitHistoryGuard(repository, cache, limits) for _ in range(2)]
+    for guard in guards:
+        guard.begin([repository / ".git"])
+    guards[0].end()
+    shutil.rmtree(repository / ".git")
+    assert list(guards[1].end()) == [".git"]
+    git(repository, "fsck", "--full", "--strict")
+
+
+def test_nothing_is_held_for_a_command_that_has_ended(repository: Path) -> None:
+    guard = GitHistoryGuard(repository)
+    before = os.listdir("/proc/self/fd")
+    guard.end()
+    guard.begin([repository / ".git"])
+    assert os.listdir("/proc/self/fd") == before
 
 
 def _files(folder: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,12 @@ async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
 )
 def test_which_lines_are_commands(line: str, command: str | None) -> None:
     assert by_hand(line) == command
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_repositories_are_the_persons_to_delete(tmp_path: Path) -> None:
+    command, _ = begin_command(tmp_path, "git init -q . && test -e .git/HEAD")
+    await command.run()
+    command, _ = begin_command(tmp_path, "folder=.git; rm -rf $folder")
+    await command.run()
+    assert not (tmp_path / ".git").exists()
