@@ -1,5 +1,6 @@
 """Build products of a project: files that programs make again, and that it ignores."""
 
+import os
 from pathlib import Path
 
 from agent.security.files.ignore_rules import LIMIT_BYTES, Ignores
@@ -25,9 +26,10 @@ class BuildProducts:
         if _COMPILED in parts:
             return True
         folders = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-        if any((folder / _CACHE_TAG).is_file() for folder in folders):
+        # Those of `Path` raise where a folder is closed.
+        if any(os.path.isfile(folder / _CACHE_TAG) for folder in folders):
             return True
-        return self._ignores.hides(parts, is_folder=path.is_dir())
+        return self._ignores.hides(parts, is_folder=os.path.isdir(path))
 
 
 def _read(path: Path) -> bytes | None:

@@ -101,8 +101,13 @@ class UndoCoverage:
             if parts and name not in self._tree.entries:
                 yield "limit", path
                 return
-            with os.scandir(path) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
+            try:
+                with os.scandir(path) as scan:
+                    entries = sorted(scan, key=lambda entry: entry.name)
+            except OSError:
+                # It has changed since the survey.
+                yield "unreadable", path
+                return
             for listed in entries:
                 inner, is_folder = (*parts, listed.name), listed.is_dir(follow_symlinks=False)
                 if self._walker.leaves_out(inner, is_folder=is_folder):
@@ -144,4 +149,5 @@ class UndoCoverage:
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    # Those of `Path` raise where a folder is closed or a name is too long.
+    return os.path.isdir(path) and not os.path.islink(path)

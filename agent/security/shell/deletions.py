@@ -81,7 +81,8 @@ def _removed(
             yield root, True
             continue
         for value in values:
-            if not is_pattern(source):
+            # A variable may stand for the wildcards of its loop.
+            if not is_pattern(source if word is not None else value):
                 yield _path(folder, value), False
                 continue
             matches = glob.iglob(value, root_dir=folder)

@@ -8,6 +8,7 @@ import pytest
 from agent.security.policy.base import Deletion
 from agent.security.shell.deletions import DeletionTargets
 from agent.undo.blob_store import BlobStore
+from agent.undo.build_products import BuildProducts
 from agent.undo.coverage import UndoCoverage
 from agent.undo.snapshot import SnapshotLimits
 
@@ -113,3 +114,10 @@ def test_long_lists_are_cut(root: Path) -> None:
         (root / name).write_text("x")
     lost = dict(deletion(root, *names).lost)["ignored"]
     assert lost == (*names[:10], "…")
+
+
+def test_names_that_cannot_exist_are_named_all_the_same(root: Path) -> None:
+    name = f"/etc/{'a' * 300}"
+    assert dict(deletion(root, name, confined=False).lost) == {"outside": (name,)}
+    assert deletion(root, "b" * 300) == Deletion()
+    assert root / ("b" * 300) not in BuildProducts(root)

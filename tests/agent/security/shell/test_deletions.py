@@ -32,6 +32,7 @@ def targets_of(line: str, root: Path) -> DeletionTargets | None:
         ("cd src && rm x", ["x", "src/x"]),
         ("rm src/link", ["src/link"]),
         ("for f in a b; do rm $f.txt; done", ["a.txt", "b.txt"]),
+        ('for f in *.log; do rm -r "$f"; done', ["a.log", "b.log"]),
         ("sh -c 'rm -r src'", ["src"]),
         ("env X=1 rm src", ["src"]),
         ("r\\m src; 'r'm a.log", ["src", "a.log"]),

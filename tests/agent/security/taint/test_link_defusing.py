@@ -181,7 +181,7 @@ def test_any_text_keeps_its_letters(text: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",
-    ["[", "a.", "`", "https://", "![](", "<", "\n", "a@", "[a]:", "](a", "~~~\n", "+a", "*", "-", ".-"],
+    ["[", "a.", "`", "https://", "![](", "<", "\n", "a@", "[a]:", "](a", "~~~\n", "+a", "*", "-"],
 )
 def test_hostile_text_does_not_hang(piece: str) -> None:
     assert defuse_links(piece * 20_000, lambda address: True)
