@@ -208,8 +208,11 @@ def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[b
 
 
 def _read(stream: int, pid: int | None) -> bytes:
+    # Unlike `select`, it takes descriptors above 1023.
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
     remaining_looks, patience_s = _LOOKS, _SILENT_S
-    while pid is not None and not select.select([stream], [], [], patience_s)[0]:
+    while pid is not None and not poll.poll(1000 * patience_s):
         # A program that searches runs, or waits for the disk.
         remaining_looks, patience_s = (remaining_looks - 1 if _sleeps(pid) else _LOOKS), _LOOK_S
         if not remaining_looks:

@@ -3,9 +3,11 @@
 import codecs
 import json
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
 from agent.types import ToolResult
 
+_MANY_FILES = 2_000
 # Where ripgrep is missing both lines of the table are the stand-in's.
 PROGRAMS = {"ripgrep": shutil.which("rg"), "stand-in": None}
 
@@ -519,3 +522,19 @@ async def test_grep_names_the_files_that_it_did_not_search(
     assert (
         "large.log (20 MB)" in (await grep(call, program, pattern="x", path="large.log")).for_model
     )
+
+
+async def test_grep_works_in_a_process_with_many_open_files(
+    call: CallContext, tree: Path, program: str | None
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _MANY_FILES:
+        pytest.skip("the system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, _MANY_FILES), hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        descriptor = os.open("/dev/null", os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        for _ in range(1_100):
+            stack.callback(os.close, os.dup(descriptor))
+        assert "a.txt" in lines_by_file(await grep(call, program, pattern="needle"))
