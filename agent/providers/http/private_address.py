@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 # The longest wait for the next sign of life of such a server.
 PATIENCE_S = 1800.0
@@ -11,6 +11,9 @@ PATIENCE_S = 1800.0
 _LOOKUP_S = 2.0
 # RFC 6761, 6762 and 8375, and names that routers and containers hand out.
 _SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".intranet", ".home.arpa", ".docker")
+# Of a benchmark network (RFC 2544): transparent proxies such as Clash answer with these for names
+# of the internet.
+_STAND_INS = ip_network("198.18.0.0/15")
 
 
 def is_private_host(host: str) -> bool | None:
@@ -18,7 +21,8 @@ def is_private_host(host: str) -> bool | None:
     nothing about that."""
     host = host.rstrip(".").lower()
     try:
-        return not ip_address(host.partition("%")[0]).is_global
+        address = ip_address(host.partition("%")[0])
+        return not address.is_global and address not in _STAND_INS
     except ValueError:
         pass
     # A name without a dot is this machine, a neighbour or a container.

@@ -62,8 +62,14 @@ def test_vendors_on_the_internet_have_the_usual_deadlines(model: str) -> None:
 def test_another_name_is_looked_up() -> None:
     config = ModelConfig("m", "openai/x", "https://models.example.com/v1", "k")
     assert deadlines_of(resolve_model("m", [config], {})) == Deadlines(looks_up=True)
-    public = ModelConfig("m", "openai/x", "http://93.184.215.14/v1", "k")
-    assert deadlines_of(resolve_model("m", [public], {})) == Deadlines()
+
+
+@pytest.mark.parametrize("host", ["93.184.215.14", "198.18.0.7"])
+def test_addresses_of_the_internet_and_of_transparent_proxies_have_the_usual_deadlines(
+    host: str,
+) -> None:
+    config = ModelConfig("m", "openai/x", f"http://{host}/v1", "k")
+    assert deadlines_of(resolve_model("m", [config], {})) == Deadlines()
 
 
 def test_a_timeout_of_the_model_wins() -> None:
