@@ -9,7 +9,7 @@ ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 # Of pyproject.toml. The last three are for several processes (docs/workers.md).
-ARG EXTRAS="mcp code encryption postgres nats s3 socks"
+ARG EXTRAS="mcp code encryption socks postgres nats s3"
 WORKDIR /src
 RUN python3 -m venv /opt/kore
 COPY pyproject.toml constraints.txt ./

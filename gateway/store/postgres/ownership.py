@@ -71,8 +71,9 @@ def lock_data(
         return
     if watch is None:
         raise _in_use(connection, place)
-    watch.note()
     silent = _silent_owner(connection, lease_s)
+    # Behind the look: a pause of the server within it counts, too.
+    watch.note()
     if silent is not None and not watch.covers_lease:
         # Where the server was away nobody could say anything: an owner that lives says so soon.
         time.sleep(lease_s * _REPEAT_SHARE)

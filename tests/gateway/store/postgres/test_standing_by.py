@@ -4,9 +4,12 @@ import asyncio
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
+from gateway.store.errors import StoreInUse
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
 from gateway.store.server_watch import ServerWatch
@@ -70,3 +73,39 @@ async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
             assert time.monotonic() - began_at < LEASE_S / 4
     finally:
         await stopped.close()
+
+
+class PausedServer:
+    """A server that is stopped for a lease within the first look for its owner, who speaks soon
+    after."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]", clock: HandClock) -> None:
+        self._connection, self._clock = connection, clock
+        self.looks = 0
+
+    def execute(self, query: Any, args: Any = None) -> "psycopg.Cursor[Any]":
+        if "FROM owner" in str(query):
+            self.looks += 1
+            self._clock.now += LEASE_S
+            if self.looks > 1:
+                self._connection.execute(
+                    "UPDATE owner SET seen_at = extract(epoch FROM clock_timestamp())"
+                )
+        return self._connection.execute(query, args)
+
+
+@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
+async def test_owner_is_not_replaced_after_a_pause_within_the_look_for_it(tmp_path: Path) -> None:
+    lease_s = 1.0
+    address = postgres_server.create_database()
+    owner = open_now(address, tmp_path, lease_s=3600)
+    try:
+        silent(address, 2 * LEASE_S)
+        clock = HandClock()
+        watch = watched(clock)
+        with closing(connect(address)) as connection:
+            server = PausedServer(connection, clock)
+            with pytest.raises(StoreInUse):
+                await asyncio.to_thread(ownership.lock_data, server, "here", lease_s, watch)
+    finally:
+        await owner.close()
