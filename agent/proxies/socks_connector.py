@@ -9,7 +9,8 @@ from aiohttp_socks import ProxyConnectionError, ProxyConnector, ProxyError, Prox
 
 
 class SocksConnector(ProxyConnector):
-    """Raises aiohttp's `ClientProxyConnectionError` for every refusal of the proxy."""
+    """Raises aiohttp's `ClientProxyConnectionError` for every way in which no connection comes
+    about: nothing was sent then."""
 
     async def _wrap_create_connection(
         self, *args: Any, req: aiohttp.ClientRequest, **kwargs: Any
@@ -18,7 +19,8 @@ class SocksConnector(ProxyConnector):
             connection: tuple[Transport, ResponseHandler] = await super()._wrap_create_connection(
                 *args, req=req, **kwargs
             )
-        except (ProxyError, ProxyConnectionError, ProxyTimeoutError) as exc:
+        # A proxy that ends the connection without a reply, as that of `ssh -D`, is an EOFError.
+        except (ProxyError, ProxyConnectionError, ProxyTimeoutError, OSError, EOFError) as exc:
             error = OSError(str(exc))
             raise aiohttp.ClientProxyConnectionError(req.connection_key, error) from exc
         return connection

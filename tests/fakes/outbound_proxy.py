@@ -14,7 +14,7 @@ class _ProxyServer:
     """`async with` a proxy that leads every name to the port `target` of this machine.
 
     `targets` are the addresses that clients asked for, `login` is `USER:PASSWORD` if one is
-    required. `status` other than 200 refuses.
+    required. `status` other than 200 refuses; with 0 the connection ends without a reply.
     """
 
     def __init__(self, target: int, login: str = "", status: int = 200) -> None:
@@ -120,6 +120,8 @@ class SocksProxy(_ProxyServer):
         host = await read[kind]() if kind in read else f"address of kind {kind}"
         port = int.from_bytes(await reader.readexactly(2), "big")
         self.targets.append(f"{host}:{port}")
+        if not self.status:
+            return
         reply = 0 if self.status == 200 else 5
         writer.write(bytes((5, reply, 0, 1, 127, 0, 0, 1, 0, 0)))
         if not reply:

@@ -34,8 +34,9 @@ async def test_the_bot_is_reached_through_a_socks_proxy(bot_api: BotApi) -> None
     assert proxy.targets == ["bots.example:80"]
 
 
-async def test_what_a_socks_proxy_refuses_was_not_sent(bot_api: BotApi) -> None:
+@pytest.mark.parametrize("status", [403, 0])
+async def test_what_a_socks_proxy_refuses_was_not_sent(bot_api: BotApi, status: int) -> None:
     pytest.importorskip("aiohttp_socks")
-    async with SocksProxy(bot_api.port, status=403) as proxy:
+    async with SocksProxy(bot_api.port, status=status) as proxy:
         with pytest.raises(RequestNotSent):
             await _get_me(proxy.url)
