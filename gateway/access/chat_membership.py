@@ -15,7 +15,6 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # Anyone can add a bot to a group and remove it: doing so all day fills no owner's chat.
 NOTICES_AN_HOUR = 5
-_NAME = "presence:"
 
 
 class ChatMembership:
@@ -42,7 +41,7 @@ class ChatMembership:
                 continue
             if not standing.is_private and self._is_notice_limit_reached(tx, now):
                 continue
-            name = f"{_NAME}{standing.event_id}"
+            name = _letter_name(standing.route, standing.event_id)
             reply = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
             outbox.put(tx, None, [reply], now)
             lanes.add(owner.lane)
@@ -80,7 +79,7 @@ class ChatMembership:
                 )
             )
             parts = self._renderer.render(owner, text)
-        name = f"{_NAME}{route.lane}:{now!r}"
+        name = _letter_name(route, repr(now))
         outbox.put(tx, None, [OutgoingReply(name, owner, parts, "notice")], now)
         return lost, owner.lane
 
@@ -114,9 +113,14 @@ class ChatMembership:
         )
 
     def _is_notice_limit_reached(self, tx: Transaction, now: float) -> bool:
-        return chats.notice_time(tx, _NAME, now - 3600) >= NOTICES_AN_HOUR
+        return chats.notice_time(tx, chats.PRESENCE, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
         """The owner's private chat with the same bot: there, a chat is named like its person."""
         channel, _, sender = (self._access.owner_id or "").partition(":")
         return Route(channel, route.account, sender) if channel == route.channel else None
+
+
+def _letter_name(route: Route, occasion: str) -> str:
+    """Return a delivery id by which the letter goes with the data of the chat's person."""
+    return f"{chats.PRESENCE}{route.channel}:{route.account}:{route.chat_id}:{occasion}"

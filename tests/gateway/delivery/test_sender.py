@@ -28,6 +28,7 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Fault, Platform, StreamingPlatform
+from tests.gateway import stored
 from tests.gateway.parts import Parts, at_work, console_message, opened, wait_until
 from tests.gateway.store import faults
 from tests.gateway.stored import above
@@ -578,6 +579,21 @@ async def test_rest_of_an_answer_in_a_refused_file_becomes_messages(
     assert await sent(tmp_path, clock, platform, answer) == [("sent", None)] * 3
     assert platform.texts("1") == ["one", "two", "https://evil.example/x"]
     assert platform.chats["1"][2].bold
+
+
+async def test_rest_of_an_answer_belongs_to_its_turn(tmp_path: Path) -> None:
+    whole = OutboundFile("answer.md", text="one\ntwo\nthree")
+    answer = OutgoingReply("t1", route(), [OutboundPart("It continues.", files=(whole,))])
+
+    def put(tx: Transaction) -> None:
+        stored.add(tx, "turn", id=1, lane=answer.route.lane, state="done", progress=1, created_at=1)
+        outbox.put(tx, 1, [answer], 1.0)
+
+    async with opened(tmp_path, Gated(), platform=TextPlatform()) as parts:
+        await parts.database.transact(put)
+        async with at_work(parts):
+            await parts.until_count(3, "outbox", state="sent")
+        assert await parts.stored("outbox", "turn_id") == [(1,)] * 3
 
 
 def reply_with_copy(folder: Path) -> tuple[Path, OutgoingReply]:

@@ -12,6 +12,9 @@ from gateway.store.repositories.delivery.ended_parts import forget_codes
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
+# How the delivery ids of letters to the owner about a chat begin.
+PRESENCE = "presence:"
+
 # Larger than any number of a row, and how many rows are looked at together.
 _BEHIND_ALL = 2**62
 _AT_ONCE = 20

@@ -276,6 +276,12 @@ def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 
+def turn_of(tx: Transaction, seq: int) -> int | None:
+    """Return the turn that the row answers for, if any: it decides whose words these are."""
+    (turn,) = tx.one("SELECT turn_id FROM outbox WHERE seq = ?", (seq,))
+    return None if turn is None else int(turn)
+
+
 def leave_topic(tx: Transaction, seq: int) -> None:
     """The topic takes nothing any more: the part goes to the chat around it."""
     place, message = _stored_part(tx, seq)

@@ -16,6 +16,7 @@ from gateway.store.conditions import literal
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.conversations import search, sessions
+from gateway.store.repositories.delivery.chats import PRESENCE
 from gateway.store.repositories.delivery.ended_parts import PAIRING
 from gateway.store.repositories.file_changes import PAGE
 from gateway.store.repositories.states import LIVE
@@ -243,10 +244,12 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     for table in ("member", "pairing"):
         tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
     tx.run("DELETE FROM chat_membership WHERE channel = ? AND chat = ?", (channel, sender))
-    tx.run(
-        "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
-        (f"{PAIRING}{literal(channel)}:%:{literal(sender)}:%",),
-    )
+    # What the owner was told of them.
+    for kind in (PAIRING, PRESENCE):
+        tx.run(
+            "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
+            (f"{kind}{literal(channel)}:%:{literal(sender)}:%",),
+        )
     # The index keeps words of rows that were deleted; what stays is entered anew by a search.
     search.forget_all(tx)
     tx.run(

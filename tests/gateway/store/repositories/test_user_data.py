@@ -77,3 +77,15 @@ def test_a_console_sees_the_first_answer_after_its_data_were_deleted(tmp_path: P
     (missed,) = outbox.handed_out_after(tx, route.lane, last_shown, 10)
     tx.close()
     assert missed.content.text == "three"
+
+
+def test_what_the_owner_was_told_of_a_chat_goes_with_its_person(tmp_path: Path) -> None:
+    owner = Route("telegram", "bot", "1")
+    names = ("presence:telegram:bot:7:1.5", "presence:telegram:bot:77:1.5")
+    tx = open_transaction(tmp_path / "kore.db")
+    for name in names:
+        outbox.put(tx, None, [OutgoingReply(name, owner, [OutboundPart("Eve")])], 1.0)
+    erasure.erase(tx, "telegram:7", 0)
+    left = tx.all("SELECT delivery_id FROM outbox")
+    tx.close()
+    assert left == [(names[1],)]
