@@ -1,7 +1,8 @@
 """Definition of a secret: a value that is declared as one and is no word.
 
 A value is declared by its place: a key, token or password of the configuration, the password in
-an address, a variable or header with such a name. Elsewhere only a long random value counts.
+an address, a variable or header with such a name. Elsewhere only a long random value counts, and
+in doubt it is none: a name taken for a secret is missing from every output and every command.
 """
 
 import re
@@ -9,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
 _DECLARED_BITS = 30
-_TOKEN_BITS = 60
+_LOGIN_CHARS = 20
+_TOKEN_CHARS = 24
 _WORD_BITS = 4.0
 _LETTER_BITS = 4.7
 _DIGIT_BITS = 3.3
@@ -21,7 +23,9 @@ _NAME = re.compile(
     re.IGNORECASE,
 )
 _ID = re.compile(r"(?:^|_)(?:ids?|uuid|guid)$", re.IGNORECASE)
-_TOKEN = re.compile(r"(?![/~.])[\w+/=.~-]{20,}", re.ASCII)
+_TOKEN = re.compile(r"(?![/~.])[\w+/=.~-]+", re.ASCII)
+_SEPARATOR = re.compile(r"[/=.~_-]")
+_NO_HEX = re.compile(r"[g-z]", re.IGNORECASE)
 _SCHEMES = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 # The part before the host of an address, and what follows its question mark.
 _LOGIN = re.compile(r"://([^/?#\s]*)@")
@@ -51,8 +55,13 @@ def is_secret_value(value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """Return whether a value is so long and random that it is a secret without being declared."""
-    return _TOKEN.fullmatch(value) is not None and _randomness(value) >= _TOKEN_BITS
+    """Return whether a value is so long and random that it is a secret without being declared.
+
+    A name of many short pieces, a hash and an alphabet are none.
+    """
+    return _TOKEN.fullmatch(value) is not None and any(
+        map(_is_random_piece, _SEPARATOR.split(value))
+    )
 
 
 def names_secret(name: str) -> bool:
@@ -83,7 +92,7 @@ def secrets_in_addresses(text: str) -> Iterator[str]:
         return
     for login in _LOGIN.findall(text):
         name, _, password = login.partition(":")
-        if password or is_token(name):
+        if password or _is_login_token(name):
             yield from {password or name, unquote(password or name)}
     for name, value in _QUERY.findall(text):
         if holds_secret(name, value):
@@ -92,6 +101,24 @@ def secrets_in_addresses(text: str) -> Iterator[str]:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-.]", "_", name)
+
+
+def _is_login_token(name: str) -> bool:
+    """Return whether the login of an address without a password is a token and not a user."""
+    pieces = _SEPARATOR.split(name)
+    return any(len(piece) >= _LOGIN_CHARS and is_secret_value(piece) for piece in pieces)
+
+
+def _is_random_piece(piece: str) -> bool:
+    """Return whether many letters and digits are mixed, and neither hexadecimal nor words."""
+    if len(piece) < _TOKEN_CHARS or piece.isalpha():
+        return False
+    if len(_NO_HEX.findall(piece)) * 4 < len(piece):
+        return False
+    pairs = _letter_pairs(piece)
+    if len(pairs) < _FEWEST_PAIRS:
+        return len(_CHUNK.findall(piece)) * 3 > len(piece)
+    return not _are_in_words(pairs)
 
 
 def _randomness(value: str) -> float:
@@ -118,5 +145,14 @@ def _piece_bits(piece: str, *, is_text: bool) -> float:
 
 def _reads_as_text(value: str) -> bool:
     """Return whether neighboring letters are pairs that words are made of; a few always are."""
-    pairs = [run[n : n + 2] for run in _LETTERS.findall(value.lower()) for n in range(len(run) - 1)]
-    return len(pairs) < _FEWEST_PAIRS or sum(map(_PAIRS.__contains__, pairs)) * 3 > len(pairs)
+    pairs = _letter_pairs(value)
+    return len(pairs) < _FEWEST_PAIRS or _are_in_words(pairs)
+
+
+def _letter_pairs(value: str) -> list[str]:
+    runs = _LETTERS.findall(value.lower())
+    return [run[n : n + 2] for run in runs for n in range(len(run) - 1)]
+
+
+def _are_in_words(pairs: list[str]) -> bool:
+    return sum(map(_PAIRS.__contains__, pairs)) * 3 > len(pairs)

@@ -38,7 +38,14 @@ def test_random_text_is_a_secret(alphabet: str) -> None:
     chance = random.Random(1)
     values = ["".join(chance.choices(ALPHABETS[alphabet], k=24)) for _ in range(1000)]
     assert sum(map(is_secret_value, values)) >= 995
-    assert sum(map(is_token, values)) >= 990
+
+
+@pytest.mark.parametrize("alphabet", sorted(ALPHABETS.keys() - {"hexadecimal"}))
+def test_long_random_text_is_a_token(alphabet: str) -> None:
+    chance = random.Random(1)
+    values = ["".join(chance.choices(ALPHABETS[alphabet], k=40)) for _ in range(1000)]
+    assert sum(map(is_token, values)) >= 950
+    assert sum(is_token(f"sk_live_{value}") for value in values) >= 950
 
 
 def test_short_password_with_digits_is_a_secret() -> None:
@@ -56,6 +63,19 @@ def test_short_password_with_digits_is_a_secret() -> None:
         "com.example.my-application_v12.3.45",
         "2025-06-18T12:00:00Z",
         "https://example.org/a/b/c/d/e/f/0123456789",
+        "x86_64-unknown-linux-gnu",
+        "mydb.c9akciq32.us-east-1.rds.amazonaws.com",
+        "com.example.MyHTTPServerImplV2",
+        "com.example.AbstractHTTP2ServerFactoryBeanImplV2",
+        "py311h06a4308_cudatoolkit",
+        "nvidia/cuda-12.1.1-cudnn8-devel-ubuntu22.04",
+        "2024Q1_Revenue_EU_v3_FINAL",
+        "cp312-manylinux_2_17_x86_64",
+        string.ascii_uppercase,
+        "d41d8cd98f00b204e9800998ecf8427e00000000",
+        "v1.2.3-14-g3f786850e387550fdab836ed7e6dc88112345678",
+        "0x3f786850e387550fdab836ed7e6dc88112345678",
+        "550e8400-e29b-41d4-a716-446655440000",
     ],
 )
 def test_long_text_is_no_token(text: str) -> None:
@@ -78,12 +98,14 @@ def test_map_declares_by_name() -> None:
         "PGPASSWORD": "y8Lq3nR0",
         "Authorization": "Bearer z9Mr4oS1",
         "PROJECT_ID": "550e8400-e29b-41d4-a716-446655440000",
-        "RANDOM": "3f786850e387550fdab836ed7e6dc881",
+        "RANDOM": "4jQ8xZ1vT6kWb3NpR9sYc2Hd7LmG5fA0",
+        "GIT_REV": "3f786850e387550fdab836ed7e6dc881",
+        "CARGO_BUILD_TARGET": "x86_64-unknown-linux-gnu",
         "URL": "redis://app:w6Jo1lP8@host",
     }
     found = set(secrets_in_map(values))
-    assert {"y8Lq3nR0", "z9Mr4oS1", "3f786850e387550fdab836ed7e6dc881", "w6Jo1lP8"} <= found
-    assert "x7Kp2mQ9" not in found
+    assert {"y8Lq3nR0", "z9Mr4oS1", "4jQ8xZ1vT6kWb3NpR9sYc2Hd7LmG5fA0", "w6Jo1lP8"} <= found
+    assert found.isdisjoint(values[name] for name in ("PGUSER", "GIT_REV", "CARGO_BUILD_TARGET"))
     assert not any(value.startswith("550e") for value in found)
 
 
