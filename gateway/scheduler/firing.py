@@ -65,8 +65,9 @@ def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
 
 
 def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> FiredJobs:
-    """Run it now, regardless of its schedule and quiet hours."""
+    """Run it now, regardless of its schedule, quiet hours, and a chat that took nothing."""
     fired = FiredJobs()
+    chats.touch(tx, job.route)
     _begin(tx, context, job, (int(now), ""), now, fired)
     return fired
 

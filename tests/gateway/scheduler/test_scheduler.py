@@ -271,8 +271,9 @@ async def test_silent_word_is_left_out_of_a_jobs_answer(tmp_path: Path) -> None:
         assert (await place.until_shown(3))[-1] == report.strip()
 
 
+@pytest.mark.parametrize("action", ["resume", "run"])
 async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told(
-    tmp_path: Path,
+    tmp_path: Path, action: str
 ) -> None:
     model = ScriptedProvider(["hello", "hello", "one", "two", "three"])
     async with with_timer(tmp_path, model, owner="chat:8") as place:
@@ -298,7 +299,7 @@ async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told
             "`/cron resume 1` starts it again."
         )
         # The bot is not told when a group gives it its rights back.
-        assert "Job 1" in await place.answer_to("/cron resume 1", "8", **owner)
+        assert "ob 1" in await place.answer_to(f"/cron {action} 1", "8", **owner)
         place.clock.ahead += 3_600
         await wait_until(lambda: place.texts()[-1:] == ["three"])
 
