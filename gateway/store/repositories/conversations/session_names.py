@@ -54,7 +54,6 @@ def _opening_words(tx: Transaction, row: Row) -> str:
         message = message_from_row(tx, *row)
     except SealBroken:
         return ""
-    match message.content:
-        case (Text(text), *_):
-            return text[:_TITLE_FROM_CHARS]
-    return ""
+    # Several messages that a turn joins begin with an empty text.
+    is_said = bool(message.content) and isinstance(message.content[0], Text)
+    return message.text[:_TITLE_FROM_CHARS] if is_said else ""

@@ -6,6 +6,8 @@ from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import windows
+from gateway.turns.prompt import build_user_message
+from tests.gateway.parts import chat_message
 from tests.gateway.store.repositories.test_inbox import db
 
 __all__ = ["db"]
@@ -86,3 +88,10 @@ def test_a_session_without_a_name_is_called_as_it_began(db: Transaction) -> None
     assert (len(name), name[-1]) == (50, "…")
     db.run("UPDATE session SET name = 'mine'")
     assert sessions.recent(db, 1)[0].name == "mine"
+
+
+def test_joined_messages_give_a_session_their_words_as_its_name(db: Transaction) -> None:
+    joined = [chat_message("look at this"), chat_message("Eve's words", forwarded=True)]
+    session = sessions.create_session(db, "chat:7", 1.0)
+    sessions.append_messages(db, session, None, [build_user_message(joined)], 2.0)
+    assert sessions.recent(db, 1)[0].name == "look at this Eve's words"
