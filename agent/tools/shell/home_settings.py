@@ -19,19 +19,15 @@ from agent.security.files.folder_tree import FolderCursor
 from agent.security.files.safe_open import LISTED
 from agent.security.sandbox.environment import PROGRAMS
 
-# These change with every use of their program and steer nothing.
-_PASSED_OVER = frozenset(
-    {
-        # Logs of npm, which only counts and deletes them.
-        ".npm/_logs",
-        # An empty file of npm: its time says when a newer npm was last looked for.
-        ".npm/_update-notifier-last-checked",
-        # An empty file that cargo locks.
-        ".cargo/.package-cache",
-        # When cargo last used each of its downloads, to remove the oldest.
-        ".cargo/.global-cache",
-    }
-)
+# These change with every use of their program and steer nothing, unless a link makes them a file
+# that does. Logs of npm, which only counts and deletes them:
+_NPM_LOGS = ".npm/_logs"
+# When cargo last used each of its downloads, to remove the oldest:
+_CARGO_USES = ".cargo/.global-cache"
+# A file of npm whose time says when a newer npm was last looked for, and one that cargo locks:
+_EMPTY_FILES = (".npm/_update-notifier-last-checked", ".cargo/.package-cache")
+_PASSED_OVER = frozenset({_NPM_LOGS, _CARGO_USES, *_EMPTY_FILES})
+_PASSED_OVER_PARTS = tuple(tuple(path.split("/")) for path in sorted(_PASSED_OVER))
 _PASSED_OVER_DEPTH = 2
 MAX_ENTRIES = 60_000
 MAX_SCAN_S = 2.0
@@ -151,9 +147,9 @@ class _Scan:
                     raise _Unfinished
                 for entry in in_order:
                     name = entry.name
-                    if depth < _PASSED_OVER_DEPTH and f"{folder.path}{name}" in _PASSED_OVER:
-                        continue
                     try:
+                        if depth < _PASSED_OVER_DEPTH and _is_passed_over(folder.path, entry):
+                            continue
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(name)
                         elif is_deep and entry.is_file(follow_symlinks=False):
@@ -183,21 +179,27 @@ class _Scan:
         if stat.S_ISLNK(info.st_mode):
             target = os.readlink(name, dir_fd=cursor.folder)
             state = f"→ {target}"
-            if self._is_bound(target, depth):
+            if self._is_bound(target, folder):
                 folder.names.append(f"{name} ({state})")
                 return state
         self._add_unbound(folder, name, state)
         return state
 
-    def _is_bound(self, target: str, depth: int) -> bool:
+    def _is_bound(self, target: str, folder: _Folder) -> bool:
         """Return whether a link leads to what no command can change, or to a file of this home,
         whose links are judged like this as well."""
         parts = target.split("/")
         if target.startswith("/"):
-            inside = f"{target}/".startswith(f"{self._seen_as}/")
-            return ".." not in parts and (inside or f"/{parts[1]}" in PROGRAMS)
+            if ".." in parts:
+                return False
+            if not f"{target}/".startswith(f"{self._seen_as}/"):
+                return f"/{parts[1]}" in PROGRAMS
+            return _is_looked_at(target[len(self._seen_as) :].split("/"))
+        above = folder.path.split("/")[:-1]
         up = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
-        return up <= depth and ".." not in parts[up:]
+        if up > len(above) or ".." in parts[up:]:
+            return False
+        return _is_looked_at([*above[: len(above) - up], *parts[up:]])
 
     def _add_unbound(self, folder: _Folder, name: str, state: str) -> None:
         folder.names.append(f"{name} ({state})")
@@ -210,6 +212,22 @@ class _Scan:
         digest = "unknown" if self._unbound == "…" else self._digest.hexdigest()
         names = tuple(map(_readable, _names(self._top)))
         return HomeSettings(names, digest, self._unbound and _readable(self._unbound))
+
+
+def _is_passed_over(folder: str, entry: os.DirEntry[str]) -> bool:
+    path = f"{folder}{entry.name}"
+    if path not in _PASSED_OVER:
+        return False
+    info = entry.stat(follow_symlinks=False)
+    if path == _NPM_LOGS:
+        return stat.S_ISDIR(info.st_mode)
+    return stat.S_ISREG(info.st_mode) and (path == _CARGO_USES or not info.st_size)
+
+
+def _is_looked_at(parts: list[str]) -> bool:
+    """Return whether all files at a path of the home, and below it, are included in the hash."""
+    at = tuple(part for part in parts if part not in ("", "."))
+    return all(at[: len(path)] != path[: len(at)] for path in _PASSED_OVER_PARTS)
 
 
 def _include(above: _Folder, inner: _Folder) -> None:

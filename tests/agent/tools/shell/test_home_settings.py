@@ -98,16 +98,60 @@ def test_a_small_file_that_is_written_again_unchanged_is_the_same(home: Path) ->
     assert scan(home) != first
 
 
+EMPTY = (".npm/_update-notifier-last-checked", ".cargo/.package-cache")
+
+
 @pytest.mark.parametrize(
     "path",
     [
-        *(".npm/_logs/2026-debug-0.log", ".npm/_update-notifier-last-checked"),
-        *(".cargo/.package-cache", ".cargo/.global-cache"),
+        *(".npm/_logs/2026-debug-0.log", ".cargo/.global-cache", *EMPTY),
     ],
 )
 def test_what_each_use_changes_and_nothing_loads_is_passed_over(home: Path, path: str) -> None:
-    write(home, path)
+    write(home, path, "" if path in EMPTY else "x")
     assert scan(home) == HomeSettings()
+
+
+@pytest.mark.parametrize("path", EMPTY)
+def test_only_an_empty_file_is_passed_over(home: Path, path: str) -> None:
+    file = write(home, path)
+    first = scan(home)
+    assert first.names == (path,)
+    write(home, path, "y")
+    assert scan(home).digest != first.digest
+    file.unlink()
+    file.symlink_to("x")
+    assert scan(home).names == (f"{path} (→ x)",)
+    file.unlink()
+    file.mkdir()
+    write(home, f"{path}/x")
+    assert scan(home).names == (f"{path}/x",)
+
+
+@pytest.mark.parametrize("path", [".npm/_logs", ".cargo/.global-cache"])
+def test_link_in_a_passed_over_place_counts(home: Path, path: str) -> None:
+    write(home, "planted")
+    (home / path).parent.mkdir()
+    (home / path).symlink_to("../planted")
+    assert scan(home).names == ("planted", f"{path} (→ ../planted)")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(".npm/_logs", ".npm/_logs/r", "./.npm//_logs/./r/x.py", "/tmp/home/.npm/_logs/r"),
+        *("/tmp/home//.npm/./_logs", ".npm/_update-notifier-last-checked", ".cargo/.package-cache"),
+        *("/tmp/home/.cargo/.global-cache", ".npm", ".cargo/", "/tmp/home/.npm", "/tmp/home", "."),
+    ],
+)
+def test_link_to_a_passed_over_place_is_not_bound(home: Path, target: str) -> None:
+    (home / "link").symlink_to(target)
+    assert scan(home).unbound == "link"
+    (home / "link").unlink()
+    below = home / ".local/lib/python3.11/site-packages"
+    below.mkdir(parents=True)
+    (below / "requests").symlink_to(target if target.startswith("/") else f"../../../../{target}")
+    assert scan(home).unbound == ".local/lib/python3.11/site-packages/requests"
 
 
 def test_what_cannot_be_bound_is_named(home: Path, tmp_path: Path) -> None:
@@ -135,7 +179,8 @@ def test_what_cannot_be_bound_is_named(home: Path, tmp_path: Path) -> None:
     [
         *(("/usr/bin/python3", True), ("/tmp/home/x", True), ("../lib/x", True), ("x", True)),
         *(("../../x", False), ("x/../../y", False), ("/usr/../tmp/x", False), ("/tmp/x", False)),
-        *(("/tmp/homes", False), ("/proc/self/cwd/x", False), ("//usr/x", False), ("..", True)),
+        *(("/tmp/homes", False), ("/proc/self/cwd/x", False), ("//usr/x", False), ("..", False)),
+        *((".", True), ("../.npmrc", True), ("../.npm/_cacache", True), ("../.cargo/bin/x", True)),
     ],
 )
 def test_a_link_is_bound_that_leads_to_what_is_bound(
