@@ -29,7 +29,7 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.shell.git_history import GitHistoryGuard, HistoryCache
+from agent.tools.repositories.history import GitHistoryGuard, HistoryCache
 from agent.tools.shell.git_stores import GitStoreGuard
 from agent.tools.shell.home_changes import answered_digest, record_allowed_changes
 from agent.tools.shell.home_settings import HomeSettings, home_settings

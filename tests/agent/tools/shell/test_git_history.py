@@ -4,12 +4,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from agent.tools.shell.git_history import GitHistoryGuard, HistoryCache, HistoryLimits
+from agent.tools.repositories.history import GitHistoryGuard, HistoryCache, HistoryLimits
 
 git_is_installed = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 pytestmark = git_is_installed
@@ -91,6 +92,54 @@ def test_deletion_is_reversed(
     assert git(repository, "log", "--all", "--format=%H %D") == log
     git(repository, "fsck", "--full", "--strict")
     git(repository, "checkout", "-q", "-f", "side")
+
+
+def _pretend_to_pack(folder: Path, *, with_index: bool) -> None:
+    """Replace all objects with a pack that has none of them."""
+    objects = folder / ".git" / "objects"
+    shutil.rmtree(objects)
+    (objects / "pack").mkdir(parents=True)
+    (objects / "pack" / "x.pack").write_bytes(b"PACK" if with_index else b"")
+    if with_index:
+        (objects / "pack" / "x.idx").write_bytes(b"\xfftOc\0\0\0\2" + bytes(1024))
+
+
+def _pack_the_newest_commit_only(folder: Path) -> None:
+    """Replace all objects with a real pack of one commit, and an empty file in place of another."""
+    tip, earlier = git(folder, "rev-parse", "main", "side").split()
+    objects = folder / ".git" / "objects"
+    pack = subprocess.run(
+        ["git", "pack-objects", "-q", "--stdout"],
+        cwd=folder,
+        check=True,
+        input=tip.encode(),
+        capture_output=True,
+    ).stdout
+    shutil.rmtree(objects)
+    (objects / "pack").mkdir(parents=True)
+    (objects / "pack" / "x.pack").write_bytes(pack)
+    git(folder, "index-pack", str(objects / "pack" / "x.pack"))
+    (objects / earlier[:2]).mkdir()
+    (objects / earlier[:2] / earlier[2:]).touch()
+
+
+@pytest.mark.parametrize(
+    "deletion",
+    [
+        partial(_pretend_to_pack, with_index=False),
+        partial(_pretend_to_pack, with_index=True),
+        _pack_the_newest_commit_only,
+    ],
+)
+def test_pack_counts_only_if_it_contains_what_is_gone(
+    repository: Path, guard: GitHistoryGuard, deletion: Callable[[Path], None]
+) -> None:
+    deletion(repository)
+    assert list(guard.end()) == [".git"]
+    for path in (repository / ".git" / "objects").rglob("*"):
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+    git(repository, "cat-file", "-e", "main~1:large.bin")
 
 
 @pytest.mark.parametrize(

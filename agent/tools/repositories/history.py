@@ -5,20 +5,24 @@ held until the command has ended: small files as bytes, large ones as open descr
 outlive their names. What is missing then and was not removed by git is put back.
 """
 
+import errno
+import hashlib
 import logging
 import os
 import re
 import stat
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 from agent.records import frozen
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+from agent.tools.repositories.pack_index import OpenFile, PackIndex
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +43,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _INDEX = re.compile(r"objects/pack/.*\.idx")
 _PACK = re.compile(r"objects/pack/.*\.pack")
+_LOG = re.compile(r"(?:worktrees/[^/]+/)?logs/")
+_SHA1_DIGITS = 40
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED_REF = re.compile(rf"^({_HASH.pattern}) (refs/\S+)$", re.MULTILINE)
-# Of an index of version 2: its first bytes, and where its table of names begins.
-_INDEX_HEADER, _FANOUT, _NAMES = b"\xfftOc\0\0\0\2", 8, 8 + 256 * 4
+_MOST_OBJECT_BYTES = 64_000_000
 
 
 @frozen
@@ -56,25 +61,13 @@ class HistoryLimits:
 
 
 @frozen
-class _OpenFile:
-    """A large file: a descriptor that commands may share, and the size when it was opened."""
-
-    descriptor: int
-    size: int
-
-    def read(self, size: int, position: int = 0) -> bytes:
-        """Return a part of the file as it was. Raises OSError."""
-        return os.pread(self.descriptor, max(0, min(size, self.size - position)), position)
-
-
-@frozen
 class _StoreFolder:
     """A folder of a store as it was listed. `is_settled` says that a later change of what it
     contains shows in its stamp."""
 
     stamp: tuple[int, int]
     is_settled: bool
-    files: Mapping[str, bytes | _OpenFile]
+    files: Mapping[str, bytes | OpenFile]
     folders: tuple[str, ...]
 
     @property
@@ -100,7 +93,7 @@ class HistoryCache:
             for name, folder in folders.items()
             if name.startswith(_OBJECTS)
             and folder.is_settled
-            and not any(isinstance(content, _OpenFile) for content in folder.files.values())
+            and not any(isinstance(content, OpenFile) for content in folder.files.values())
         }
         with self._lock:
             self.folders.pop(store, None)
@@ -108,7 +101,7 @@ class HistoryCache:
                 self.folders.pop(next(iter(self.folders)))
             self.folders[store] = objects
 
-    def hold(self, descriptor: int, stack: ExitStack, limit: int) -> _OpenFile:
+    def hold(self, descriptor: int, stack: ExitStack, limit: int) -> OpenFile:
         """Return a file that stays open until the stack closes. Raises `_LimitExceeded`."""
         info = os.fstat(descriptor)
         key = (info.st_dev, info.st_ino)
@@ -119,7 +112,7 @@ class HistoryCache:
                 self._descriptors[key] = os.dup(descriptor)
             self._holders[key] += 1
             stack.callback(self._release, key)
-            return _OpenFile(self._descriptors[key], info.st_size)
+            return OpenFile(self._descriptors[key], info.st_size)
 
     def _release(self, key: tuple[int, int]) -> None:
         with self._lock:
@@ -211,7 +204,7 @@ class _HistoryCopy:
         self.stack = stack
         self._cache = cache
         self._budget = budget
-        self._files: dict[str, bytes | _OpenFile] = {}
+        self._files: dict[str, bytes | OpenFile] = {}
         with open_folder_beneath(store.parent) as parent:
             self._folder = open_subfolder(store.name, parent, flags=LISTED)
         stack.callback(os.close, self._folder)
@@ -241,7 +234,7 @@ class _HistoryCopy:
         files = {name: self._hold(name, fd) for name in names if not name.endswith(".lock")}
         return _StoreFolder(stamp, is_settled, files, folders)
 
-    def _hold(self, name: str, folder: int) -> bytes | _OpenFile:
+    def _hold(self, name: str, folder: int) -> bytes | OpenFile:
         fd = os.open(name, _READ, dir_fd=folder)
         try:
             content = os.read(fd, _READ_BYTES + 1)
@@ -292,7 +285,7 @@ class _HistoryCopy:
             existing.update(f"{name}{file}" for file in before.files)
         return existing
 
-    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | _OpenFile]:
+    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | OpenFile]:
         """Return the refs that are gone while their log remains: git removes it with them. Where
         an older value shows in `packed-refs`, git would have written that file."""
         is_packed_anew = self._packed_stamp != self._stamp_of_packed()
@@ -302,38 +295,73 @@ class _HistoryCopy:
         if not is_packed_anew and not has_lost_files:
             return {}
         before, now = _refs(self._files, self._content), _refs(existing, self._read)
-        lost: dict[str, bytes | _OpenFile] = {}
+        lost: dict[str, bytes | OpenFile] = {}
         for ref, commit in before.items():
             is_older = ref not in existing and now.get(ref) != commit and not is_packed_anew
             if (ref not in now or is_older) and f"logs/{ref}" in existing:
                 lost[ref] = self._files.get(ref, f"{commit}\n".encode())
         return lost
 
-    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | _OpenFile]:
-        """Return the objects that are gone though no new pack contains them: all of them, as soon
-        as a pack or the newest commit of a branch is among them."""
+    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | OpenFile]:
+        """Return the objects that are gone, all of them, as soon as a pack is among them and no
+        real new one was written, or as soon as git cannot find what it never drops: the object of
+        a ref or of a log that there is."""
         missing = {
             name: content
             for name, content in self._files.items()
             if name.startswith(_OBJECTS) and name not in existing
         }
-        if not missing or any(_PACK.fullmatch(name) for name in set(existing) - set(self._files)):
+        if not missing:
             return {}
-        heads = {*_refs(existing, self._read).values(), *_hashes(self._read("HEAD"))}
-        lost_heads = [head for head in heads if f"{_OBJECTS}{head[:2]}/{head[2:]}" in missing]
-        is_lost = any(map(_PACK.fullmatch, missing)) or any(
-            not self._is_packed(head, existing) for head in lost_heads
-        )
-        return missing if is_lost else {}
+        tips = {*_refs(existing, self._read).values(), *_hashes(self._read("HEAD"))} - {""}
+        for name in existing:
+            if _LOG.match(name):
+                tips.update(_hashes(self._read(name)))
+        indexes_before = [
+            PackIndex(index) for name, index in self._files.items() if _INDEX.fullmatch(name)
+        ]
+        sought = {
+            bytes.fromhex(tip)
+            for tip in tips
+            if (loose := _loose(tip)) in self._files or _is_listed(tip, indexes_before)
+            if not (loose in existing and self._is_whole(tip))
+        }
+        is_packed_anew = False
+        for name in existing:
+            if _INDEX.fullmatch(name):
+                with self._intact_index(name) as index:
+                    if index is not None:
+                        sought -= {tip for tip in sought if index.lists(tip)}
+                        is_packed_anew |= name not in self._files
+        if sought or (any(map(_PACK.fullmatch, missing)) and not is_packed_anew):
+            return missing
+        return {}
 
-    def _is_packed(self, commit: str, existing: Collection[str]) -> bool:
-        """Return whether a pack that was there before, and still is, contains the commit."""
-        return any(
-            _INDEX.fullmatch(name)
-            and name in existing
-            and _is_listed(bytes.fromhex(commit), content)
-            for name, content in self._files.items()
-        )
+    def _is_whole(self, name: str) -> bool:
+        """Return whether a loose object is what its name promises."""
+        try:
+            with self._open(_loose(name)) as fd, open(fd, "rb", closefd=False) as file:
+                packed = file.read(_MOST_OBJECT_BYTES)
+            content = zlib.decompressobj().decompress(packed, _MOST_OBJECT_BYTES)
+        except (OSError, zlib.error):
+            return False
+        digest = hashlib.sha1 if len(name) == _SHA1_DIGITS else hashlib.sha256
+        return digest(content, usedforsecurity=False).hexdigest() == name
+
+    @contextmanager
+    def _intact_index(self, name: str) -> Iterator[PackIndex | None]:
+        """Open an index, if it and its pack are whole."""
+        with ExitStack() as stack:
+            try:
+                packed = f"{name.removesuffix('.idx')}.pack"
+                index_file, pack_file = (
+                    OpenFile.of(stack.enter_context(self._open(part))) for part in (name, packed)
+                )
+                index = PackIndex(index_file)
+                is_intact = index.describes(pack_file)
+            except OSError:
+                is_intact = False
+            yield index if is_intact else None
 
     def _stamp_of_packed(self) -> tuple[int, int] | None:
         try:
@@ -344,26 +372,35 @@ class _HistoryCopy:
     def _content(self, name: str) -> str:
         """Return the text of a file as it was."""
         content = self._files[name]
-        if isinstance(content, _OpenFile):
+        if isinstance(content, OpenFile):
             content = content.read(_MOST_TEXT_BYTES)
         return content.decode("utf-8", "replace")
 
     def _read(self, name: str) -> str:
         """Return the text of a file as it is; empty for one that cannot be read."""
-        *folders, last = name.split("/")
         try:
-            with ExitStack() as stack:
-                folder = self._folder
-                for part in folders:
-                    folder = open_subfolder(part, folder, flags=LISTED)
-                    stack.callback(os.close, folder)
-                with open(os.open(last, _READ, dir_fd=folder), "rb") as file:
-                    return file.read(_MOST_TEXT_BYTES).decode("utf-8", "replace")
+            with self._open(name) as fd, open(fd, "rb", closefd=False) as file:
+                return file.read(_MOST_TEXT_BYTES).decode("utf-8", "replace")
         except OSError:
             return ""
 
+    @contextmanager
+    def _open(self, name: str) -> Iterator[int]:
+        """Open a file as it is. Raises OSError."""
+        *folders, last = name.split("/")
+        with ExitStack() as stack:
+            folder = self._folder
+            for part in folders:
+                folder = open_subfolder(part, folder, flags=LISTED)
+                stack.callback(os.close, folder)
+            fd = os.open(last, _READ, dir_fd=folder)
+            stack.callback(os.close, fd)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
+            yield fd
 
-def _put_back(place: Path, files: Mapping[str, bytes | _OpenFile]) -> None:
+
+def _put_back(place: Path, files: Mapping[str, bytes | OpenFile]) -> None:
     for name, content in files.items():
         path = place / name
         # git makes objects read-only.
@@ -448,23 +485,10 @@ def _hashes(text: str) -> Iterator[str]:
     return (match[0] for match in _HASH.finditer(text))
 
 
-def _is_listed(object_name: bytes, index: bytes | _OpenFile) -> bool:
-    """Return whether the index of a pack lists an object.
+def _loose(name: str) -> str:
+    """Return where an object lies outside of packs."""
+    return f"{_OBJECTS}{name[:2]}/{name[2:]}"
 
-    https://git-scm.com/docs/gitformat-pack#_version_2_pack_idx_files_support_packs_larger_than_4_gib_and
-    """
 
-    def read(position: int, size: int) -> bytes:
-        if isinstance(index, _OpenFile):
-            return index.read(size, position)
-        return index[position : position + size]
-
-    if read(0, _FANOUT) != _INDEX_HEADER:
-        return False
-    first = object_name[0]
-    counts = read(_FANOUT, _NAMES - _FANOUT)
-    start = int.from_bytes(counts[4 * first - 4 : 4 * first], "big") if first else 0
-    end = int.from_bytes(counts[4 * first : 4 * first + 4], "big")
-    width = len(object_name)
-    names = read(_NAMES + start * width, (end - start) * width)
-    return any(names[n : n + width] == object_name for n in range(0, len(names), width))
+def _is_listed(name: str, indexes: Iterable[PackIndex]) -> bool:
+    return any(index.lists(bytes.fromhex(name)) for index in indexes)
