@@ -48,7 +48,7 @@ class UndoCoverage:
         parts = [self._in_folder(path) for path in targets.search_roots if os.path.lexists(path)]
         searched_folders = dict.fromkeys(part for part in parts if part is not None)
         outside += [path for path in targets.search_roots if not path.is_relative_to(self._root)]
-        if self._walker is not None:
+        if self._walker is not None and (inside or searched_folders):
             try:
                 self._tree = self._walker.survey()
             except OSError:
