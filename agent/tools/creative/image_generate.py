@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/images/create
 import base64
 import binascii
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -35,6 +36,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult, Usage
 from agent.usage import NANO, Charge
 
 if TYPE_CHECKING:
+    import openai
     from openai.types import ImagesResponse
 
 FOLDER = "pictures"
@@ -144,20 +146,13 @@ class ImageGenerate:
         import openai
 
         service = self._service
-        try:
-            proxy = proxy_for(service.api_base, os.environ)
-            ensure_usable(proxy)
-        except ConfigError as exc:
-            raise ToolError(str(exc)) from exc
         client = openai.AsyncOpenAI(
             api_key=service.api_key or "none",
             base_url=service.api_base,
             timeout=ANSWER_S,
             # A second try might be a second picture, and a second bill.
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(
-                proxy=proxy.url if proxy else None, trust_env=False
-            ),
+            http_client=_http_client(service.api_base),
         )
         try:
             async with client:
@@ -204,3 +199,24 @@ def _prompt(args: Mapping[str, Any]) -> str:
     if len(prompt) > _PROMPT_CHARS:
         raise ToolError(f"The prompt has {len(prompt):,} characters; {_PROMPT_CHARS:,} at most.")
     return prompt
+
+
+def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
+    """Return a client that goes through the proxy for an address, and trusts the certificates that
+    the system trusts, or SSL_CERT_FILE names. Raises `ToolError`."""
+    import openai
+
+    try:
+        proxy = proxy_for(address, os.environ)
+        ensure_usable(proxy)
+        return openai.DefaultAsyncHttpxClient(
+            proxy=proxy.url if proxy else None,
+            trust_env=False,
+            verify=ssl.create_default_context(),
+        )
+    except ConfigError as exc:
+        raise ToolError(str(exc)) from exc
+    except (ImportError, ValueError) as exc:
+        # SOCKS needs another package here than elsewhere, and version 4 is unknown.
+        name = proxy.name if proxy else ""
+        raise ToolError(f"The image service cannot be asked through {name}: {exc}") from exc

@@ -1,6 +1,9 @@
 """Pictures, archives and summaries, by the tools of whole turns."""
 
 import json
+import shutil
+import ssl
+import subprocess
 import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import kore
 from agent.errors import LimitReached, ToolError
@@ -199,3 +203,36 @@ async def test_a_picture_counts_and_stops_at_a_limit(tmp_path: Path, studio: Stu
     with pytest.raises(ToolError, match="no more today"):
         await tool.run({"prompt": "A cat"}, metered(tmp_path, Closed()))
     assert len(studio.requests) == 1
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+async def test_certificates_of_the_environment_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    runner = web.AppRunner(Studio().app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        settings = ImageSettings(f"https://localhost:{runner.addresses[0][1]}/v1", "paint-1", "k")
+        result, _ = await outcome(tmp_path, ImageGenerate(ToolSettings(), settings), prompt="fox")
+    finally:
+        await runner.cleanup()
+    assert (tmp_path / "pictures" / "fox.png").read_bytes() == PNG, answer_to_call(result)
+
+
+async def test_proxy_that_the_client_does_not_know_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")
+    settings = ImageSettings("http://images.example/v1", "paint-1", "k")
+    result, _ = await outcome(tmp_path, ImageGenerate(ToolSettings(), settings), prompt="fox")
+    assert "cannot be asked through socks4://127.0.0.1:9" in answer_to_call(result)
