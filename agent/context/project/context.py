@@ -3,6 +3,7 @@
 It travels with the user message that brought it, and only what has changed since is told again.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -84,7 +85,8 @@ class ProjectContext:
         taint: set[Taint] = {"private"}
         reported_paths: list[Path] = []
         pointed = dict.fromkeys([*mentioned, *self.focus])
-        folders = [path for path in pointed if path.is_dir()]
+        # `Path.is_dir` raises where a folder above is closed.
+        folders = [path for path in pointed if os.path.isdir(path)]
         for folder in folders if self.root is None else (self.root, *folders):
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing.text):
@@ -128,7 +130,7 @@ class ProjectContext:
         return [
             path
             for path in self.focus
-            if not path.is_dir()
+            if not os.path.isdir(path)
             and self._read(path).kind == "picture"
             and self._is_new(str(path), repr(self._files[path][0]))
         ]

@@ -173,6 +173,14 @@ def test_what_somebody_points_at_comes_before_what_tells_of_the_folder(tmp_path:
     assert news.evicted == 0
 
 
+def test_file_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    project = ProjectContext(tmp_path, [tmp_path / ("a" * 300)], limit=1_000)
+    assert project.new_pictures() == []
+    news = project.news()
+    assert news is not None
+    assert "cannot be read: File name too long" in news.text
+
+
 def test_a_link_named_like_a_readme_shows_nothing(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("4711")
