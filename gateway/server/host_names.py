@@ -11,7 +11,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 class HostNames:
     """The names of the server itself, and those of `server.hosts`, by which a proxy or a tunnel
-    reaches it: `NAME` with any port, or `NAME:PORT`."""
+    reaches it: `NAME` at the default port, over TLS at any, or `NAME:PORT`."""
 
     def __init__(self, own: str, others: Collection[str] = ()) -> None:
         listed = [split_host(_bracketed(host)) for host in others]
@@ -33,10 +33,12 @@ class HostNames:
         may listen at one of them (`localhost` at `::1`), so without TLS a name counts only if
         `server.hosts` lists it."""
         name, dialled = split_host(host)
-        if (name, None) in self._others and not is_loopback(name):
-            return True
-        # Everybody on this machine can listen at some port of it: there the entry has to name one.
         if dialled is not None and (name, dialled) in self._others:
+            return True
+        # Everybody can listen at some other port of this machine, which has countless names: the
+        # entry has to name that port. The default ports are root's.
+        has_port = dialled is not None and dialled not in _DEFAULT_PORTS.values()
+        if (name, None) in self._others and (scheme == "https" or not has_port):
             return True
         address, port = local
         if (dialled or _DEFAULT_PORTS[scheme]) != port:

@@ -78,7 +78,9 @@ def test_addresses_that_lead_to_the_server() -> None:
     assert hosts.leads_here("kore.example.org", "https", local)
     assert hosts.leads_here("kore.example.org:444", "https", local)
     assert hosts.leads_here("10.0.0.7:9000", "http", local)
-    assert hosts.leads_here("[fd00::1]:1", "http", local)
+    assert hosts.leads_here("[fd00::1]:1", "https", local)
+    for port in ("", ":80", ":443"):
+        assert hosts.leads_here(f"kore.example.org{port}", "http", local)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +113,19 @@ def test_entry_for_localhost_is_one_for_its_address() -> None:
     assert not hosts.leads_here("localhost:9000", "http", ("127.0.0.1", 8790))
 
 
-@pytest.mark.parametrize("entry", ["127.0.0.1", "::1", "localhost"])
-def test_entry_for_this_machine_needs_an_address_and_a_port(entry: str) -> None:
+NAMES_OF_THIS_MACHINE = (
+    *("127.0.0.1", "::1", "localhost", "localhost.", "127.1", "127.0.0.1.", "2130706433"),
+    *("0x7f000001", "0177.0.0.1", "127.0.0.2", "0", "0.0.0.0", "::", "[::ffff:127.0.0.1]"),
+    *("ip6-localhost", "foo.localhost", "localhost.localdomain", "127.0.0.1.nip.io", "my-host"),
+)
+
+
+@pytest.mark.parametrize("entry", NAMES_OF_THIS_MACHINE)
+def test_entry_for_this_machine_needs_a_port(entry: str) -> None:
     """Others may listen at another port, or at the other address of `localhost`."""
     hosts = HostNames("127.0.0.1", [entry])
-    for name in ("127.0.0.1", "[::1]", "localhost"):
+    bracketed = f"[{entry}]" if "::" in entry and "[" not in entry else entry
+    for name in ("127.0.0.1", "[::1]", "localhost", bracketed):
         assert not hosts.leads_here(f"{name}:9000", "http", ("127.0.0.1", 8790))
 
 
