@@ -1,6 +1,6 @@
 """One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from itertools import takewhile
@@ -295,7 +295,8 @@ class AgentLoop:
                 if interrupts is not None and (messages := await interrupts.interrupted()):
                     await self._add_steering(messages)
                     raise _Interrupted
-                for event in _cleaned(model_event, redactor, links):
+                cleaned: Iterable[events.ModelEvent] = redactor.clean(model_event)
+                for event in cleaned if links is None else await links.clean(cleaned):
                     match event:
                         case events.Reply():
                             if event.voids_text:
@@ -336,7 +337,7 @@ class AgentLoop:
 
     async def _show(self, reply: events.Reply) -> events.Reply:
         links = self._links()
-        message = reply.message if links is None else links.clean_message(reply.message)
+        message = reply.message if links is None else await links.clean_message(reply.message)
         self._partial = [message.text]
         if message.text:
             await self._outlet.emit(events.TextDelta(message.text))
@@ -352,7 +353,7 @@ class AgentLoop:
 
         messages = (*self._said_before, *self._new)
         texts = [one.text for one in messages if one.role == "assistant" and one.text]
-        return OutputLinks(exposure.is_shown, texts)
+        return OutputLinks(exposure, texts)
 
     async def _request(self) -> ModelRequest:
         call = self._call
@@ -386,7 +387,7 @@ class AgentLoop:
         """A tool ends the turn: its words are the last that the person is told."""
         self.ends_with_question = True
         if (links := self._links()) is not None:
-            words = links.clean_text(words)
+            words = await links.clean_text(words)
         reply = assistant(words)
         self._add([reply])
         await self._progress.reply(reply)
@@ -413,13 +414,3 @@ def _earlier_messages(conversation: Conversation) -> list[Message]:
 
 def _since_user(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.role != "user", reversed(messages)))[::-1]
-
-
-def _cleaned(
-    event: events.ModelEvent, redactor: OutputRedactor, links: "OutputLinks | None"
-) -> Iterator[events.ModelEvent]:
-    for clean in redactor.clean(event):
-        if links is None:
-            yield clean
-        else:
-            yield from links.clean(clean)

@@ -1,69 +1,116 @@
 """The model's words without links that could carry something private away."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import partial
 
 from agent import events
 from agent.events import ModelEvent
 from agent.security.taint.link_stream import LinkStream
+from agent.security.taint.taint import TaintState
 from agent.types import Message, Part, Text
 
 
 class OutputLinks:
     """Defuses the events of one model stream, and its message in the same way.
 
-    `earlier` are the turn's replies so far: screens show them in one text. The thoughts in the
-    message stay as they are, because vendors sign them; screens show stored thoughts without
-    formatting.
+    `earlier` are the turn's replies so far: screens show them in one text. A stranger's address
+    is paid for before it is shown as a link, and for the whole turn. The thoughts in the message
+    stay as they are, because vendors sign them; screens show stored thoughts without formatting,
+    and streamed ones without strangers' links.
     """
 
-    def __init__(self, is_shown: Callable[[str], bool], earlier: Sequence[str]) -> None:
-        self._is_shown = is_shown
+    def __init__(self, exposure: TaintState, earlier: Sequence[str]) -> None:
+        self._exposure = exposure
         self._earlier = earlier
-        self._text = LinkStream(is_shown, earlier)
-        self._thinking = LinkStream(is_shown)
+        self._unpaid_links: list[str] = []
+        self._refused_links: set[str] = set()
+        self._text = self._new_text()
+        self._thinking = self._new_thinking()
 
-    def clean(self, event: ModelEvent) -> Iterator[ModelEvent]:
-        """Return the event, or what is certain of it by now; the last one brings what was held
+    async def clean(self, model_events: Iterable[ModelEvent]) -> Sequence[ModelEvent]:
+        """Return the events, or what is certain of them by now; the last one brings what was held
         back."""
-        match event:
-            case events.TextDelta(text):
-                if text := self._text.feed(text):
-                    yield events.TextDelta(text)
-            case events.ThinkingDelta(text):
-                yield replace(event, text=self._thinking.feed(text))
-            case events.ThinkingEnd(thinking):
-                if rest := self._thinking.end():
-                    yield events.ThinkingDelta(rest, len(thinking))
-                self._thinking = LinkStream(self._is_shown)
-                yield events.ThinkingEnd(_whole(LinkStream(self._is_shown), thinking))
-            case events.Retry():
-                self._text = LinkStream(self._is_shown, self._earlier)
-                self._thinking = LinkStream(self._is_shown)
-                yield event
-            case events.Reply(message):
-                if rest := self._text.end():
-                    yield events.TextDelta(rest)
-                yield replace(event, message=self.clean_message(message))
-            case _:
-                yield event
+        output: list[ModelEvent] = []
+        for event in model_events:
+            match event:
+                case events.TextDelta(text):
+                    if text := await self._paid_text(partial(LinkStream.feed, text=text)):
+                        output.append(events.TextDelta(text))
+                case events.ThinkingDelta(text):
+                    output.append(replace(event, text=self._thinking.feed(text)))
+                case events.ThinkingEnd(thinking):
+                    if rest := self._thinking.end():
+                        output.append(events.ThinkingDelta(rest, len(thinking)))
+                    self._thinking = self._new_thinking()
+                    output.append(events.ThinkingEnd(_whole(self._new_thinking(), thinking)))
+                case events.Retry():
+                    self._text = self._new_text()
+                    self._thinking = self._new_thinking()
+                    output.append(event)
+                case events.Reply(message):
+                    if rest := await self._paid_text(LinkStream.end):
+                        output.append(events.TextDelta(rest))
+                    output.append(replace(event, message=await self.clean_message(message)))
+                case _:
+                    output.append(event)
+        return output
 
-    def clean_message(self, message: Message) -> Message:
+    async def clean_message(self, message: Message) -> Message:
         """Return the same message when nothing in it has to change."""
-        stream = LinkStream(self._is_shown, self._earlier)
-        content: list[Part] = [
-            replace(part, text=stream.feed(part.text)) if isinstance(part, Text) else part
-            for part in message.content
-        ]
-        if rest := stream.end():
+        self._text = self._new_text()
+        content: list[Part] = []
+        for part in message.content:
+            if isinstance(part, Text):
+                text = await self._paid_text(partial(LinkStream.feed, text=part.text))
+                content.append(replace(part, text=text))
+            else:
+                content.append(part)
+        if rest := await self._paid_text(LinkStream.end):
             last = max(n for n, part in enumerate(content) if isinstance(part, Text))
             content[last] = Text(f"{getattr(content[last], 'text', '')}{rest}")
         parts = tuple(part for part in content if part != Text(""))
         return message if parts == message.content else replace(message, content=parts)
 
-    def clean_text(self, text: str) -> str:
+    async def clean_text(self, text: str) -> str:
         """Return words that are said in place of a reply."""
-        return _whole(LinkStream(self._is_shown, self._earlier), text)
+        self._text = self._new_text()
+        return await self._paid_text(partial(_whole, text=text))
+
+    def _new_text(self) -> LinkStream:
+        is_own = self._exposure.is_own
+        stream = LinkStream(self._is_shown, self._earlier, is_own=is_own)
+        # Earlier replies have paid.
+        self._unpaid_links.clear()
+        return stream
+
+    def _new_thinking(self) -> LinkStream:
+        return LinkStream(self._exposure.is_own)
+
+    async def _paid_text(self, read: Callable[[LinkStream], str]) -> str:
+        """Return what the stream says when each address in question is paid for or refused."""
+        while True:
+            stream = copy(self._text)
+            text = read(stream)
+            if not await self._grant():
+                self._text = stream
+                return text
+
+    def _is_shown(self, address: str) -> bool:
+        if self._exposure.is_shown(address):
+            return True
+        if address not in self._refused_links:
+            self._unpaid_links.append(address)
+        return False
+
+    async def _grant(self) -> bool:
+        """Return whether an address that was asked for may be shown now."""
+        links = dict.fromkeys(self._unpaid_links)
+        self._unpaid_links.clear()
+        paid_links = [address for address in links if await self._exposure.grant_link(address)]
+        self._refused_links.update(links.keys() - set(paid_links))
+        return bool(paid_links)
 
 
 def _whole(stream: LinkStream, text: str) -> str:

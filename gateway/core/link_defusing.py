@@ -35,7 +35,7 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
     if is_read:
         text, entities = part.text, part.entities
     elif is_markdown:
-        text, entities = _without_links(part.text, _none), part.entities
+        text, entities = _without_links(part.text), part.entities
     else:
         text, entities = part.text, _entities(part)
     return OutboundPart(
@@ -121,28 +121,35 @@ def _units(text: str) -> list[int]:
     return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
 
 
+def _none(address: str) -> bool:
+    return False
+
+
 def defuse_answer(markdown: str, exposure: TaintState) -> str:
-    """Without links that could carry something private away."""
-    return _without_links(markdown, exposure.is_shown) if exposure.is_dangerous else markdown
+    """Without links that could carry something private away. Of strangers' addresses only those
+    stay that the turn's answers have paid for."""
+    if not exposure.is_dangerous:
+        return markdown
+    return _without_links(markdown, exposure.is_shown, exposure.is_own)
 
 
 def quiet(markdown: str, taint: frozenset[Taint]) -> str:
     """The same for a text of Kore's own where this was taken in: no link at all."""
-    return _without_links(markdown, _none) if taint >= BOTH else markdown
+    return _without_links(markdown) if taint >= BOTH else markdown
 
 
 # Only a conversation that something could leave loads the patterns.
-def _without_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
+def _without_links(
+    markdown: str,
+    is_shown: Callable[[str], bool] = _none,
+    is_own: Callable[[str], bool] = _none,
+) -> str:
     from agent.security.taint.link_stream import defuse_links
 
-    return defuse_links(markdown, is_shown)
+    return defuse_links(markdown, is_shown, is_own)
 
 
 def _addresses(text: str) -> Sequence[_Span]:
     from agent.security.taint.link_defusing import addresses
 
     return list(addresses(text))
-
-
-def _none(address: str) -> bool:
-    return False

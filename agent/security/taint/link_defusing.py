@@ -1,4 +1,5 @@
-"""Links in a text that could carry something private away when they are followed.
+"""Links in a text that could carry something private away when they are followed, and pictures,
+which are loaded without a click.
 
 An address is not taken away: it is shown letter by letter, as code that nothing follows. Links
 that can be read for certain may stay. Of everything else nothing is recognised: where a renderer
@@ -57,6 +58,9 @@ _PLAIN_TARGET = re.compile(r"[^\s<>\[\]\\\"'`]+")
 _ALLOWED_MARK = "\0"
 # Where an address was that is code now: what is before it must not make a link of its marks.
 _DEFUSED_MARK = "\1"
+# The mark of a picture, and where it may stay one.
+_PICTURE = re.compile(r"!(?=\[)")
+_PICTURE_MARK = "\2"
 _MARKS = re.compile(r"\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _FORMULA_MARKS = re.compile(r"\\[a-z]+\s?|\\[()\[\]]|[${}^]", re.IGNORECASE)
 _ASSEMBLED = re.compile(
@@ -99,6 +103,11 @@ def break_openings(text: str) -> str:
     return _OPENINGS.sub(_break, text)
 
 
+def break_pictures(text: str) -> str:
+    """Return the text with a blank within everything that could begin a picture."""
+    return _PICTURE.sub("! ", text)
+
+
 def _break(opening: re.Match[str]) -> str:
     return f"{opening[0]} " if opening[0] == "<" else f"{opening[0]}\\"
 
@@ -108,6 +117,7 @@ class LinkText:
 
     An address becomes code within `ticks` backticks, or, where they `grow`, within one more each
     time. `follows` is the letter behind the text. `has_code` says whether something became code.
+    Links may stay where `is_shown` knows the address, pictures where it is the person's own.
     """
 
     def __init__(
@@ -115,11 +125,13 @@ class LinkText:
         text: str,
         is_shown: Callable[[str], bool],
         *,
+        is_own: Callable[[str], bool],
         ticks: int,
         grow: bool = False,
         follows: str = "",
     ) -> None:
-        self._text, self._is_shown, self._follows = text, is_shown, follows
+        self._text, self._is_shown, self._is_own = text, is_shown, is_own
+        self._follows = follows
         self.ticks, self._grow = ticks, grow
         self._output: list[str] = []
         self._rest: list[str] = []
@@ -130,7 +142,8 @@ class LinkText:
             self._rest.append(before)
             end = self._add(before, match)
         self._rest.append(text[end:])
-        self.defused = "".join([*self._output, text[end:]])
+        defused = break_pictures("".join([*self._output, text[end:]]))
+        self.defused = defused.replace(_PICTURE_MARK, "")
 
     def hides_more(self) -> bool:
         """Return whether marks put another address together, or make one a part of something."""
@@ -145,7 +158,7 @@ class LinkText:
         if (bare := match["bare"]) is not None:
             self._bare(before, bare, end)
         elif (address := match["auto"]) is not None:
-            is_allowed = self._is_shown(address) and self._is_ending(end)
+            is_allowed = self._is_ending(end) and self._is_shown(address)
             self._output += [before, match[0] if is_allowed else self._code(address, before, end)]
             self._rest.append(f"{_DEFUSED_MARK} ")
         elif match["opening"] is not None:
@@ -166,7 +179,7 @@ class LinkText:
         address = bare.rstrip(_TAIL)
         tail = bare[len(address) :]
         end -= len(tail)
-        if self._is_shown(address) and (self._is_ending(end) or self._is_label(address, end)):
+        if (self._is_ending(end) or self._is_label(address, end)) and self._is_shown(address):
             self._output += [before, bare]
             self._rest += ["" if "://" in address else _ALLOWED_MARK, " ", tail]
         else:
@@ -174,11 +187,16 @@ class LinkText:
             self._rest += [f"{_DEFUSED_MARK} ", tail]
 
     def _labelled(self, before: str, match: re.Match[str], target: str) -> int:
-        if self._is_shown(target) and _PLAIN_TARGET.fullmatch(target):
+        label = before.rfind("[", -_LABEL_CHARS)
+        # Whatever else would be a picture becomes a link when its mark is broken.
+        is_picture = label > 0 and before[label - 1] == "!"
+        may_stay = self._is_own if is_picture else self._is_shown
+        if _PLAIN_TARGET.fullmatch(target) and may_stay(target):
+            if is_picture:
+                before = f"{before[:label]}{_PICTURE_MARK}{before[label:]}"
             gap = "" if self._is_ending(match.end()) else " "
             self._output += [before, f"]({target}){gap}"]
             return match.end()
-        label = before.rfind("[", -_LABEL_CHARS)
         outside = before[:label].removesuffix("!")
         left = f"{self._last_output()}{outside}"
         if label < 0 or not _BEFORE_LABEL.search(left) or left.rstrip().endswith("]"):

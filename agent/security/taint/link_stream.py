@@ -13,6 +13,7 @@ from agent.security.taint.link_defusing import (
     CONTROL,
     LinkText,
     break_openings,
+    break_pictures,
     join_pieces,
     longest_ticks,
     spans,
@@ -50,11 +51,24 @@ _MAX_TICKS = 40
 _LINE_START = 100
 
 
-class LinkStream:
-    """One reply. `earlier` are the replies that a screen may show in one text with it."""
+def no_address(address: str) -> bool:
+    return False
 
-    def __init__(self, is_shown: Callable[[str], bool], earlier: Iterable[str] = ()) -> None:
-        self._is_shown = is_shown
+
+class LinkStream:
+    """One reply. `earlier` are the replies that a screen may show in one text with it.
+
+    Links stay where `is_shown` knows the address, pictures where it `is_own`, the person's.
+    """
+
+    def __init__(
+        self,
+        is_shown: Callable[[str], bool],
+        earlier: Iterable[str] = (),
+        *,
+        is_own: Callable[[str], bool] = no_address,
+    ) -> None:
+        self._is_shown, self._is_own = is_shown, is_own
         self._pending = ""
         # A carriage return: the next letter says which kind of line end it is.
         self._return = ""
@@ -196,6 +210,7 @@ class LinkStream:
             read = LinkText(
                 text,
                 self._is_shown,
+                is_own=self._is_own,
                 ticks=self._longest_ticks + 1,
                 # Behind a mark that stands alone, some renderers miss a second span of one length.
                 grow=not self._are_spans_sure,
@@ -209,7 +224,7 @@ class LinkStream:
         return join_pieces(output)
 
     def _shown_as_code(self, piece: str) -> str:
-        piece = break_openings(piece)
+        piece = break_pictures(break_openings(piece))
         if self._is_unsure:
             # No fence is sure to open here. Without its joints no address is one.
             return _JOINT.sub(r"\g<0> ", piece)
@@ -219,8 +234,10 @@ class LinkStream:
         return f"{before}{fence}\n{piece}\n{fence}\n"
 
 
-def defuse_links(markdown: str, is_shown: Callable[[str], bool]) -> str:
-    """Return the text with every link shown as code, except addresses that `is_shown` knows: the
-    person or a stranger wrote them like this, so they reveal nothing."""
-    stream = LinkStream(is_shown)
+def defuse_links(
+    markdown: str, is_shown: Callable[[str], bool], is_own: Callable[[str], bool] = no_address
+) -> str:
+    """Return the text with every link shown as code, except where `is_shown` knows the address, and
+    every picture, except where it `is_own`."""
+    stream = LinkStream(is_shown, is_own=is_own)
     return stream.feed(markdown) + stream.end()

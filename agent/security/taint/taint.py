@@ -8,6 +8,7 @@ words. Whether the model is clever does not matter here (docs/security.md).
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import log2
 from typing import Protocol
 
@@ -84,6 +85,7 @@ class TaintState:
         self._person_texts: list[str] = []
         self._offered: list[str] = []
         self._addresses: set[str] = set()
+        self._granted: set[str] = set()
         for message in messages:
             self.take(message)
 
@@ -143,9 +145,22 @@ class TaintState:
             f" {words} " in f" {_fold_words(person_text)} " for person_text in self._person_texts
         )
 
+    def is_own(self, address: str) -> bool:
+        """Return whether the person wrote the address like this."""
+        return _stands_in(address, self._person_texts)
+
     def is_shown(self, address: str) -> bool:
-        """Whether an address stands like this in the person's words or in strangers'."""
-        return _stands_in(address, self._person_texts) or _stands_in(address, self._offered)
+        """Return whether the address may be a link: it is the person's, or was granted."""
+        return address in self._granted or self.is_own(address)
+
+    async def grant_link(self, address: str) -> bool:
+        """Return whether answers may show the address as a link from now on: strangers wrote it
+        like this, and choosing it tells them little. It is paid for once."""
+        offers = self._addresses.union(*map(_links_in, self._offered))
+        if address not in offers or not await self.budget.spend(log2(max(2, len(offers)))):
+            return False
+        self._granted.add(address)
+        return True
 
 
 def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Decision | None:
@@ -180,6 +195,15 @@ def _plants(request: ToolRequest) -> bool:
         return False
     is_reminder = arguments.get("action") == "add" and arguments.get("prompt") is not True
     return not (is_reminder and request.quoted)
+
+
+@lru_cache(maxsize=64)
+def _links_in(text: str) -> frozenset[str]:
+    """Return what a screen could make links of, also without a scheme."""
+    # Only a conversation that something could leave loads the patterns.
+    from agent.security.taint.link_defusing import addresses
+
+    return frozenset(text[start:end] for start, end in addresses(text))
 
 
 def is_address(text: str) -> bool:

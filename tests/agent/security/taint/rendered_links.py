@@ -13,6 +13,8 @@ from gateway.channels.telegram.outbound.render import render
 _HERE = "https://kore.example/"
 # Attributes that lead nowhere.
 _INERT = frozenset({"alt", "title", "class", "id", "start", "align", "lang"})
+_PICTURE = re.compile(r"<img\s[^>]*?src=[\"']?([^\s\"'>]+)")
+_SIMPLE_PICTURE = re.compile(r"!\[[^\n]*?\]\s*\(\s*<?([^)\s>]+)")
 _STYLE_ADDRESS = re.compile(r"url\(\s*[\"']?([^\"')]*)")
 
 
@@ -20,6 +22,13 @@ def targets_of_links(markdown: str) -> list[str]:
     """Return the addresses elsewhere that links and pictures lead to, on a screen that shows the
     HTML of a text and makes a link of every address."""
     return targets_of_html(_careless().render(markdown))
+
+
+def pictures_of(markdown: str) -> list[str]:
+    """Return the addresses of pictures, which a screen loads without a click."""
+    pages = (renderer.render(markdown) for renderer in (_careless(), _strict()))
+    found = [address for page in pages for address in _PICTURE.findall(page)]
+    return found + _SIMPLE_PICTURE.findall(_CODE.sub("x", markdown))
 
 
 def targets_of_html(html: str) -> list[str]:

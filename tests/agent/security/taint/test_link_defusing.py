@@ -41,16 +41,16 @@ def test_links_become_code(markdown: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("markdown", "shown"),
     [
-        ("![x](<//evil%2Ecom/S> (t))", "![x]\\(< //evil%2Ecom/S> (t))"),
-        ("![x](//evil%2Ecom/S (t))", "![x]\\(//evil%2Ecom/S (t))"),
-        ("![x](    //evil。com/S)", "![x]\\(    //evil。com/S)"),
-        ('![x](//evil%2Ecom/S "a\nb")', '![x]\\(//evil%2Ecom/S "a\nb")'),
+        ("![x](<//evil%2Ecom/S> (t))", "! [x]\\(< //evil%2Ecom/S> (t))"),
+        ("![x](//evil%2Ecom/S (t))", "! [x]\\(//evil%2Ecom/S (t))"),
+        ("![x](    //evil。com/S)", "! [x]\\(    //evil。com/S)"),
+        ('![x](//evil%2Ecom/S "a\nb")', '! [x]\\(//evil%2Ecom/S "a\nb")'),
         ("![x](//evil%2Ecom/S)", "x (`//evil%2Ecom/S`)"),
-        ("![x] (//evil%2Ecom/S)", "![x] \\(//evil%2Ecom/S)"),
-        ("![x]\n> (//evil%2Ecom/S)", "![x]\n> \\(//evil%2Ecom/S)"),
-        ("![x][(//evil%2Ecom/S)](x.y)", "![x][(//evil%2Ecom/S)]\\(x.y)"),
+        ("![x] (//evil%2Ecom/S)", "! [x] \\(//evil%2Ecom/S)"),
+        ("![x]\n> (//evil%2Ecom/S)", "! [x]\n> \\(//evil%2Ecom/S)"),
+        ("![x][(//evil%2Ecom/S)](x.y)", "! [x][(//evil%2Ecom/S)]\\(x.y)"),
         ("<[img src=//evil%2Ecom/S](x.y) >", "<[img src=//evil%2Ecom/S]\\(x.y) >"),
-        ("![^b]\n\n[^b]: //evil%2Ecom/S", "![^b]\n\n[^b]\\: //evil%2Ecom/S"),
+        ("![^b]\n\n[^b]: //evil%2Ecom/S", "! [^b]\n\n[^b]\\: //evil%2Ecom/S"),
         ("> [b]: //evil%2Ecom/S", "> [b]\\: //evil%2Ecom/S"),
         ("[b]: <//evil%2Ecom/S> (t)", "[b]\\: < //evil%2Ecom/S> (t)"),
         ("[b]:\n//evil%2Ecom/S", "[b]\\:\n//evil%2Ecom/S"),
@@ -61,12 +61,34 @@ def test_links_become_code(markdown: str, shown: str) -> None:
         ("```py //evil%2Ecom/S\nx\n```", "```py\n//evil%2Ecom/S\nx\n```"),
         ("```\nx\n```[b]: //evil%2Ecom/S", "```\nx\n```\n```[b]\\: //evil%2Ecom/S"),
         ("~~~\n[b]: //evil%2Ecom/S\n~~~", "~~~\n[b]\\: //evil%2Ecom/S\n~~~"),
-        ("$a `b$ `![x](//evil%2Ecom/S)` c`", "$a `b$ `![x]\\(//evil%2Ecom/S)` c`"),
+        ("$a `b$ `![x](//evil%2Ecom/S)` c`", "$a `b$ `! [x]\\(//evil%2Ecom/S)` c`"),
         ("$$\n`b$$ x` `[b]: //evil%2Ecom/S` y", "$$\n`b$$ x` `[b]\\: //evil%2Ecom/S` y"),
     ],
 )
 def test_nothing_that_may_begin_a_link_begins_one(markdown: str, shown: str) -> None:
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        (f"![x]({KNOWN})", f"x (`{KNOWN}`)"),
+        (f"See ![]({KNOWN}) now", f"See (`{KNOWN}`) now"),
+        (f"[![x]({KNOWN})]({KNOWN})", f"[! [x]\\(`{KNOWN}`)]({KNOWN})"),
+        (f"![a [b] c]({KNOWN})", f"! [a [b] c]({KNOWN})"),
+        (f"![a \\[b]({KNOWN})", f"! [a \\[b]({KNOWN})"),
+        (f"https://evil.example/![x]({KNOWN})", f"`https://evil.example/`! [x]({KNOWN})"),
+        (f"![[{KNOWN}]]", f"! [[{KNOWN}]]"),
+    ],
+)
+def test_picture_of_a_strangers_address_is_none(markdown: str, shown: str) -> None:
+    """A screen loads pictures without a click."""
+    assert defuse_links(markdown, lambda address: address == KNOWN) == shown
+
+
+@pytest.mark.parametrize("markdown", [f"![x]({KNOWN})", f"[![x]({KNOWN}) ]({KNOWN})"])
+def test_picture_of_the_persons_own_address_stays(markdown: str) -> None:
+    assert defuse_links(markdown, lambda address: True, lambda address: True) == markdown
 
 
 @pytest.mark.parametrize(

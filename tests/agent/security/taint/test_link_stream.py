@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.security.taint.link_stream import LinkStream, defuse_links
 from tests.agent.security.taint.link_spellings import CANARY, OFFERED, spelled_texts
-from tests.agent.security.taint.rendered_links import leaks, targets_of_links
+from tests.agent.security.taint.rendered_links import leaks, pictures_of, targets_of_links
 
 KNOWN = "https://ok.example/a"
 EVIL = "https://evil.example/S"
@@ -66,6 +66,11 @@ def test_no_reply_is_a_link_alone_or_behind_earlier_replies(said: Sequence[str])
         shown.append(whole(text, *shown))
     for text in (*shown, "\n\n".join(shown)):
         assert not targets_of_links(text)
+
+
+@given(st.lists(st.sampled_from([*PIECES, "![", f"]({KNOWN})", f"![x]({KNOWN})"]), max_size=14))
+def test_no_text_shows_a_picture_of_a_strangers_address(pieces: Sequence[str]) -> None:
+    assert not pictures_of(whole("".join(pieces)))
 
 
 @given(texts, st.lists(st.integers(1, 9), min_size=1, max_size=9))

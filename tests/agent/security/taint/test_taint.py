@@ -167,6 +167,32 @@ async def test_where_an_offered_address_begins_and_ends_is_no_choice(
     assert not await taint_of(result(page, UNTRUSTED)).is_quoted(chosen)
 
 
+PICTURES = " ".join(f"https://a.example/{i}-{c}.png" for i in range(16) for c in "0123456789abcdef")
+
+
+async def test_links_of_strangers_are_paid_for_once_and_like_other_choices() -> None:
+    exposure = taint_of(user("See b.example/own."), result(PICTURES, UNTRUSTED))
+    chosen = [f"https://a.example/{i}-a.png" for i in range(16)]
+    assert [await exposure.grant_link(link) for link in chosen] == [True] * 2 + [False] * 14
+    assert [link for link in chosen if exposure.is_shown(link)] == chosen[:2]
+    assert not await exposure.is_quoted(chosen[2])
+    assert exposure.is_shown("b.example/own")
+    assert not exposure.is_own(chosen[0])
+
+
+@pytest.mark.parametrize(
+    "link", ["https://a.example/x_(y)", "a.example/docs", "me@a.example", "www.a.example"]
+)
+async def test_link_of_any_shape_may_be_granted_whole(link: str) -> None:
+    exposure = taint_of(result(f"See ({link}), or {link}.", UNTRUSTED))
+    assert await exposure.grant_link(link)
+    assert not await exposure.grant_link(link[:-2])
+
+
+async def test_link_in_something_private_is_not_granted() -> None:
+    assert not await taint_of(result(OFFERS, BOTH)).grant_link("https://a.example/one")
+
+
 async def test_many_offers_cannot_spell_out_a_secret() -> None:
     page = " ".join(f"https://a.example/{i}/{c}" for i in range(16) for c in "0123456789abcdef")
     exposure = taint_of(result(page, UNTRUSTED))
