@@ -17,6 +17,7 @@ Format: https://developers.openai.com/cookbook/examples/gpt4-1_prompting_guide
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from agent.errors import ToolError
@@ -103,8 +104,9 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> PatchedText:
     """
     places = _Places(text, name)
     edits = _Edits(places.raw)
-    for number, hunk in enumerate(hunks, 1):
+    for number, patch_hunk in enumerate(hunks, 1):
         which = f"Hunk {number} of {len(hunks)}"
+        hunk = places.without_separator(patch_hunk)
         edits.add(number, hunk, *places.find(hunk, which), name)
     return edits.apply()
 
@@ -171,6 +173,17 @@ class _Places:
         self.lines = [_without_end(line) for line in self.raw]
         self._name = name
         self._keyed: dict[Key, list[str]] = {}
+
+    def without_separator(self, hunk: Hunk) -> Hunk:
+        """Return the hunk without an empty last line if it fits only so: models put one between
+        hunks."""
+        if hunk.lines[-1] != (" ", "") or self._fits(hunk):
+            return hunk
+        shorter = replace(hunk, lines=hunk.lines[:-1])
+        return shorter if shorter.old and self._fits(shorter) else hunk
+
+    def _fits(self, hunk: Hunk) -> bool:
+        return any(self._fitting(hunk.old, key) for key in LINE_KEYS)
 
     def find(self, hunk: Hunk, which: str) -> tuple[int, Key]:
         """Return the line at which a hunk begins, and how leniently it was compared. Raises

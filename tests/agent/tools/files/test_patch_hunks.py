@@ -97,6 +97,11 @@ def test_unfinished_last_line_counts_as_a_place() -> None:
         patched("a\nb\na", "@@", "-a", "+c")
 
 
+def test_empty_line_between_hunks_only_separates_them() -> None:
+    assert patched("a\nb\n", "@@", "-a", "+A", "", "@@", "-b", "+B", "") == "A\nB\n"
+    assert patched("a\n\nb\n", "@@", "-a", "+A", "", "@@", "-b", "+B") == "A\n\nB\n"
+
+
 def test_context_lines_keep_their_own_text() -> None:
     """The file is quoted without trailing blanks, and its lines end in two ways."""
     text = "one  \r\ntwo\r\n\u201cthree\u201d\t\nfour\n"
