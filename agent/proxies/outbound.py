@@ -20,6 +20,8 @@ DIRECT = "none"
 
 _HTTP = ("http", "https")
 _SOCKS = ("socks4", "socks4a", "socks5", "socks5h")
+# The extra `socks`: for aiohttp, and for httpx.
+_SOCKS_PACKAGES = ("aiohttp_socks", "socksio")
 _USUAL_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
@@ -102,8 +104,8 @@ def open_session(proxy: OutboundProxy | None, **options: Any) -> "aiohttp.Client
 
 
 def ensure_usable(proxy: OutboundProxy | None) -> None:
-    """Raise `ConfigError` when the package for a SOCKS proxy is missing."""
-    if proxy is not None and proxy.is_socks and find_spec("aiohttp_socks") is None:
+    """Raise `ConfigError` when a package for SOCKS proxies is missing."""
+    if proxy is not None and proxy.is_socks and not all(map(find_spec, _SOCKS_PACKAGES)):
         raise ConfigError(
             t("the proxy {proxy} needs a package that is not installed", proxy=proxy.name),
             hint=t("install it: pip install 'kore-assistant[socks]'"),
