@@ -340,6 +340,7 @@ class McpServers:
             for tool in each.offer()
             if each.settings.offers(tool.name)
         ]
+        sandbox = self._tool_settings.sandbox
         names = tool_names((each.settings.name, tool.name) for each, tool in offers)
         self._tools = tuple(
             McpTool(
@@ -348,6 +349,7 @@ class McpServers:
                 each.settings,
                 partial(self._invoke, each),
                 each.accepted,
+                is_sandboxed=sandbox is not None and sandbox.confines,
             )
             for each, tool in offers
         )

@@ -111,6 +111,12 @@ class McpServerSettings:
             return self.is_private
         return bool(self.env or self.headers or self.work_folder)
 
+    def may_change_files(self, *, is_sandboxed: bool) -> bool:
+        """Return whether calls may change files other than the server's own. Touches the disk."""
+        if self.url is not None:
+            return not self.read_only
+        return not is_sandboxed or (not self.read_only and self.work_folder is not None)
+
     @property
     def digest(self) -> str:
         """A hash of what the server is: another one means another server."""

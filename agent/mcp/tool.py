@@ -10,6 +10,7 @@ from agent.prompts import render_prompt
 from agent.security.policy.base import Decision
 from agent.security.taint.taint import BOTH, UNTRUSTED
 from agent.tools.base import CallContext, EffectPlan
+from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # About 25,000 tokens.
@@ -26,6 +27,8 @@ class McpTool:
     The model reads its `definition`; `offered` is what the server says of it now, if the owner has
     not accepted that yet. Of a server of the owner's own the definition is the accepted one, and
     only a tool without one is described by words that nobody has accepted.
+
+    It counts as one that edits files if its server may do so: nobody knows what a call does.
     """
 
     effect: ClassVar[Effect] = "unsafe"
@@ -41,12 +44,16 @@ class McpTool:
         server: McpServerSettings,
         invoke: Invoke,
         accepted: AcceptedTools,
+        *,
+        is_sandboxed: bool,
     ) -> None:
         self.name = name
         self.offered = definition
         self.definition = (accepted.of(definition) if server.is_own else None) or definition
         self.server = server
         self.has_trusted_text = server.is_own and accepted.has(self.definition)
+        may_change_files = server.may_change_files(is_sandboxed=is_sandboxed)
+        self.traits = ToolTraits("edit") if may_change_files else None
         self._invoke = invoke
         self.brings: frozenset[Taint] = BOTH if server.has_private_results else UNTRUSTED
         self.consent = _consent(server, definition.name, has_changed=not accepted.has(definition))

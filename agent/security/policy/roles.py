@@ -216,6 +216,8 @@ def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]
             yield _deny("role-editing", role=role.name, tool=tool, like=name)
             return
         yield from _paths(role, tool, rule, reach, needs_path=True)
+        if rule.new_files_only and not reach.writes:
+            yield _deny("role-unplanned", role=role.name, tool=tool)
         if rule.ask and ask:
             reason = render_prompt("policy/role_ask", role=role.name, tool=tool)
             yield Decision("ask", reason, "role-ask")

@@ -64,6 +64,23 @@ def test_scopes_of_editing_hold_for_tools_that_are_not_named() -> None:
     assert rule(asks, request("lsp_edit", "edit", changes=SOURCE), "accept-edits") == "role-ask"
 
 
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (NO_EDITING, "role-editing"),
+        ('{"*": {}, write_file: {paths: ["docs/**"]}}', "role-unplanned"),
+        ('{"*": {}, write_file: {new_files_only: true}}', "role-unplanned"),
+        ('{"*": {}, write_file: false, mcp__w__note: {}}', "allow"),
+        ('{"*": {}, write_file: false, "mcp__w__*": {}}', "allow"),
+        ('{"*": {}, write_file: false, "mcp__v__*": {}}', "role-editing"),
+        ('{"*": {}, write_file: {}}', "allow"),
+    ],
+)
+def test_limit_on_editing_holds_for_a_server_that_may_write(tools: str, expected: str) -> None:
+    assert rule(tools, request("mcp__w__note", "edit")) == expected
+    assert rule(tools, request("mcp__w__note", None)) == "allow"
+
+
 def test_a_tool_that_is_named_follows_its_own_rule() -> None:
     named = '{"*": {}, write_file: false, lsp_edit: {}}'
     assert rule(named, request("lsp_edit", "edit", changes=SOURCE)) == "allow"
