@@ -20,7 +20,15 @@ SERVER_TOOLS = "mcp__"
 # that are too large, beyond the limits of the folder, not readable, closed to tools, outside of the
 # folder, or no record is kept at all.
 LossCause = Literal[
-    "git", "ignored", "large", "limit", "unreadable", "closed", "outside", "unrecorded"
+    "git",
+    "ignored",
+    "large",
+    "limit",
+    "unreadable",
+    "closed",
+    "outside",
+    "unrecorded",
+    "unprotected",
 ]
 
 

@@ -195,13 +195,18 @@ class Exec:
         )
 
     def _deletion(self, line: CommandLine) -> Deletion | None:
-        """Return what a command is known to delete. May block."""
+        """Return what a command is known to delete, or could delete unprotected. May block."""
         targets = line.deletion_targets()
-        if targets is None:
-            return None
-        changes = Recorder() if line.background else line.call.changes
-        coverage = changes.coverage(line.call.workspace, self._scope.unrecorded(line.call))
-        return coverage.deletion(targets, confined=self._commands.holds(line))
+        unprotected = self._commands.unprotected_history(line)
+        deletion = None
+        if targets is not None:
+            changes = Recorder() if line.background else line.call.changes
+            coverage = changes.coverage(line.call.workspace, self._scope.unrecorded(line.call))
+            deletion = coverage.deletion(targets, confined=self._commands.holds(line))
+        if not unprotected:
+            return deletion
+        deletion = deletion or Deletion()
+        return replace(deletion, lost=(*deletion.lost, ("unprotected", unprotected)))
 
     def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
         """What cannot write need not be looked after."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
-from agent.security.files.instruction_files import GIT
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import (
@@ -29,13 +29,15 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.repositories.history import GitHistoryGuard, HistoryCache
+from agent.tools.repositories.history import GitHistoryGuard, own_stores
+from agent.tools.repositories.store_files import HistoryCache
 from agent.tools.shell.git_stores import GitStoreGuard
 from agent.tools.shell.home_changes import answered_digest, record_allowed_changes
 from agent.tools.shell.home_settings import HomeSettings, home_settings
 from agent.tools.shell.mount_restrictions import (
     TASK_FILES,
     MountRestrictions,
+    find_git_stores,
     mount_restrictions,
 )
 from agent.tools.shell.process_group import Exit, run
@@ -136,7 +138,7 @@ class CommandLine:
 class CommandResult:
     """How a command ended; `refusals` names the hosts that it was kept from, one line for each, a
     few at most; `report` the files of its making that were set aside, and the repositories that
-    were put back."""
+    were put back, or not protected."""
 
     exit: Exit
     has_reached_host: bool
@@ -279,21 +281,44 @@ class SandboxedCommands:
             end,
             bool(proxy and proxy.session.reached_hosts),
             _describe_refusals(proxy),
-            _describe_moves(moved) + _describe_restored(restored),
+            _describe_moves(moved)
+            + _describe_histories("history_kept", restored)
+            + _describe_histories("history_unprotected", history.unprotected),
         )
 
     def _protect_history(
         self, line: CommandLine, history: GitHistoryGuard, covered: MountRestrictions
     ) -> None:
         """Protect repositories that the command does not delete by their names: about that a person
-        was asked. What a person types is theirs."""
+        was asked."""
+        if self._may_lose_history(line):
+            self._hold_history(line, history, lambda: covered.git_stores)
+
+    def _may_lose_history(self, line: CommandLine) -> bool:
+        """Return whether its deletions are not a person's own."""
         is_typed = line.is_typed or line.terminal is not None
-        if line.is_frozen or is_typed or self._settings.full_access:
-            return
+        return not line.is_frozen and not is_typed and not self._settings.full_access
+
+    def _hold_history(
+        self, line: CommandLine, history: GitHistoryGuard, find: Callable[[], Sequence[Path]]
+    ) -> None:
         targets = line.deletion_targets()
         deleted = () if targets is None else targets.paths
-        stores = covered.git_stores or (line.call.workspace / GIT,)
-        history.begin(store for store in stores if not any(map(store.is_relative_to, deleted)))
+        history.begin(own_stores(line.call.workspace, find), deleted)
+
+    def unprotected_history(self, line: CommandLine) -> tuple[str, ...]:
+        """Return the repositories whose history cannot be protected from this command. May
+        block."""
+        if not self._may_lose_history(line):
+            return ()
+        workspace = line.call.workspace
+        history = GitHistoryGuard(workspace, self._read_history)
+        find = partial(find_git_stores, workspace) if self.holds(line) else tuple
+        try:
+            self._hold_history(line, history, find)
+        finally:
+            history.end(is_restored=False)
+        return tuple(history.unprotected)
 
     def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
         workspace = () if line.is_frozen else (line.call.workspace,)
@@ -429,8 +454,8 @@ def _describe_refusals(proxy: "EgressProxy | None") -> str:
     )
 
 
-def _describe_restored(names: Sequence[str]) -> str:
-    return "".join(render_prompt("sandbox/history_kept", repository=name) + "\n" for name in names)
+def _describe_histories(prompt: str, names: Sequence[str]) -> str:
+    return "".join(render_prompt(f"sandbox/{prompt}", repository=name) + "\n" for name in names)
 
 
 def _describe_moves(names: Sequence[tuple[str, str]]) -> str:

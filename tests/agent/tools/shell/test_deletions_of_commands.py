@@ -1,5 +1,6 @@
 """Commands that delete: what the question says, what undo brings back, and what is put back."""
 
+import asyncio
 import shutil
 import subprocess
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_repository_that_is_not_named_is_put_back(scene: Scene, command: str) ->
     assert "repository .git" in result.for_model
     assert git(scene.root, "rev-parse", "main") == commit
     git(scene.root, "fsck", "--strict")
+
+
+async def test_command_that_could_delete_unprotected_history_asks(scene: Scene) -> None:
+    (scene.root / ".git" / "refs" / ("a/" * 45)).mkdir(parents=True)
+    found = await planned(scene, "python3 work.py")
+    assert found is not None
+    assert found.is_final
+    assert dict(found.lost) == {"unprotected": (".git",)}
+    assert await planned(scene, "git log") is None
+    result = await asyncio.to_thread(scene.call, "exec", command="echo x > new.txt")
+    assert "history of the repository .git was not protected" in result.for_model
+
+
+def test_clone_in_a_folder_of_the_build_goes_with_it(scene: Scene) -> None:
+    git(scene.root, "clone", "-q", ".", "build/clone")
+    (scene.root / "clean.sh").write_text("rm -rf build\n")
+    result = scene.call("exec", command="sh clean.sh")
+    assert "put back" not in result.for_model
+    assert not (scene.root / "build" / "clone" / ".git" / "HEAD").exists()
 
 
 def test_repository_that_is_named_is_deleted(scene: Scene) -> None:

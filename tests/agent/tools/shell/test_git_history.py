@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from agent.tools.repositories.history import GitHistoryGuard, HistoryCache, HistoryLimits
+from agent.tools.repositories.history import GitHistoryGuard, own_stores
+from agent.tools.repositories.store_files import HistoryCache, HistoryLimits
 
 git_is_installed = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 pytestmark = git_is_installed
@@ -195,11 +196,89 @@ def test_link_in_place_of_a_folder_is_not_followed(repository: Path, tmp_path: P
     assert sorted(path.name for path in outside.iterdir()) == ["secret"]
 
 
-def test_repository_beyond_the_limits_is_not_held(repository: Path) -> None:
+def test_repository_beyond_the_limits_is_named(repository: Path) -> None:
     guard = GitHistoryGuard(repository, limits=HistoryLimits(files=3))
     guard.begin([repository / ".git"])
     shutil.rmtree(repository / ".git")
     assert list(guard.end()) == []
+    assert guard.unprotected == [".git"]
+
+
+@pytest.mark.parametrize("name", ["zz", "hooks", "lfs/objects", "objects/zzz"])
+def test_files_beside_the_history_do_not_count(repository: Path, name: str) -> None:
+    flooded = repository / ".git" / name
+    flooded.mkdir(parents=True, exist_ok=True)
+    for number in range(200):
+        (flooded / str(number)).touch()
+    os.makedirs(repository / ".git" / ("a/" * 45))
+    guard = GitHistoryGuard(repository, limits=HistoryLimits(files=100))
+    guard.begin([repository / ".git"])
+    shutil.rmtree(repository / ".git")
+    assert list(guard.end()) == [".git"]
+    assert guard.unprotected == []
+
+
+def test_too_deep_history_is_named(repository: Path) -> None:
+    os.makedirs(repository / ".git" / "refs" / ("a/" * 45))
+    guard = GitHistoryGuard(repository)
+    guard.begin([repository / ".git"])
+    guard.end()
+    assert guard.unprotected == [".git"]
+
+
+def test_depth_that_a_command_adds_does_not_keep_its_deletions(
+    repository: Path, guard: GitHistoryGuard
+) -> None:
+    os.makedirs(repository / ".git" / "refs" / ("a/" * 45))
+    shutil.rmtree(repository / ".git" / "objects" / "pack")
+    assert list(guard.end()) == [".git"]
+
+
+def test_other_stores_are_held_beside_one_with_too_much(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", str(other))
+    stores = [repository / ".git", other / ".git"]
+    guard = GitHistoryGuard(tmp_path, limits=HistoryLimits(files=20))
+    for number in range(30):
+        (stores[0] / "refs" / f"r{number}").write_text(f"{number:040}\n")
+    guard.begin(stores)
+    for store in stores:
+        shutil.rmtree(store)
+    assert list(guard.end()) == ["other/.git"]
+    assert guard.unprotected == ["project/.git"]
+
+
+def test_submodules_and_worktrees_are_held(repository: Path, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    git(tmp_path, "init", "-q", "-b", "main", str(library))
+    git(library, "commit", "-q", "--allow-empty", "-m", "library")
+    allowed = ["-c", "protocol.file.allow=always"]
+    git(repository, *allowed, "submodule", "--quiet", "add", str(library), "libs/one")
+    git(repository, "worktree", "add", "-q", "../tree", "side")
+    inner = repository / "libs" / "one"
+    git(inner, "commit", "-q", "--allow-empty", "-m", "unpublished")
+    commit = git(inner, "rev-parse", "HEAD")
+    guard = GitHistoryGuard(repository)
+    guard.begin([repository / ".git"])
+    shutil.rmtree(repository / ".git")
+    assert list(guard.end()) == [".git", ".git/modules/libs/one"]
+    assert git(inner, "rev-parse", "HEAD") == commit
+    assert git(tmp_path / "tree", "rev-parse", "--abbrev-ref", "HEAD") == "side\n"
+
+
+def test_own_stores_are_those_of_the_outermost_repositories(repository: Path) -> None:
+    own, clone = repository / ".git", repository / "build" / "clone" / ".git"
+    assert list(own_stores(repository, lambda: (own, clone))) == [own]
+    above = repository.parent
+    other = above / "other" / ".git"
+    assert list(own_stores(above, lambda: (own, clone, other))) == [own, other]
+
+
+def test_store_that_a_file_names_is_an_own_one(repository: Path) -> None:
+    git(repository, "init", "-q", "--separate-git-dir", "store")
+    assert list(own_stores(repository, tuple)) == [repository / "store"]
+    (repository / ".git").write_text("gitdir: /elsewhere\n")
+    assert list(own_stores(repository, tuple)) == []
 
 
 def test_small_part_of_a_repository_beyond_the_limits_is_read_once(repository: Path) -> None:

@@ -1,0 +1,233 @@
+"""Files of a git store that make up its history, and how much of them is held."""
+
+import os
+import re
+import resource
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from agent.records import frozen
+from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.tools.repositories.pack_index import OpenFile
+
+# A worktree has a history of its own inside of the store.
+_HISTORY_FOLDER = re.compile(
+    r"objects/(?:(?:[0-9a-f]{2}|pack|info)/)?|reftable/"
+    r"|worktrees/(?:[^/]+/)?|(?:worktrees/[^/]+/)?(?:logs|refs)/(?:.*/)?"
+)
+_WORKTREE = re.compile(r"worktrees/[^/]+/")
+_STORE_FILES = frozenset({"HEAD", "config", "packed-refs", "shallow"})
+_WORKTREE_FILES = frozenset({"HEAD", "commondir", "gitdir"})
+_NO_FILES: frozenset[str] = frozenset()
+_MOST_LEVELS = 40
+_COPIED_BYTES = 1 << 20
+_CACHED_STORES = 4
+# Of the descriptors that the process may have, the part that is used here, and how many it needs.
+_SHARE, _WANTED_DESCRIPTORS = 4, 4_096
+OBJECTS = "objects/"
+STORE_FOLDERS = ("objects", "refs")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@frozen
+class HistoryLimits:
+    """Bounds of what a command holds of all repositories of a workspace, in files and bytes, and of
+    the descriptors that all commands share."""
+
+    files: int = 50_000
+    read_bytes: int = 128_000_000
+    open_files: int = 1_000
+
+
+@frozen
+class StoreFolder:
+    """A folder of a store as it was listed. `is_settled` says that a later change of what it
+    contains shows in its stamp."""
+
+    stamp: tuple[int, int]
+    is_settled: bool
+    files: Mapping[str, bytes | OpenFile]
+    folders: tuple[str, ...]
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(len(content) for content in self.files.values() if isinstance(content, bytes))
+
+
+@dataclass(slots=True)
+class HistoryCache:
+    """Objects that were read already, by store and folder: they never change under their names.
+
+    Large files are open once for all commands that hold them.
+    """
+
+    folders: dict[Path, dict[str, StoreFolder]] = field(default_factory=dict)
+    _descriptors: dict[tuple[int, int], int] = field(default_factory=dict)
+    _holders: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def keep(self, store: Path, folders: Mapping[str, StoreFolder]) -> None:
+        objects = {
+            name: folder
+            for name, folder in folders.items()
+            if name.startswith(OBJECTS)
+            and folder.is_settled
+            and not any(isinstance(content, OpenFile) for content in folder.files.values())
+        }
+        with self._lock:
+            self.folders.pop(store, None)
+            while len(self.folders) >= _CACHED_STORES:
+                self.folders.pop(next(iter(self.folders)))
+            self.folders[store] = objects
+
+    def hold(self, descriptor: int, stack: ExitStack, limit: int) -> OpenFile:
+        """Return a file that stays open until the stack closes. Raises `LimitExceeded`."""
+        info = os.fstat(descriptor)
+        key = (info.st_dev, info.st_ino)
+        with self._lock:
+            if key not in self._descriptors:
+                if len(self._descriptors) >= min(limit, _descriptor_share()):
+                    raise LimitExceeded
+                self._descriptors[key] = os.dup(descriptor)
+            self._holders[key] += 1
+            stack.callback(self._release, key)
+            return OpenFile(self._descriptors[key], info.st_size)
+
+    def _release(self, key: tuple[int, int]) -> None:
+        with self._lock:
+            self._holders[key] -= 1
+            if not self._holders[key]:
+                del self._holders[key]
+                os.close(self._descriptors.pop(key))
+
+
+class LimitExceeded(Exception):
+    """A repository has more than is held."""
+
+
+class HoldingBudget:
+    def __init__(self, limits: HistoryLimits) -> None:
+        self.limits = limits
+        self._files = self._read_bytes = 0
+
+    def take(self, *, files: int = 0, read_bytes: int = 0) -> None:
+        self._files += files
+        self._read_bytes += read_bytes
+        if self._files > self.limits.files or self._read_bytes > self.limits.read_bytes:
+            raise LimitExceeded
+
+    @contextmanager
+    def store(self) -> Iterator[None]:
+        """Give back what a store took that cannot be held."""
+        before = self._files, self._read_bytes
+        try:
+            yield
+        except (OSError, LimitExceeded):
+            self._files, self._read_bytes = before
+            raise
+
+
+def _descriptor_share() -> int:
+    """Return how many descriptors may be used here; the process is allowed more, if it has few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _WANTED_DESCRIPTORS:
+        wanted = _WANTED_DESCRIPTORS
+        if hard != resource.RLIM_INFINITY:
+            wanted = min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft // _SHARE
+
+
+def put_back(place: Path, files: Mapping[str, bytes | OpenFile]) -> None:
+    for name, content in files.items():
+        path = place / name
+        # git makes objects read-only.
+        mode = 0o444 if name.startswith(OBJECTS) else 0o644
+        with open_folder_beneath(path.parent, create=True) as folder:
+            try:
+                fd = os.open(path.name, _NEW, mode, dir_fd=folder)
+            except FileExistsError:
+                continue
+        with open(fd, "wb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+                continue
+            # It may have grown since.
+            while data := content.read(_COPIED_BYTES, file.tell()):
+                file.write(data)
+
+
+def walk_history(
+    folder: int, listed: Mapping[str, StoreFolder], path: str = "", *, is_strict: bool
+) -> Iterator[tuple[str, int]]:
+    """Yield each folder of a history, as a prefix of names in it, and a descriptor; the caller puts
+    it into `listed` before it asks for the next one. No link is followed. If `is_strict`, raises
+    OSError and `LimitExceeded` for a folder that cannot be looked into; it is left out else."""
+    yield path, folder
+    for name in listed[path].folders:
+        inner_path = f"{path}{name}/"
+        if not _HISTORY_FOLDER.fullmatch(inner_path):
+            continue
+        if inner_path.count("/") > _MOST_LEVELS:
+            if is_strict:
+                raise LimitExceeded
+            continue
+        try:
+            inner = os.open(name, LISTED, dir_fd=folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if is_strict:
+                raise
+            continue
+        try:
+            yield from walk_history(inner, listed, inner_path, is_strict=is_strict)
+        finally:
+            os.close(inner)
+
+
+def history_names(folder: int, path: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the names of the files of a history, and of the folders, in an open folder."""
+    files: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.is_file(follow_symlinks=False):
+                files.append(entry.name)
+    if not path:
+        names = _STORE_FILES
+    elif _WORKTREE.fullmatch(path):
+        names = _WORKTREE_FILES
+    elif path in (OBJECTS, "worktrees/"):
+        names = _NO_FILES
+    else:
+        # What git has not finished is none of it.
+        return [
+            name for name in files if not name.endswith(".lock") and not name.startswith("tmp_")
+        ], tuple(folders)
+    return [name for name in files if name in names], tuple(folders)
+
+
+def stamp_of(info: os.stat_result) -> tuple[int, int]:
+    return info.st_ino, info.st_mtime_ns
+
+
+def is_store(folder: int) -> bool:
+    """Return whether git would take the open folder for a repository."""
+    try:
+        os.stat("HEAD", dir_fd=folder, follow_symlinks=False)
+        return all(
+            stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            for name in STORE_FOLDERS
+        )
+    except OSError:
+        return False
