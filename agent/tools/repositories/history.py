@@ -116,11 +116,11 @@ def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequenc
     if store.is_file() and not store.is_symlink():
         linked = _linked_store(store)
         return (linked,) if linked.is_relative_to(workspace) else ()
-    found = find()
-    folders = [place.parent for place in found if place.name == GIT]
+    stores = find()
+    folders = [place.parent for place in stores if place.name == GIT]
     return [
         place
-        for place in found
+        for place in stores
         if not any(place.parent != folder and place.is_relative_to(folder) for folder in folders)
     ]
 

@@ -37,6 +37,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _INDEX = re.compile(r"objects/pack/.*\.idx")
 _PACK = re.compile(r"objects/pack/.*\.pack")
 _LOG = re.compile(r"(?:worktrees/[^/]+/)?logs/")
+# Folders that git leaves when they are empty.
+_LASTING_FOLDER = re.compile(r"(?:logs/)?(?:refs/)?|(?:logs/)?refs/[^/]+/")
+_SYMBOLIC = "ref: "
+# The last line of the log of HEAD after git deleted its branch.
+_DELETED = re.compile(r"[0-9a-f]+ 0+ ")
 _SHA1_DIGITS = 40
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED_REF = re.compile(rf"^({_HASH.pattern}) (refs/\S+)$", re.MULTILINE)
@@ -102,8 +107,9 @@ class HistoryCopy:
     def restore(self) -> Path | None:
         """Return the folder into which something was put back. Raises OSError."""
         if is_store(self._folder):
-            existing = self._existing()
-            lost = self._lost_refs(existing) | self._lost_objects(existing)
+            existing, folders = self._existing()
+            lost = self._lost_refs(existing, folders)
+            lost |= self._lost_objects(existing, [*lost])
             # It may have been moved: then nothing is lost, and it is not made a second time.
             if not lost or not self._is_in_place():
                 return None
@@ -126,8 +132,8 @@ class HistoryCopy:
         except OSError:
             return False
 
-    def _existing(self) -> set[str]:
-        """Return the paths of the files that there are now."""
+    def _existing(self) -> tuple[set[str], Collection[str]]:
+        """Return the paths of the files and of the folders that there are now."""
         existing: set[str] = set()
         folders: dict[str, StoreFolder] = {}
         for name, fd in walk_history(self._folder, folders, is_strict=False):
@@ -137,26 +143,59 @@ class HistoryCopy:
                 before = StoreFolder((0, 0), False, dict.fromkeys(names, b""), inner)
             folders[name] = before
             existing.update(f"{name}{file}" for file in before.files)
-        return existing
+        return existing, folders.keys()
 
-    def _lost_refs(self, existing: Collection[str]) -> dict[str, bytes | OpenFile]:
+    def _lost_refs(
+        self, existing: Collection[str], folders: Collection[str]
+    ) -> dict[str, bytes | OpenFile]:
         """Return the refs that are gone while their log remains: git removes it with them. Where
-        an older value shows in `packed-refs`, git would have written that file."""
+        an older value shows in `packed-refs`, git would have written that file. Where something is
+        gone that git never deletes, all refs that are gone, and their logs."""
         is_packed_anew = self._packed_stamp != self._stamp_of_packed()
         has_lost_files = any(
-            name.startswith("refs/") and name not in existing for name in self._files
+            name.startswith(("refs/", "logs/")) and name not in existing for name in self._files
         )
         if not is_packed_anew and not has_lost_files:
             return {}
         before, now = _refs(self._files, self._content), _refs(existing, self._read)
+        is_plain = self._are_refs_deleted_as_files(existing, folders) or self._lacks_branch(
+            before, now, existing
+        )
         lost: dict[str, bytes | OpenFile] = {}
         for ref, commit in before.items():
             is_older = ref not in existing and now.get(ref) != commit and not is_packed_anew
-            if (ref not in now or is_older) and f"logs/{ref}" in existing:
+            if is_older or (ref not in now and (is_plain or f"logs/{ref}" in existing)):
                 lost[ref] = self._files.get(ref, f"{commit}\n".encode())
+        if is_plain:
+            for name in ("HEAD", *now, *lost):
+                if (log := f"logs/{name}") in self._files and log not in existing:
+                    lost[log] = self._files[log]
         return lost
 
-    def _lost_objects(self, existing: Collection[str]) -> dict[str, bytes | OpenFile]:
+    def _are_refs_deleted_as_files(
+        self, existing: Collection[str], folders: Collection[str]
+    ) -> bool:
+        """Return whether a file or a folder is gone that git leaves, however many refs it deletes:
+        it empties `packed-refs`, and folders such as `refs/heads`."""
+        return any(
+            name in self._files and name not in existing for name in (_PACKED, "logs/HEAD")
+        ) or any(
+            folder not in folders for folder in self.folders if _LASTING_FOLDER.fullmatch(folder)
+        )
+
+    def _lacks_branch(
+        self, before: Collection[str], now: Collection[str], existing: Collection[str]
+    ) -> bool:
+        """Return whether the current branch is gone and the log of `HEAD` does not say so."""
+        branch = self._read("HEAD").removeprefix(_SYMBOLIC).strip()
+        if branch not in before or branch in now or "logs/HEAD" not in existing:
+            return False
+        *_, last = ["", *self._read("logs/HEAD").splitlines()]
+        return not _DELETED.match(last)
+
+    def _lost_objects(
+        self, existing: Collection[str], lost_refs: Collection[str]
+    ) -> dict[str, bytes | OpenFile]:
         """Return the objects that are gone, all of them, as soon as a pack is among them and no
         real new one was written, or as soon as git cannot find what it never drops: the object of
         a ref or of a log that there is."""
@@ -171,6 +210,8 @@ class HistoryCopy:
         for name in existing:
             if _LOG.match(name):
                 tips.update(_hashes(self._read(name)))
+        for name in lost_refs:
+            tips.update(_hashes(self._content(name)) if name in self._files else ())
         indexes_before = [
             PackIndex(index) for name, index in self._files.items() if _INDEX.fullmatch(name)
         ]

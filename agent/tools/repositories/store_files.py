@@ -136,11 +136,11 @@ def _descriptor_share() -> int:
     """Return how many descriptors may be used here; the process is allowed more, if it has few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _WANTED_DESCRIPTORS:
-        wanted = _WANTED_DESCRIPTORS
+        target = _WANTED_DESCRIPTORS
         if hard != resource.RLIM_INFINITY:
-            wanted = min(wanted, hard)
+            target = min(target, hard)
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft // _SHARE
 
