@@ -109,6 +109,7 @@ class AgentLoop:
         self._said_before = self.earlier_messages or _since_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
+        self._voided: list[str] = []
         self._is_cut = False
         # Whether the newest reply is a hook's: then no model was asked for it.
         self._is_from_hook = False
@@ -235,7 +236,7 @@ class AgentLoop:
             try:
                 return await self._ask_within_window()
             except _Interrupted:
-                self._partial = []
+                self._void()
                 await self._call_meter.count_partial()
                 why = t("a new message arrived")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
@@ -267,7 +268,8 @@ class AgentLoop:
         raise refusal
 
     async def _ask(self) -> events.Reply:
-        self._partial = []
+        if self._partial:
+            self._void()
         request = await self._request()
         if self._call.hooks is not None:
             change = await self._call.hooks.before_model(request)
@@ -305,7 +307,7 @@ class AgentLoop:
                         case events.TextDelta(text):
                             self._partial.append(text)
                         case events.Retry(rank=rank):
-                            self._partial = []
+                            self._void()
                             await self._call_meter.count_partial()
                             # The stream rests until it is asked for more: nothing is sent yet.
                             for notice in await self._call_meter.check_retry(rank):
@@ -315,6 +317,7 @@ class AgentLoop:
 
     async def _show_again(self, message: Message) -> None:
         """Take back what was streamed, and show the message in its place."""
+        self._void()
         await self._outlet.emit(events.Retry(t("the reply began with thoughts"), 1, 1, 0.0))
         self._partial = [message.text]
         if message.text:
@@ -327,9 +330,14 @@ class AgentLoop:
         message = await self._call.hooks.after_model(request, reply.message)
         if message is reply.message:
             return reply
-        # The stream so far is void.
+        self._void()
         await self._outlet.emit(events.Retry(t("a hook replaced the reply"), 1, 1, 0.0))
         return await self._show(replace(reply, message=message))
+
+    def _void(self) -> None:
+        """Forget what was streamed of a reply. Not all screens take it back."""
+        self._voided.append("".join(self._partial))
+        self._partial = []
 
     async def _reply_of_hook(self, reply: events.Reply) -> events.Reply:
         self._is_from_hook = True
@@ -352,8 +360,8 @@ class AgentLoop:
         from agent.turn.output_links import OutputLinks
 
         messages = (*self._said_before, *self._new)
-        texts = [one.text for one in messages if one.role == "assistant" and one.text]
-        return OutputLinks(exposure, texts)
+        texts = [one.text for one in messages if one.role == "assistant"]
+        return OutputLinks(exposure, filter(None, (*texts, *self._voided)))
 
     async def _request(self) -> ModelRequest:
         call = self._call
@@ -392,7 +400,8 @@ class AgentLoop:
         self._add([reply])
         await self._progress.reply(reply)
         # The reply that called the tool may have said something in front of it.
-        await self._outlet.emit(events.TextDelta(f"\n\n{words}"))
+        gap = "" if words.startswith("\n\n") else "\n\n"
+        await self._outlet.emit(events.TextDelta(f"{gap}{words}"))
 
     def _add(self, messages: Sequence[Message]) -> None:
         self._new.extend(messages)

