@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar, cast, overload
-from urllib.parse import quote, quote_plus
 
+from agent.records import frozen
 from agent.security.secret_values import is_secret_value
 
 # Not used by shells, Markdown or any notation of programs, so nothing takes it for content.
@@ -15,11 +15,16 @@ MARK = "⟦secret⟧"
 # The UTF-8 bytes of the mark, as `RedactionStream` holds bytes.
 _BYTES_MARK = MARK.encode().decode("latin-1")
 Data = TypeVar("Data")
+_ESCAPE = re.compile(r"%[0-9a-f]{2}|\\(?:u[0-9a-f]{4}|[^u])", re.IGNORECASE | re.DOTALL)
+_SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_LONGEST_ESCAPE = 6
+# Attributes of a redactor that are not derived from its values.
+_KEPT = ("_values", "_others")
 
 
 class Redactor:
-    """Replaces `values` by the mark, also where they are percent-encoded, in base64 (wherever in
-    the encoded bytes), in hexadecimal or escaped for JSON.
+    """Replaces `values` by the mark, also where any of their characters are percent-encoded or
+    escaped for JSON, and in base64 (wherever in the encoded bytes) or in hexadecimal.
 
     Values that are no secrets by `secret_values` are left alone. Without values it changes nothing.
     """
@@ -47,8 +52,8 @@ class Redactor:
         if more == self._values:
             return
         self._values = more
-        for derived in ("forms", "_pattern", "_by_start", "_first_letter"):
-            self.__dict__.pop(derived, None)
+        for derived in [name for name in self.__dict__ if name not in _KEPT]:
+            del self.__dict__[derived]
 
     def with_values(self, values: Iterable[str]) -> "Redactor":
         """One that knows these values too."""
@@ -73,7 +78,7 @@ class Redactor:
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """Every spelling that is looked for, the longest first: none leaves a tail behind."""
+        """The spellings that are looked for as they are, the longest first."""
         forms = {form for value in self._values for form in _forms(value)}
         return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -91,40 +96,77 @@ class Redactor:
         return stable_end
 
     def _occurs(self, text: str) -> bool:
-        return bool(self.forms) and (
-            len(text) >= len(self.forms[-1]) and any(map(text.__contains__, self.forms))
-        )
+        if not self.forms or len(text) < len(self.forms[-1]):
+            return False
+        if any(map(text.__contains__, self.forms)):
+            return True
+        if ("%" in text or "\\" in text) and _ESCAPE.search(text):
+            decoded = _ESCAPE.sub(_decode, text)
+            if any(map(decoded.__contains__, self._decoded)):
+                return True
+        return any(map(text.lower().__contains__, self._hex))
 
     def _open_end(self, text: str, begin: int) -> int:
         """Where a value begins that the end of the text cuts in two."""
         if not self.forms:
             return len(text)
-        longest = len(self.forms[0]) - 1
-        for match in self._first_letter.finditer(text, max(begin, len(text) - longest)):
+        for match in self._first_letter.finditer(text, max(begin, len(text) - self._most_open)):
             open_end = text[match.start() :]
             # Nearly every place is ruled out by its two letters; the last one has only one.
-            if any(form.startswith(open_end) for form in self._by_start.get(open_end[:2], ())):
+            if any(one.startswith(open_end) for one in self._by_start.get(open_end[:2], ())):
                 return match.start()
         return len(text)
 
     @cached_property
+    def _most_open(self) -> int:
+        return max(len(self.forms[0]), *map(len, self._spellings)) - 1
+
+    @cached_property
     def _first_letter(self) -> re.Pattern[str]:
-        letters = "".join(sorted({form[0] for form in self.forms}))
-        return re.compile(f"[{re.escape(letters)}]")
+        return re.compile(self._first_letters)
+
+    @cached_property
+    def _first_letters(self) -> str:
+        letters = "".join(sorted(start for start in self._by_start if len(start) == 1))
+        return f"[{re.escape(letters)}]"
+
+    @cached_property
+    def _spellings(self) -> tuple["_Spelling", ...]:
+        spellings = (one for value in self._values for one in _spellings(value))
+        return tuple(sorted(spellings, key=len, reverse=True))
+
+    @cached_property
+    def _decoded(self) -> frozenset[str]:
+        """The values in a text whose escapes are decoded byte by byte; there `+` may be a space."""
+        both = {each for value in self._values for each in (value, _as_bytes(value))}
+        return frozenset(each for value in both for each in (value, value.replace(" ", "+")))
+
+    @cached_property
+    def _hex(self) -> tuple[str, ...]:
+        return tuple(_hex(value) for value in self._values)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        # Literals only: no text can make it slow.
-        return re.compile("|".join(map(re.escape, self.forms)))
+        # Literals and groups without a way back: no text can make it slow. A longer value comes
+        # before one that it begins with: none leaves a tail behind.
+        patterns: list[str] = []
+        for value in sorted(self._values, key=lambda value: (-len(value), value)):
+            patterns += map(re.escape, sorted(set(_forms(value)), key=len, reverse=True))
+            patterns += [one.pattern for one in _spellings(value)]
+        # Most places are ruled out by their first letter.
+        return re.compile(f"(?={self._first_letters})(?:{'|'.join(patterns)})")
 
     @cached_property
-    def _by_start(self) -> dict[str, list[str]]:
-        """The forms by their first letter, and by their first two."""
-        forms_by_start: dict[str, list[str]] = {}
+    def _by_start(self) -> "dict[str, list[str | _Spelling]]":
+        """The forms and spellings by their first letter, and by their first two."""
+        by_start: dict[str, list[str | _Spelling]] = {}
         for form in self.forms:
-            forms_by_start.setdefault(form[:1], []).append(form)
-            forms_by_start.setdefault(form[:2], []).append(form)
-        return forms_by_start
+            for start in {form[:1], form[:2]}:
+                by_start.setdefault(start, []).append(form)
+        for spelling in self._spellings:
+            for start in spelling.starts():
+                by_start.setdefault(start, []).append(spelling)
+        return by_start
 
 
 class RedactionStream:
@@ -195,20 +237,99 @@ def _clean(data: object, redactor: Redactor) -> object:
             return data
 
 
+@frozen
+class _Spelling:
+    """A value of which each character is written as it is, or as one of its escapes in any case."""
+
+    characters: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __len__(self) -> int:
+        return sum(max(map(len, (char, *escapes))) for char, escapes in self.characters)
+
+    @property
+    def pattern(self) -> str:
+        return "".join(
+            f"(?>{'|'.join([f'(?i:{re.escape(escape)})' for escape in escapes])}|{re.escape(char)})"
+            for char, escapes in self.characters
+        )
+
+    def starts(self) -> set[str]:
+        """Return the first letter and the first two letters of all that it matches."""
+        (first, escapes), (second, others) = self.characters[:2]
+        starts = {first, *(first + each[0] for each in (second, *others, *map(str.upper, others)))}
+        for escape in escapes:
+            starts.update((escape[:1], escape[:2], escape[:1].upper(), escape[:2].upper()))
+            if len(escape) == 1:
+                both = (escape, escape.upper())
+                nexts = (second, *others, *map(str.upper, others))
+                starts.update(one + each[0] for one in both for each in nexts)
+        return starts
+
+    def startswith(self, text: str) -> bool:
+        """Return whether more text could make this a match from its start to its end."""
+        at = 0
+        for char, escapes in self.characters:
+            rest = text[at : at + _LONGEST_ESCAPE]
+            if not rest:
+                return True
+            low = rest.lower()
+            if (escape := next(filter(low.startswith, escapes), None)) is not None:
+                at += len(escape)
+            elif any(escape.startswith(low) for escape in escapes):
+                return True
+            elif rest[0] == char:
+                at += 1
+            else:
+                return False
+        return at == len(text)
+
+
+def _spellings(value: str) -> Iterator[_Spelling]:
+    yield _Spelling(tuple((char, _escapes(char)) for char in value))
+    if not value.isascii():
+        yield _Spelling(tuple((byte, _escapes(byte, is_byte=True)) for byte in _as_bytes(value)))
+    yield _Spelling(tuple((digit, (digit,)) for digit in _hex(value)))
+
+
+def _escapes(char: str, *, is_byte: bool = False) -> tuple[str, ...]:
+    """Return the escapes of a character, or of a byte of UTF-8, in small letters."""
+    escapes = []
+    if char.isascii() or is_byte:
+        escapes.append(f"%{ord(char):02x}")
+    if char.isascii() or (not is_byte and ord(char) <= 0xFFFF):
+        escapes.append(f"\\u{ord(char):04x}")
+    if not char.isalnum() and char.isascii():
+        short = next((key for key, each in _SHORT_ESCAPES.items() if each == char), char)
+        escapes.append(f"\\{short}")
+    return (*escapes, "+") if char == " " else tuple(escapes)
+
+
+def _decode(match: re.Match[str]) -> str:
+    escape = match[0]
+    if escape[0] == "%":
+        return chr(int(escape[1:], 16))
+    if len(escape) > 2:
+        return chr(int(escape[2:], 16))
+    return _SHORT_ESCAPES.get(escape[1], escape[1])
+
+
+def _as_bytes(value: str) -> str:
+    """Return the UTF-8 bytes of a value, each as a character."""
+    return value.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _hex(value: str) -> str:
+    return value.encode("utf-8", "surrogatepass").hex()
+
+
 def _forms(value: str) -> Iterator[str]:
-    """A value as programs spell it."""
+    """A value as programs spell it, except for what `_spellings` has."""
     raw = value.encode("utf-8", "surrogatepass")
     plain = (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     for text in (*plain, raw.decode("latin-1")):
         yield text
         yield text.replace("/", "\\/")
         yield json.dumps(text)[1:-1]
-    for safe in ("", "/", "/:"):
-        for encoded in (quote(raw, safe), quote_plus(raw, safe)):
-            yield encoded
-            yield re.sub("%..", lambda match: match[0].lower(), encoded)
-    yield raw.hex()
-    yield raw.hex().upper()
     for offset in range(3):
         # Characters at both ends also hold bits of their neighbours: they differ from text to text.
         encoded = base64.b64encode(bytes(offset) + raw).decode().rstrip("=")

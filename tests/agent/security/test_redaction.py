@@ -3,7 +3,8 @@
 import base64
 import json
 import random
-from urllib.parse import quote
+import re
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -31,8 +32,18 @@ def _spellings(value: str) -> list[str]:
         quote(value),
         quote(value, safe=""),
         quote(value, safe="").lower() if value.islower() else quote(value, safe=":"),
+        *(quote(value, safe=safe) for safe in ("+", "=", "+/=", "!'()*~", ";,/?:@&=+$#")),
+        quote_plus(value),
+        re.sub("%..", lambda match: match[0].lower(), quote(value, safe="")),
+        quote(value, safe="").replace("%2F", "%2f"),
+        "".join(f"%{byte:02x}" for byte in raw),
+        "".join(f"%{byte:02X}" for byte in raw),
+        "".join(f"\\u{ord(char):04x}" for char in value),
+        "".join(f"\\u{ord(char):04X}" for char in value),
+        escaped.replace("+", "\\u002b").replace("=", "\\u003d").replace("/", "\\/"),
         raw.hex(),
         raw.hex().upper(),
+        "".join(f"{byte:02x}" if byte % 2 else f"{byte:02X}" for byte in raw),
     ]
 
 
@@ -40,6 +51,22 @@ def _spellings(value: str) -> list[str]:
 def test_every_spelling_is_marked(redactor: Redactor, value: str) -> None:
     for spelled in _spellings(value):
         assert redactor.clean(f"<{spelled}>") == f"<{MARK}>", spelled
+
+
+@pytest.mark.parametrize("value", SECRETS)
+def test_every_spelling_is_marked_in_a_stream(redactor: Redactor, value: str) -> None:
+    for spelled in _spellings(value):
+        data = f"<{spelled}>".encode()
+        for size in (1, 2, 5, 31):
+            stream = redactor.stream()
+            text = "".join(map(stream.feed, _cut(data.decode(), size))) + stream.end()
+            assert text == f"<{MARK}>", spelled
+            shown = b"".join(stream.feed(data[at : at + size]) for at in range(0, len(data), size))
+            assert shown + stream.end_bytes() == f"<{MARK}>".encode(), spelled
+
+
+def _cut(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 @pytest.mark.parametrize("value", SECRETS)
