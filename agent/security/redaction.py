@@ -213,16 +213,17 @@ def has_mark(data: object) -> bool:
 
 
 def _texts(data: object) -> Iterator[str]:
-    match data:
-        case str():
-            yield data
-        case dict():
-            for key, value in data.items():
-                yield from _texts(key)
-                yield from _texts(value)
-        case list() | tuple():
-            for item in data:
-                yield from _texts(item)
+    """Yield the texts in JSON values, those in one that occurs several times once."""
+    pending, seen_ids = [data], set[int]()
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict | list | tuple) and id(part) not in seen_ids:
+            seen_ids.add(id(part))
+            pending += part
+            if isinstance(part, dict):
+                pending += part.values()
 
 
 def _clean(data: object, redactor: Redactor) -> object:

@@ -14,7 +14,7 @@ BEGINNINGS = (
     mark_for_translation("Read a text file, PDF or picture"),
     mark_for_translation("Create or overwrite a file with this exact content"),
     mark_for_translation("Replace text in a file, with one or several edits"),
-    mark_for_translation("Append exact text to a file"),
+    mark_for_translation("Append text to a file"),
     mark_for_translation("Move or rename a file or folder"),
     mark_for_translation("List a folder with sizes"),
     mark_for_translation("Find files by name pattern, newest first"),

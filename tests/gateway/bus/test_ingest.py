@@ -15,6 +15,7 @@ from gateway.commands import read_command
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
 from gateway.store.repositories.access.members import DENIED_KEPT
+from gateway.store.repositories.delivery import outbox
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, chat_message, opened
 
@@ -87,8 +88,10 @@ async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) ->
         }
         assert (await ingestor.take("chat", "bot", Batch([stranger]))).mail_lanes == set()
         # Once the letters are out, or given up, the code is nowhere any more.
-        await parts.change("outbox", {"state": "sent"}, lane="chat:bot:9")
-        await parts.change("outbox", {"state": "dead"}, lane="chat:bot:7")
+        ((sent,),) = await parts.stored("outbox", "seq", lane="chat:bot:9")
+        ((lost,),) = await parts.stored("outbox", "seq", lane="chat:bot:7")
+        await parts.database.transact(outbox.set_sent, sent, "1")
+        await parts.database.transact(outbox.give_up, lost, "refused")
         assert await parts.stored("outbox", "body", distinct=True) == [("",)]
 
 

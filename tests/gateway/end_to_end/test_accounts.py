@@ -33,6 +33,7 @@ def configure(gateway: GatewayProcess, sections: dict[str, Any]) -> None:
 async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("write_file", {"path": "new.txt", "content": f"the key is {KEY}"})
+    # It is refused for its secret.
     run = Call("exec", {"command": "touch x; echo hi"})
     alone.model.script(ReplyScript(tool_calls=(write, run)), "Done.")
     assert await alone.answers_to(7, "go") == ["Done."]
@@ -42,8 +43,7 @@ async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: Gatew
     await alone.answers_to(7, "read it")
     ran = await alone.kore("audit", "search", "--json")
     first, second, third = map(json.loads, ran.out.splitlines())
-    assert (first["tool"], first["allowed"], first["role"]) == ("write_file", True, "general")
-    assert first["params"]["path"] == "new.txt"
+    assert (first["tool"], first["allowed"], first["role"]) == ("write_file", False, "general")
     assert "the key is" not in ran.out
     assert (second["tool"], second["params"]["command"]) == ("exec", "touch x; echo hi")
     assert third["tool"] == "read_file"

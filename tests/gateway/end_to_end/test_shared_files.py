@@ -209,7 +209,7 @@ async def test_a_file_that_is_gone_is_told_and_what_follows_is_sent(
     await second.start()
     await second.idle()
     assert files(second, 7) == []
-    assert any("could not be sent" in one for one in second.api.answers(7))
+    assert any("Could not be sent: a.bin" in one for one in second.api.answers(7))
     assert "a file is not in" in second.log_text()
 
 

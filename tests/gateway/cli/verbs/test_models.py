@@ -20,7 +20,7 @@ def obliging(body: Mapping[str, Any]) -> ReplyScript:
 
 def configure(home: Path, server: ModelServer, **more: Any) -> None:
     home.mkdir()
-    entry = {"api_base": server.base_url, "api_keys": ["first-key", "second-key"]}
+    entry = {"api_base": server.base_url, "api_keys": ["sk-first-8Gq2mZx7VtLw4R", "second-key"]}
     config = {
         "agent": {"model": "big", "fallback": ["offline/echo"]},
         "model_list": [
@@ -54,7 +54,7 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     row = next(line for line in table.stdout.splitlines() if line.startswith("big "))
     assert "272,000" in row
     assert "images, reasoning" in row
-    assert "first-key" not in done.stdout + table.stdout + table.stderr
+    assert "sk-first-8Gq2mZx7VtLw4R" not in done.stdout + table.stdout + table.stderr
 
 
 async def test_a_test_tries_each_key_and_says_why_one_fails(
@@ -62,14 +62,14 @@ async def test_a_test_tries_each_key_and_says_why_one_fails(
 ) -> None:
     home = tmp_path / "h"
     configure(home, model_server)
-    model_server.script(refusal(401, "first-key is wrong"))
+    model_server.script(refusal(401, "sk-first-8Gq2mZx7VtLw4R is wrong"))
     model_server.mind = obliging
     done = await asyncio.to_thread(kore, "models", "test", "big", home=home)
     first, hint, second = done.stdout.splitlines()
     assert done.returncode == 1
     assert first.startswith("fails big = openai/gpt-5 (key 1 of 2): ")
     assert first.endswith("[key-refused]")
-    assert "first-key" not in done.stdout
+    assert "sk-first-8Gq2mZx7VtLw4R" not in done.stdout
     assert hint.strip()
     assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token ")
 

@@ -268,7 +268,7 @@ async def test_calls_and_questions_of_the_agent_are_items(tmp_path: Path) -> Non
 
 async def test_a_failed_turn_ends_the_stream_as_failed(both: Both) -> None:
     server, backend = both
-    backend.script(ReplyScript(status=400))
+    backend.mind = lambda _: ReplyScript(status=400)
     events = await events_of(server, model="stand-in", input="x")
     assert events[-1]["type"] == "response.failed"
     assert events[-1]["response"]["error"]["message"]
