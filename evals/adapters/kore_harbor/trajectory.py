@@ -174,7 +174,11 @@ class _Reply:
         calls = [call for call in self._calls.values() if call["function_name"]]
         if not (self._text or self._thinking or calls or self.metrics):
             return None
-        step: dict[str, Any] = {"source": "agent", "message": self._text, "llm_call_count": 1}
+        step: dict[str, Any] = {
+            "source": "agent",
+            "message": self._text.strip(),
+            "llm_call_count": 1,
+        }
         if self._thinking:
             step["reasoning_content"] = "\n".join(self._thinking)
         if calls:

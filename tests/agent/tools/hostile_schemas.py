@@ -93,7 +93,7 @@ COSTLY_SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "long text under not": {
         "allOf": [{"anyOf": [{"$ref": "#/a"}] * 150}],
-        "a": {"anyOf": [{"$ref": "#/b"}] * 120},
+        "a": {"anyOf": [{"$ref": "#/b"}] * 240},
         "b": {"not": {"title": "\x01" * 8_000}},
     },
 }

@@ -66,7 +66,7 @@ async def test_an_answer_grows_in_one_message_and_who_follows_the_session_sees_i
     assert group.api.answers(chat)[1:] == [f"Let me look first, please wait.\n\n{TEXT}"]
     assert group.front.methods(chat) == ["sendMessage", "editMessageText"]
     shown = "".join(one.text for one in events if isinstance(one, TextDelta))
-    assert shown == f"Let me look first, please wait.{TEXT}"
+    assert shown == f"Let me look first, please wait.\n\n{TEXT}"
     kinds = (ToolStart, ToolResulted, Done, TurnStored)
     order = [type(one) for one in events if isinstance(one, kinds)]
     assert order == [ToolStart, ToolResulted, Done, TurnStored]
