@@ -64,6 +64,9 @@ async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_pa
 async def unreachable(parts: Parts, *chat_ids: str) -> list[tuple[str, str]]:
     """What was written to whom when these chats refused text."""
     for number, chat_id in enumerate(chat_ids):
+        # A notice about the chat before must not be what this chat refuses.
+        await parts.until_count(0, "outbox", state="pending")
+        await parts.until_count(0, "outbox", state="inflight")
         parts.platform.fail(chat_id, ChatUnreachable("blocked"))
         route = Route("chat", "bot", chat_id)
         await parts.sender.post(OutgoingReply(f"d:{number}", route, [OutboundPart("x")]))
