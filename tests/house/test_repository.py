@@ -1,7 +1,6 @@
 """House rules that a reader of the tree could check by hand."""
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -16,8 +15,6 @@ from tests.house.tree import (
     statements,
 )
 
-LONGEST_MODULE_LINES = 500
-MODULES_OF_A_FOLDER = 20
 # The tool runner and the lane; a send, whose bug counts as an unclear end; and the database's
 # thread, which hands every error to its caller.
 BROAD_EXCEPTS = {
@@ -171,16 +168,6 @@ def test_no_file_names_a_package_registry() -> None:
     assert violations == []
 
 
-def test_no_module_is_longer_than_a_sitting() -> None:
-    lengths = {path: len(path.read_text().splitlines()) for path in python_files(*PACKAGES)}
-    violations = [
-        f"{path.relative_to(ROOT)}: {lines} lines"
-        for path, lines in lengths.items()
-        if lines > LONGEST_MODULE_LINES
-    ]
-    assert violations == []
-
-
 def test_only_named_places_catch_everything() -> None:
     violations = [
         str(path.relative_to(ROOT))
@@ -233,12 +220,6 @@ def test_a_class_name_stands_once() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(place(path, node))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
-
-
-def test_a_folder_is_small_enough_to_read() -> None:
-    modules = (path for path in python_files(*PACKAGES, "bench") if path.name != "__init__.py")
-    folders = Counter(path.parent for path in modules)
-    assert [folder for folder, count in folders.items() if count > MODULES_OF_A_FOLDER] == []
 
 
 def test_values_are_named_by_what_they_are() -> None:
