@@ -448,8 +448,10 @@ class MemoryService:
         )
         self._tell(lane, approval_event(prompt, 60.0))
         stopped = self._group.create_task(self._running[lane].wait())
-        await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+        try:
+            await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
         if not future.done():
             del self._pending_answers[nonce], self._open[nonce]
             self._tell(lane, ApprovalAnswered(nonce, "withdrawn", "deny"))

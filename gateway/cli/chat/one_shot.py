@@ -150,7 +150,16 @@ class OneShotTurn:
         if self._request.latest:
             session = await self._service.last_session(console_principal())
         if session is not None:
-            await self._service.bind_session(lane, session)
+            await self._refuse_open_question(await self._service.bind_session(lane, session))
+
+    async def _refuse_open_question(self, session: str) -> None:
+        # A message behind the question would wait for an answer that cannot come from here.
+        for prompt in await self._service.list_approvals():
+            if prompt.session == session:
+                raise KoreError(
+                    t("this session waits for an answer: {title}", title=prompt.title),
+                    hint=t("answer it: kore agent --session {session}", session=session),
+                )
 
     async def _stop_when(self, interrupted: asyncio.Event) -> None:
         await interrupted.wait()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agent.errors import KoreError
 from agent.events import ApprovalAsked, TextDelta
 from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
@@ -144,6 +145,18 @@ async def test_continue_takes_this_users_newest_session(service: MemoryService) 
     await turn(service, OneShotRequest("two", latest=True))
     assert len(await service.load_messages(mine)) == 4
     assert not others.messages
+
+
+async def test_session_with_an_open_question_is_refused(service: MemoryService) -> None:
+    earlier = MessageBuilder("earlier")
+    session = await service.bind_session(earlier.lane, None)
+    await service.submit(earlier.build("ask first"))
+    async with asyncio.timeout(DEADLINE_S):
+        while not await service.list_approvals():
+            await asyncio.sleep(0)
+    with pytest.raises(KoreError, match="waits for an answer: exec ask first"):
+        await turn(service, OneShotRequest("go on", session=session))
+    assert [message.content for message in service.submitted] == ["ask first"]
 
 
 async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryService) -> None:
