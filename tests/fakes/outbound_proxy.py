@@ -88,6 +88,8 @@ class HttpProxy(_ProxyServer):
         if self.login and b"Basic " + token not in head:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
             return
+        if not self.status:
+            return
         if self.status != 200:
             writer.write(f"HTTP/1.1 {self.status} No\r\nContent-Length: 0\r\n\r\n".encode())
             return

@@ -6,6 +6,8 @@ https://core.telegram.org/bots/api#making-requests
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -23,7 +25,7 @@ _LONGEST_WAIT_S = 24 * 3600.0
 
 
 class RequestNotSent(TelegramError):
-    """No connection came about: the server certainly knows nothing of the request."""
+    """No connection was made: the server certainly knows nothing of the request."""
 
 
 class ResponseLost(TelegramError):
@@ -144,9 +146,15 @@ class AiohttpRequest(BaseRequest):
             connect=self._settings.connect_s,
             sock_read=read_s,
         )
-        with self._classify_failures():
+        connection = _RequestConnection()
+        with self._classify_failures(connection):
             async with self._open_session().post(
-                url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+                url,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                trace_request_ctx=connection,
             ) as response:
                 body = await self._read(response)
                 status = response.status
@@ -161,9 +169,10 @@ class AiohttpRequest(BaseRequest):
         timeout = aiohttp.ClientTimeout(
             total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
         )
-        with self._classify_failures():
+        connection = _RequestConnection()
+        with self._classify_failures(connection):
             async with self._open_session().get(
-                url, timeout=timeout, allow_redirects=False
+                url, timeout=timeout, allow_redirects=False, trace_request_ctx=connection
             ) as response:
                 if response.status >= 500:
                     raise ResponseLost(f"{self._host} answered with HTTP status {response.status}")
@@ -173,19 +182,13 @@ class AiohttpRequest(BaseRequest):
                     yield chunk
 
     @contextmanager
-    def _classify_failures(self) -> Iterator[None]:
-        """Says of each failure whether the request may have been carried out."""
+    def _classify_failures(self, connection: "_RequestConnection") -> Iterator[None]:
+        """Translate failures by whether the request may have been carried out."""
         try:
             yield
-        except (
-            aiohttp.ClientConnectorError,
-            aiohttp.ConnectionTimeoutError,
-            aiohttp.ClientHttpProxyError,
-            aiohttp.InvalidURL,
-            aiohttp.NonHttpUrlClientError,
-        ) as exc:
-            raise RequestNotSent(f"no connection to {self._host}: {_reason(exc)}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            if not connection.is_open:
+                raise RequestNotSent(f"no connection to {self._host}: {_reason(exc)}") from None
             raise ResponseLost(f"the connection to {self._host} broke: {_reason(exc)}") from None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
@@ -202,8 +205,32 @@ class AiohttpRequest(BaseRequest):
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = open_session(self._settings.proxy)
+            self._session = open_session(
+                self._settings.proxy, trace_configs=[_connection_tracing()]
+            )
         return self._session
+
+
+@dataclass(slots=True)
+class _RequestConnection:
+    """The connection of one request; open once bytes of the request may reach the server.
+
+    The tunnel of a proxy and the TLS handshake come before that.
+    """
+
+    is_open: bool = False
+
+
+def _connection_tracing() -> aiohttp.TraceConfig:
+    """Return the tracing that marks the `_RequestConnection` of a request as open."""
+
+    async def mark_open(_: aiohttp.ClientSession, context: SimpleNamespace, *__: object) -> None:
+        context.trace_request_ctx.is_open = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_create_end.append(mark_open)
+    tracing.on_connection_reuseconn.append(mark_open)
+    return tracing
 
 
 def _reason(exc: BaseException) -> str:

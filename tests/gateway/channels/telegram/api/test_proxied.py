@@ -3,16 +3,14 @@
 import pytest
 
 from agent.proxies.outbound import read_proxy
-from gateway.channels.telegram.api.request import AiohttpRequest, RequestNotSent
+from gateway.channels.telegram.api.request import AiohttpRequest, RequestNotSent, ResponseLost
 from gateway.channels.telegram.settings import TelegramSettings
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.outbound_proxy import HttpProxy, SocksProxy
 
 
-async def _get_me(proxy_url: str) -> str:
-    settings = TelegramSettings(
-        TOKEN, "http://bots.example", read_proxy(proxy_url), answer_s=5.0, connect_s=5.0
-    )
+async def _get_me(proxy_url: str, root: str = "http://bots.example") -> str:
+    settings = TelegramSettings(TOKEN, root, read_proxy(proxy_url), answer_s=5.0, connect_s=5.0)
     request = AiohttpRequest(settings)
     try:
         me = await request.call(f"{settings.root}/bot{TOKEN}/getMe", {})
@@ -39,4 +37,29 @@ async def test_what_a_socks_proxy_refuses_was_not_sent(bot_api: BotApi, status: 
     pytest.importorskip("aiohttp_socks")
     async with SocksProxy(bot_api.port, status=status) as proxy:
         with pytest.raises(RequestNotSent):
+            await _get_me(proxy.url)
+
+
+@pytest.mark.parametrize("status", [407, 502, 0])
+async def test_request_without_a_tunnel_was_not_sent(bot_api: BotApi, status: int) -> None:
+    async with HttpProxy(bot_api.port, status=status) as proxy:
+        with pytest.raises(RequestNotSent):
+            await _get_me(proxy.url, "https://bots.example")
+    assert proxy.targets == ["bots.example:443"]
+
+
+async def test_request_whose_tunnel_ends_in_the_tls_handshake_was_not_sent(
+    bot_api: BotApi,
+) -> None:
+    # The bot API behind this proxy speaks no TLS.
+    async with HttpProxy(bot_api.port) as proxy:
+        with pytest.raises(RequestNotSent):
+            await _get_me(proxy.url, "https://bots.example")
+
+
+async def test_request_cut_by_a_proxy_without_a_tunnel_may_have_been_sent(
+    bot_api: BotApi,
+) -> None:
+    async with HttpProxy(bot_api.port, status=0) as proxy:
+        with pytest.raises(ResponseLost):
             await _get_me(proxy.url)
