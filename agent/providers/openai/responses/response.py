@@ -93,12 +93,18 @@ class ResponsesResponseBuilder:
         items = [self._items[index] for index in sorted(self._items)]
         for item in items:
             yield from item.stream.pause()
+        # A server that tells thinking apart leaves no tags in the text.
+        if not any(item.stream.thinking for item in items):
+            for item in items:
+                item.stream.take_unopened_thoughts()
+        voids_text = any(item.stream.voids_text for item in items)
         cut = self.finish_reason == "length"
         calls = tuple(_call(item, cut=cut) for item in items if item.kind == "function_call")
         reason = FILTERED if self._has_refused else self.finish_reason
         if calls and reason == "stop":
             reason = "tool_calls"
-        yield Reply(Message("assistant", tuple(_parts(items)), calls), self._usage, reason)
+        message = Message("assistant", tuple(_parts(items)), calls)
+        yield Reply(message, self._usage, reason, voids_text=voids_text)
 
     def _item(self, index: int, kind: str) -> _Item:
         """The item; one that was never announced is made."""

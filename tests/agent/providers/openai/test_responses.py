@@ -215,6 +215,39 @@ def test_items_that_were_not_streamed_are_read_at_the_end() -> None:
     assert (reply.usage.input, reply.usage.output, reply.usage.cached) == (7, 3, 5)
 
 
+def message_item(text: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text}]}
+
+
+def completed(*output: dict[str, Any]) -> dict[str, Any]:
+    response = {"status": "completed", "output": list(output)}
+    return {"type": "response.completed", "response": response}
+
+
+def test_thoughts_without_an_opening_tag_are_told_apart() -> None:
+    delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "I think.\n</th"}
+    reply = built(delta, completed(message_item("I think.\n</think>\n\nYes")))
+    assert reply.message.text == "Yes"
+    assert reply.message.content[0] == Thinking("I think.")
+    assert reply.voids_text
+
+
+def test_thoughts_of_each_message_are_told_apart() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"}
+    look, done = message_item("hm\n</think>\nI look."), message_item("ah\n</think>\nDone.")
+    reply = built(completed(look, call, done))
+    said = [part.text for part in reply.message.content if isinstance(part, Text)]
+    assert said == ["I look.", "Done."]
+
+
+def test_closing_tag_is_text_where_the_server_tells_thinking_apart() -> None:
+    summary = [{"type": "summary_text", "text": "hm"}]
+    text = "The tag is\n</think>\nand nothing else."
+    reply = built(completed({"type": "reasoning", "summary": summary}, message_item(text)))
+    assert reply.message.text == text
+    assert not reply.voids_text
+
+
 def test_a_refusal_is_no_success() -> None:
     reply = built(
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot help."},
