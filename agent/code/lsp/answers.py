@@ -11,6 +11,7 @@ from agent.code.lsp.code_files import find_code_files
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
+from agent.code.lsp.protocol.positions import split_lines
 from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question, refuse_guests
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
@@ -160,7 +161,8 @@ async def _texts(question: Question) -> Sequence[str]:
     params = question.params()
     match question.operation:
         case "hover":
-            return operations.hover_text(await question.ask(params)).splitlines()
+            text = operations.hover_text(await question.ask(params))
+            return split_lines(text) if text else []
         case "completion":
             return operations.completions(await question.ask(params))
         case "signature":
@@ -188,7 +190,7 @@ async def _calls(question: Question) -> list[Any]:
 def _result(
     text: str, question: Question, marked: bool, nothing: str = "Nothing was found."
 ) -> ToolResult:
-    count = len(text.splitlines())
+    count = len(split_lines(text))
     for_user = f"{question.operation}: {count} {'line' if count == 1 else 'lines'}"
     words = text or nothing.format(path=question.path)
     return ToolResult(

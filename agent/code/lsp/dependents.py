@@ -14,6 +14,7 @@ from agent.code.lsp.documents import open_from_disk, read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import places_of
 from agent.code.lsp.protocol.peer import ResponseError
+from agent.code.lsp.protocol.positions import split_lines
 from agent.code.lsp.protocol.uris import uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
@@ -141,7 +142,7 @@ async def find_users(session: LspSession, draft: Draft) -> list[Path]:
         return []
     document = {"textDocument": {"uri": uri_of(draft.path)}}
     outline = await session.peer.request(symbols.name, document, _ASK_S)
-    text_lines = (draft.before or "").splitlines()
+    text_lines = split_lines(draft.before or "")
     names = changed_names(outline, changed_lines(draft)[0], text_lines)
     counts: Counter[Path] = Counter()
     for position in names[:_MOST_NAMES]:
@@ -192,7 +193,7 @@ def _head_end(text_lines: Sequence[str], name_line: int) -> int:
 
 def changed_lines(draft: Draft) -> tuple[range, range]:
     """The lines of the file and of the draft, from 0 on, between what they have in common."""
-    before, after = (draft.before or "").splitlines(), (draft.after or "").splitlines()
+    before, after = split_lines(draft.before or ""), split_lines(draft.after or "")
     start = _count_equal(before, after)
     same = _count_equal(before[start:][::-1], after[start:][::-1])
     return range(start, len(before) - same), range(start, len(after) - same)

@@ -60,7 +60,7 @@ class NewErrors:
     @property
     def first_lines(self) -> list[str]:
         """As many as a person wants to see."""
-        lines = self.text.splitlines()
+        lines = self.text.split("\n")
         more = [f"… ({self.count - _MOST_FOR_USER})"] if self.count > _MOST_FOR_USER else []
         return [*lines[:_MOST_FOR_USER], *more]
 

@@ -12,8 +12,13 @@ from agent.records import frozen
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
-# What ends a line in the protocol: not the others that Python knows.
+# `str.splitlines` also ends lines at form feeds, U+2028 and others, which the protocol doesn't.
 _LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text without their ends; after a final line end comes an empty one."""
+    return _LINE_END.split(text)
 
 
 @frozen

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agent.code.lsp.dependents import changed_lines, changed_names
+from agent.code.lsp.protocol.positions import split_lines
 from agent.tools.files.draft_check import Draft
 
 TEXT = "class A:\n    def one(\n        self,\n    ):\n        return 1\n\n    x = 2\n\n\ny = 3\n"
@@ -44,5 +45,19 @@ def test_what_others_may_see_of_an_edit_is_asked_about(
     old: str, new: str, lines: list[int]
 ) -> None:
     changed, _ = changed_lines(Draft(Path("a.txt"), TEXT, TEXT.replace(old, new)))
-    names = changed_names(OUTLINE, changed, TEXT.splitlines())
+    names = changed_names(OUTLINE, changed, split_lines(TEXT))
     assert [position["line"] for position in names] == lines
+
+
+@pytest.mark.parametrize("mark", ["\x0c", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_marks_that_end_no_line_of_the_protocol_move_no_changed_line(mark: str) -> None:
+    text = f"a = '{mark}'\r\nb = 2\rc = 3\n"
+    draft = Draft(Path("a.txt"), text, text.replace("c = 3", "c = 4"))
+    assert changed_lines(draft) == (range(2, 3), range(2, 3))
+
+
+def test_changed_name_is_found_below_a_form_feed() -> None:
+    text = TEXT.replace("class A:", "class A:  # \x0c")
+    changed, _ = changed_lines(Draft(Path("a.txt"), text, text.replace("x = 2", "x = 4")))
+    names = changed_names(OUTLINE, changed, split_lines(text))
+    assert [position["line"] for position in names] == [6]
