@@ -57,8 +57,8 @@ class SnapshotEntry:
 class FolderSnapshot:
     """Entries by their path below the root. `is_cut`: there is more than was looked at, `is_full`:
     there are more bytes than are kept.
-    `unreadable_folders` are folders that could not be listed; `files_read` counts the files that
-    were read."""
+    `unreadable_folders` are folders that could not be listed or entered; `files_read` counts the
+    files that were read."""
 
     entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
@@ -160,14 +160,23 @@ class _SnapshotPass:
                 self._tree.is_cut = True
                 return
             parts = (*above, entry.name)
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if self._walk.leaves_out(parts, is_folder=is_folder):
-                continue
             try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if self._walk.leaves_out(parts, is_folder=is_folder):
+                    continue
                 info = entry.stat(follow_symlinks=False)
-                self._entry(entry.name, parts, info, folder)
             except FileNotFoundError:
                 continue  # gone since the folder was listed
+            except PermissionError:
+                # With the mode r-- names can be listed and nothing else is known.
+                if not above:
+                    raise
+                self._tree.unreadable_folders.add("/".join(above))
+                return
+            try:
+                self._entry(entry.name, parts, info, folder)
+            except FileNotFoundError:
+                continue
 
     def _entry(self, name: str, parts: tuple[str, ...], info: os.stat_result, folder: int) -> None:
         path = "/".join(parts)
