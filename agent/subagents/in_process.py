@@ -108,25 +108,16 @@ class InProcessSubagents:
     ) -> TurnRequest:
         who = f"sub-agent {definition.name} ({number})"
         may_send = depth < self._limits.max_depth
-        theirs = caller.environment
-        environment = replace(
-            theirs,
-            session=f"{theirs.session}.{number}",
-            agent=definition.name,
-            recording=replace(
-                theirs.recording,
-                session=theirs.recording.session or theirs.session,
-                prefix=f"{theirs.recording.prefix}{number}:",
-            ),
-            # It is told what it needs, and speaks with no person.
-            spawn=None,
-            recall=None,
-            recall_around=None,
-            send=None,
-            schedule=None,
+        parent = caller.environment
+        recording = replace(
+            parent.recording,
+            session=parent.recording.session or parent.session,
+            prefix=f"{parent.recording.prefix}{number}:",
         )
         task = TurnRequest(
-            environment=environment,
+            environment=parent.for_subagent(
+                f"{parent.session}.{number}", definition.name, recording
+            ),
             messages=[],
             permissions=profile.permissions_of(caller.permissions, definition, who),
             max_iterations=definition.max_turns,

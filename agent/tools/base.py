@@ -178,6 +178,31 @@ class ToolEnvironment:
     def origin(self) -> TrustedOrigins:
         return self.places or TrustedOrigins((self.workspace,))
 
+    def for_subagent(
+        self, session: str, agent: str, recording: RecorderFactory, send: Send | None = None
+    ) -> "ToolEnvironment":
+        """Return the environment of a sub-agent that works for this turn.
+
+        It knows nothing that the person said before, and writes to nobody. Every inherited field
+        is named, so that a new one is not inherited by accident.
+        """
+        return ToolEnvironment(
+            session=session,
+            workspace=self.workspace,
+            memory=self.memory,
+            owner=self.owner,
+            identity=self.identity,
+            recording=recording,
+            similarity=self.similarity,
+            send=send,
+            places=self.places,
+            deps=self.deps,
+            agent=agent,
+            elicit=self.elicit,
+            meter=self.meter,
+            editor=self.editor,
+        )
+
 
 @frozen
 class CallContext:

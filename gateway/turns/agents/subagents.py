@@ -124,6 +124,13 @@ class SubagentCoordinator:
         who = f"sub-agent {errand.agent} ({errand.id})"
         definition, may_send = errand.definition, errand.depth < self._limits.max_depth
         most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+        environment = task.environment
+        recording = replace(
+            environment.recording,
+            turn=errand.root_turn,
+            session=errand.root_session,
+            prefix=f"{errand.id}:",
+        )
         task = replace(
             task,
             permissions=profile.permissions_of(permissions, definition, who),
@@ -136,20 +143,8 @@ class SubagentCoordinator:
                 from_person=False,
                 budget=StoredDisclosureBudget(self._database, errand.root_session),
             ),
-            # Its task says what it needs; it talks to no one.
-            environment=replace(
-                task.environment,
-                recall=None,
-                recall_around=None,
-                send=nowhere,
-                schedule=None,
-                on_command_end=None,
-                recording=replace(
-                    task.environment.recording,
-                    turn=errand.root_turn,
-                    session=errand.root_session,
-                    prefix=f"{errand.id}:",
-                ),
+            environment=environment.for_subagent(
+                environment.session, definition.name, recording, send=nowhere
             ),
         )
         return self._sending(claim, task, errand) if may_send else task

@@ -1,0 +1,40 @@
+"""The environment that a sub-agent's tools get."""
+
+from dataclasses import fields
+from typing import Any
+
+from agent.tools.base import ToolEnvironment
+from agent.undo.recorder import RecorderFactory
+
+INHERITED = {
+    "workspace",
+    "memory",
+    "owner",
+    "identity",
+    "similarity",
+    "places",
+    "deps",
+    "elicit",
+    "meter",
+    "editor",
+}
+OWN: dict[str, Any] = {"session": "s.1", "agent": "helper", "recording": RecorderFactory()}
+
+
+def test_subagent_inherits_named_fields_only() -> None:
+    # Each field has a value that no default equals, a field that is added later as well.
+    given: Any = {field.name: object() for field in fields(ToolEnvironment)}
+    parent = ToolEnvironment(**given)
+    derived = parent.for_subagent(**OWN)
+    inherited = {name for name in given if getattr(derived, name) is given[name]}
+    assert inherited == INHERITED
+    own = {name: getattr(derived, name) for name in given.keys() - INHERITED}
+    assert own == {
+        **OWN,
+        "spawn": None,
+        "recall": None,
+        "recall_around": None,
+        "send": None,
+        "schedule": None,
+        "on_command_end": None,
+    }
