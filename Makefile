@@ -117,6 +117,7 @@ constraints:
 	echo "constraints.txt: $$(wc -l < constraints.txt) pinned packages"
 
 schema: $(VENV)/.dev
+	@$(BIN)/python -m tests.house.service_stub
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
 	@$(BIN)/python -m tests.house.openapi > docs/openapi.json

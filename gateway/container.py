@@ -4,6 +4,7 @@ tests."""
 import time
 from collections.abc import Callable
 from functools import partial
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from agent.records import frozen
@@ -17,14 +18,16 @@ from gateway.access.people import PeopleDirectory
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor
+from gateway.calls.context import MAX_FETCHES, ConsoleReservations, ServiceContext
+from gateway.calls.local_service import local_service
+from gateway.calls.owner_audit import OwnerAudit
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.commands.skill_calls import CommandReader
 from gateway.config import Settings
 from gateway.control.handover import Handover
-from gateway.control.local_service import LocalService
 from gateway.control.runtime_status import RuntimeStatus
-from gateway.control.services.attachment_service import Attachments
+from gateway.control.service import Service
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
@@ -89,7 +92,7 @@ class Container:
     renderer: ReplyRenderer
     reports: CommandReports
     sender: OutboxSender
-    service: LocalService
+    service: Service
     speech: SpeechService
     subagents: SubagentCoordinator
     supervisor: ChannelSupervisor
@@ -414,38 +417,39 @@ def build_container(
     )
     terminals = screens.terminals()
     upload_bytes = settings.media.max_file_mb * 2**20
-    service = LocalService(
+    service_context = ServiceContext(
         agent=agent,
-        model_calls=ModelCaller(agent, database, usage),
-        default_mode=resources.security.roles.default_mode,
-        editors=editors,
-        database=database,
-        bus=bus,
-        renderer=renderer,
-        sender=sender,
-        languages=languages,
-        events=events,
         approvals=approvals,
-        pairing=pairing,
         audit_relay=audit_relay,
         background=background,
+        bus=bus,
+        console_reservations=ConsoleReservations(),
+        database=database,
+        default_mode=resources.security.roles.default_mode,
+        editors=editors,
+        events=events,
+        feed=ProjectFeed(agent, events),
+        handover=handover,
+        jobs=jobs,
+        languages=languages,
+        model_calls=ModelCaller(agent, database, usage),
+        owner_audit=OwnerAudit(audit),
+        pairing=pairing,
+        plugin_fetches=BoundedSemaphore(MAX_FETCHES),
+        reloader=reloader,
+        renderer=renderer,
+        screens=screens,
+        sender=sender,
+        sent_files=SentFiles(database, screens.files),
         sessions=SessionService(
             database=database, wake=bus.wake, publish=events.publish, background=background
         ),
-        jobs=jobs,
-        feed=ProjectFeed(agent, events),
         status=status,
-        workers=resources.workers,
-        turn_log=usage.turns,
-        user_data=user_data,
-        screens=screens,
-        attachments=Attachments(
-            Uploads(lambda: agent.workspace.folder, upload_bytes, shared=received),
-            SentFiles(database, screens.files),
-        ),
         terminals=terminals,
-        handover=handover,
-        reloader=reloader,
+        turn_log=usage.turns,
+        uploads=Uploads(lambda: agent.workspace.folder, upload_bytes, shared=received),
+        user_data=user_data,
+        workers=resources.workers,
     )
     return Container(
         access=access,
@@ -465,7 +469,7 @@ def build_container(
         renderer=renderer,
         reports=reports,
         sender=sender,
-        service=service,
+        service=local_service(service_context),
         speech=speech,
         subagents=subagents,
         supervisor=supervisor,

@@ -1,4 +1,4 @@
-"""The table of control calls, read from the signatures of `Service`."""
+"""The table of calls, read from the signatures of `Service`."""
 
 import inspect
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from agent.errors import KoreError
 from agent.records import frozen
 from gateway.control.codec import decode, encode
+from gateway.control.declaration import CallScope, declared_scope
 from gateway.control.service import Service
 
-# How a result travels: in one line, as a line for each item, or as lines until the client leaves.
+# A value is sent in one line, a list as a line per item, a stream as lines until the client leaves.
 Shape = Literal["value", "list", "stream"]
 
 
@@ -21,6 +22,7 @@ class Call:
     """One call. `result` is the type of the value, or of one item of a list or a stream."""
 
     name: str
+    scope: CallScope
     summary: str
     arguments: Mapping[str, Any]
     signature: inspect.Signature
@@ -28,13 +30,13 @@ class Call:
     result: Any
 
     def encode_arguments(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON form. Raises TypeError for arguments that the call does not have."""
+        """Return the JSON form. Raises TypeError for arguments that the call does not have."""
         values = self.signature.bind(*args, **kwargs).arguments
         return {name: encode(self.arguments[name], value) for name, value in values.items()}
 
     def decode_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """What to call the method with. Raises `KoreError` for what is missing, unknown or of the
-        wrong type."""
+        """Return the arguments of the method. Raises `KoreError` for missing and unknown arguments
+        and for values of the wrong type."""
         for name in data:
             if name not in self.arguments:
                 raise KoreError(f"{self.name}: unknown argument {name!r}")
@@ -55,29 +57,25 @@ class Call:
 
 @cache
 def call_names() -> tuple[str, ...]:
-    """All calls, in the order in which `Service` declares them."""
-    parts = (vars(part) for part in Service.__mro__)
+    """Return the names of all calls, in the order in which `Service` declares them."""
     return tuple(
-        name
-        for part in parts
-        for name, method in part.items()
-        if inspect.isfunction(method) and not name.startswith("_")
+        name for name, method in vars(Service).items() if declared_scope(method) is not None
     )
 
 
 @cache
 def find_call(name: str) -> Call | None:
-    """The call of this name; None when there is none."""
-    if name not in call_names():
+    """Return the call of this name; None when there is none."""
+    method = vars(Service).get(name)
+    scope = declared_scope(method)
+    if method is None or scope is None:
         return None
-    method = getattr(Service, name)
     hints = get_type_hints(method)
     shape, result = _shape_of(hints.pop("return"))
-    own, *parameters = inspect.signature(method).parameters.values()
-    assert own.name == "self"
+    _, *parameters = inspect.signature(method).parameters.values()
     signature = inspect.Signature(parameters)
     summary = " ".join((inspect.getdoc(method) or "").split())
-    return Call(name, summary, MappingProxyType(hints), signature, shape, result)
+    return Call(name, scope, summary, MappingProxyType(hints), signature, shape, result)
 
 
 def _shape_of(result: Any) -> tuple[Shape, Any]:

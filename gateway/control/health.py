@@ -17,7 +17,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.control.runtime_status import resident_bytes
-from gateway.control.service import OperationsCalls
+from gateway.control.service import Service
 from gateway.turns.usage.turn_log import metric_lines
 
 log = logging.getLogger(__name__)
@@ -51,14 +51,14 @@ class StatusReader:
     """Reads the status once for all who ask meanwhile: while the database is away that waits, and
     cannot be cut off, but no request waits with it. `close` it."""
 
-    def __init__(self, operations: OperationsCalls) -> None:
-        self._operations = operations
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._reading: asyncio.Task[Mapping[str, Any]] | None = None
 
     async def read(self) -> Mapping[str, Any] | None:
         """None where there is no answer in time."""
         if self._reading is None:
-            self._reading = asyncio.create_task(_status(self._operations), name="status")
+            self._reading = asyncio.create_task(_status(self._service), name="status")
         reading = self._reading
         await asyncio.wait({reading}, timeout=_STATUS_S)
         if not reading.done():
@@ -73,17 +73,17 @@ class StatusReader:
             await asyncio.wait({self._reading})
 
 
-async def _status(operations: OperationsCalls) -> Mapping[str, Any]:
-    return await operations.status()
+async def _status(service: Service) -> Mapping[str, Any]:
+    return await service.status()
 
 
 @asynccontextmanager
 async def gateway_pages(
-    operations: OperationsCalls, counts: Counts, turns: Callable[[], Mapping[str, Any]]
+    service: Service, counts: Counts, turns: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[Pages]:
     """`counts` are the monotonic counters and `turns` the counts of turns; what /metrics shows
-    besides comes from `operations.status`."""
-    reader = StatusReader(operations)
+    besides comes from `service.status`."""
+    reader = StatusReader(service)
 
     async def answer(path: str) -> Page | None:
         match path:

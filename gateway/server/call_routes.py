@@ -57,7 +57,7 @@ def prepared(
     call = find_call(name)
     if call is None:
         raise UnknownCall(t("there is no call {name!r}", name=name))
-    check_call(access, name, arguments)
+    check_call(access, call, arguments)
     set_caller(f"token {access.name}")
     return call, as_owner(name, call.decode_arguments(arguments))
 

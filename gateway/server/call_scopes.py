@@ -1,4 +1,4 @@
-"""What a token needs for a call, and what it may not say without being an admin's."""
+"""Checks of calls and their arguments against the scopes of an access token."""
 
 import os
 from collections.abc import Mapping
@@ -7,77 +7,36 @@ from typing import Any
 
 from agent.errors import PolicyDenied
 from agent.i18n import t
+from gateway.control.calls import Call
 from gateway.control.service import Service
 from gateway.core.messages import CONSOLE, InboundMessage, console_principal
 from gateway.media.uploads import is_inbox_path
-from gateway.server.tokens import AccessToken, Scope
-
-# All that is not named here is for admins.
-_SCOPES: dict[str, Scope] = {
-    Service.watch.__name__: "read",
-    Service.follow_session.__name__: "read",
-    Service.follow_sessions.__name__: "read",
-    Service.list_approvals.__name__: "read",
-    Service.list_sessions.__name__: "read",
-    Service.bound_session.__name__: "read",
-    Service.last_session.__name__: "read",
-    Service.preview_session.__name__: "read",
-    Service.load_messages.__name__: "read",
-    Service.queue_mode.__name__: "read",
-    Service.conversation_status.__name__: "read",
-    Service.background_tasks.__name__: "read",
-    Service.list_tasks.__name__: "read",
-    Service.read_task.__name__: "read",
-    Service.stop_task.__name__: "chat",
-    Service.search_messages.__name__: "read",
-    Service.export_session.__name__: "read",
-    Service.list_jobs.__name__: "read",
-    Service.status.__name__: "read",
-    Service.list_commands.__name__: "read",
-    Service.list_agents.__name__: "read",
-    Service.list_models.__name__: "read",
-    Service.message_outcome.__name__: "read",
-    Service.read_sent_file.__name__: "read",
-    Service.store_picture.__name__: "chat",
-    Service.begin_upload.__name__: "chat",
-    Service.continue_upload.__name__: "chat",
-    Service.send_message.__name__: "chat",
-    Service.call_model.__name__: "chat",
-    Service.create_session.__name__: "chat",
-    Service.stop_session.__name__: "chat",
-    Service.fork_session.__name__: "chat",
-    Service.rename_session.__name__: "chat",
-    Service.set_session_status.__name__: "chat",
-    Service.answer_approval.__name__: "approve",
-}
+from gateway.server.tokens import AccessToken
 
 
-def scope_of(call: str) -> Scope:
-    return _SCOPES.get(call, "admin")
-
-
-def check_call(token: AccessToken, call: str, arguments: Mapping[str, Any]) -> None:
-    """Raises `PolicyDenied` for a call that this token is not for."""
+def check_call(token: AccessToken, call: Call, arguments: Mapping[str, Any]) -> None:
+    """Raise `PolicyDenied` for a call that the token does not allow."""
     if token.role is not None:
         raise PolicyDenied(
             t("the token {name} has a role, and can only talk with Kore", name=token.name)
         )
-    scope = scope_of(call)
-    if not token.allows(scope):
-        raise PolicyDenied(t("{call} needs a token with the scope {scope}", call=call, scope=scope))
+    if not token.allows(call.scope):
+        raise PolicyDenied(
+            t("{call} needs a token with the scope {scope}", call=call.name, scope=call.scope)
+        )
     if token.allows("admin"):
         return
-    if call == Service.send_message.__name__:
+    if call.name == Service.send_message.__name__:
         check_message(token, arguments)
-    if call == Service.store_picture.__name__ and arguments.get("token"):
+    if call.name == Service.store_picture.__name__ and arguments.get("token"):
         raise PolicyDenied(t("pictures of others need a token with the scope admin"))
-    if call == Service.watch.__name__ and arguments.get("folder") is not None:
+    if call.name == Service.watch.__name__ and arguments.get("folder") is not None:
         raise PolicyDenied(t("folders of this machine need a token with the scope admin"))
 
 
 def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
-    """What an admin's client says of who speaks is what it knows of its own machine: here it is the
-    owner. Raises `PolicyDenied` for words in the name of others."""
+    """Return the arguments with the owner as the sender: an admin's client only knows the user of
+    its own machine. Raises `PolicyDenied` for a message in another person's name."""
     if call == Service.submit.__name__:
         message: InboundMessage = values["message"]
         if message.channel != CONSOLE:
@@ -91,8 +50,8 @@ def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
-    """Who may only speak cannot give leave by speaking: no command, no mode that asks less. Raises
-    `PolicyDenied`."""
+    """Raise `PolicyDenied` for a message that grants more than its token may: a command, a mode
+    that asks for fewer approvals, or a file by its path."""
     if str(arguments.get("text", "")).lstrip().startswith("/"):
         raise PolicyDenied(t("commands need a token with the scope admin"))
     if arguments.get("mode") not in (None, "plan", "ask") and not token.allows("approve"):
@@ -102,11 +61,11 @@ def check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
                 mode=arguments.get("mode"),
             )
         )
-    if any(_names_a_path(one) for one in arguments.get("media", ())):
+    if any(_has_foreign_path(media) for media in arguments.get("media", ())):
         raise PolicyDenied(t("files by their paths need a token with the scope admin"))
 
 
-def _names_a_path(media: Any) -> bool:
-    """Whether it is a file that was not uploaded: of those, the inbox knows what they are."""
+def _has_foreign_path(media: Any) -> bool:
+    """Return whether the path is outside the inbox, where uploaded files are."""
     path = media.get("path") if isinstance(media, Mapping) else None
     return bool(path) and not (isinstance(path, str) and is_inbox_path(path))

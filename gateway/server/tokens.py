@@ -10,16 +10,13 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, get_args
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.key_proof import key_id, key_of
 from gateway.config.atomic_write import file_lock, write_atomic
-
-Scope = Literal["read", "chat", "approve", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+from gateway.control.declaration import SCOPES, CallScope
 
 _PREFIX = "kore_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -43,7 +40,7 @@ class AccessToken:
     """
 
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[CallScope]
     created_at: float
     role: str | None = None
     parent: str | None = None
@@ -59,7 +56,7 @@ class AccessToken:
         """What tells it from a later token of the same name."""
         return f"{self.name}@{self.created_at}"
 
-    def allows(self, scope: Scope) -> bool:
+    def allows(self, scope: CallScope) -> bool:
         """An admin's token may do all, and who may speak may also look on."""
         if self.role is not None:
             return scope == "chat"
@@ -79,7 +76,7 @@ class TokenFile:
     def list(self) -> tuple[AccessToken, ...]:
         return tuple(token for token in self._load().values() if not _is_over(token))
 
-    def add(self, name: str, scopes: Iterable[Scope], role: str | None = None) -> str:
+    def add(self, name: str, scopes: Iterable[CallScope], role: str | None = None) -> str:
         """The new token's secret, which is told this once. Raises `KoreError`."""
         scopes = frozenset(scopes)
         if not _NAME.fullmatch(name):
@@ -125,7 +122,7 @@ class TokenFile:
             tokens = {key: token for key, token in self._load().items() if not _is_over(token)}
             if parent is not None and parent not in tokens.values():
                 raise KoreError(t("no token {name}", name=parent.name))
-            scopes = frozenset[Scope](["admin"]) if parent is None else parent.scopes
+            scopes = frozenset[CallScope](["admin"]) if parent is None else parent.scopes
             parent_name = OWNER if parent is None else parent.name
             browser = AccessToken(name, scopes, time.time(), None, parent_name, host)
             siblings = [key for key, token in tokens.items() if token.parent == parent_name]

@@ -1,4 +1,4 @@
-"""The archivist: searches conversations, forks, names, pauses and closes them."""
+"""Search, forks, names, status and export of whole sessions."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ _DONE: dict[Status, str] = {
 
 @frozen
 class SessionService:
-    """Implements `gateway.control.service.ArchiveCalls` for the machine's owner, who sees all."""
+    """Search, forks, names, status and export of sessions, for the machine's owner."""
 
     database: Store
     wake: Callable[[str], None]

@@ -1,7 +1,7 @@
 """A `Service` that lives in memory: it keeps messages, echoes them through events, and asks.
 
-It follows the contract of `gateway.control.service`; the real one is
-`gateway.control.local_service.LocalService`. What a message says decides what
+It follows the contract of `gateway.control.service`; the real service is
+`gateway.calls.local_service`. What a message says decides what
 its turn does, so that a test can drive every event a screen must show.
 """
 

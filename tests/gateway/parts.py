@@ -30,7 +30,7 @@ from gateway.channels.console import ConsoleChannel
 from gateway.config import Settings
 from gateway.config.sections import AgentSection, Section
 from gateway.container import Container, build_container
-from gateway.control.local_service import LocalService
+from gateway.control.service import Service
 from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
@@ -103,7 +103,7 @@ class Parts(StoredRows):
         return self.app.turns
 
     @property
-    def service(self) -> LocalService:
+    def service(self) -> Service:
         return self.app.service
 
     async def until_answered(self, message: InboundMessage) -> None:

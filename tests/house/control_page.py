@@ -20,9 +20,11 @@ connect.
 curl --unix-socket ~/.kore/kore.sock -d '{"limit": 1}' http://kore/list_sessions
 ```
 
-`gateway/control/service.py` declares the calls as typed methods. The client, the server, the check
-of arguments and this page are derived from it. `gateway/control/protocol.py` describes the wire
-format: a call returns one value, a list (`[]`, a line for each item) or a stream of events (`…`).
+Each call is one decorated function in `gateway/calls`. The typed methods in
+`gateway/control/service.py` are generated from these functions (`make schema`); the client, the
+server, the check of arguments, the scopes of tokens and this page are derived from them.
+`gateway/control/protocol.py` describes the wire format: a call returns one value, a list (`[]`, a
+line for each item) or a stream of events (`…`).
 
 | call | arguments | result | what it does |
 |---|---|---|---|

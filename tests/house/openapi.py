@@ -17,7 +17,6 @@ from agent.version import VERSION
 from gateway.control.calls import Call, call_names, find_call
 from gateway.control.protocol import PROTOCOL
 from gateway.core.records import SessionEvent, WatchEvent
-from gateway.server.call_scopes import scope_of
 
 _SIMPLE = {
     str: "string",
@@ -92,7 +91,7 @@ def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": call.name,
         "summary": call.summary,
-        "x-scope": scope_of(call.name),
+        "x-scope": call.scope,
         "x-stream": call.shape == "stream",
         "requestBody": {
             "content": {

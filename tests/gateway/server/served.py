@@ -7,8 +7,9 @@ from typing import Any
 
 import aiohttp
 
+from gateway.control.declaration import SCOPES, CallScope
 from gateway.server.listener import DEFAULT_CONNECTIONS, ListenAddress, ServerOptions, serve
-from gateway.server.tokens import SCOPES, Scope, TokenFile
+from gateway.server.tokens import TokenFile
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running
 
@@ -22,13 +23,13 @@ class Served:
         self.tokens = tokens
         self.secrets = {scope: tokens.add(scope, (scope,)) for scope in SCOPES}
 
-    def session(self, scope: Scope | None = "admin", **headers: str) -> aiohttp.ClientSession:
+    def session(self, scope: CallScope | None = "admin", **headers: str) -> aiohttp.ClientSession:
         """A client with such a token, or with none."""
         if scope is not None:
             headers["Authorization"] = f"Bearer {self.secrets[scope]}"
         return aiohttp.ClientSession(self.address, headers=headers)
 
-    async def call(self, name: str, scope: Scope = "admin", /, **arguments: Any) -> Any:
+    async def call(self, name: str, scope: CallScope = "admin", /, **arguments: Any) -> Any:
         """The status, and the value or the error's code."""
         async with (
             self.session(scope) as session,

@@ -15,8 +15,8 @@ from agent.security.key_proof import key_of
 from agent.types import assistant
 from gateway.config.sections import ServerSection
 from gateway.control.calls import call_names, find_call
+from gateway.control.declaration import CallScope
 from gateway.server import listener
-from gateway.server.tokens import Scope
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import login_code
 from tests.gateway.server.proving import is_let_in, log_in, log_out
@@ -137,7 +137,7 @@ async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_only_an_admin_makes_codes(server: Served, scope: Scope) -> None:
+async def test_only_an_admin_makes_codes(server: Served, scope: CallScope) -> None:
     async with (
         server.session(scope) as session,
         session.post("/v1/login-codes", json={}) as response,
@@ -175,7 +175,7 @@ OWNERS_CALLS = [
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: Scope) -> None:
+async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: CallScope) -> None:
     """Over both ways, and whatever the arguments are."""
     for name in OWNERS_CALLS:
         call = find_call(name)
@@ -271,7 +271,7 @@ TERMINAL_CALLS = [name for name in call_names() if "terminal" in name]
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_only_an_admin_reaches_a_terminal(tmp_path: Path, scope: Scope) -> None:
+async def test_only_an_admin_reaches_a_terminal(tmp_path: Path, scope: CallScope) -> None:
     """By no call, over HTTP or a connection, also not one that is open and known by its id."""
     section = ServerSection(terminal="full")
     async with served(tmp_path, settings={"server": section}) as server:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.control.calls import call_names, find_call
+from gateway.control.declaration import CallScope
 from gateway.core.messages import Sender
-from gateway.server.call_scopes import scope_of
-from gateway.server.tokens import Scope
 from tests.gateway.parts import console_message
 from tests.gateway.server.served import Served, served
 
@@ -34,11 +33,13 @@ async def test_a_conversation_by_calls(server: Served) -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: Scope) -> None:
+async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: CallScope) -> None:
     """A call that is let through is refused for its arguments, one that is not for its scope."""
     for name in call_names():
+        call = find_call(name)
+        assert call is not None
         status, code = await server.call(name, scope, no_such_argument=1)
-        if scope_of(name) in (scope, "read"):
+        if call.scope in (scope, "read"):
             assert (status, code) == (400, "error"), name
         else:
             assert (status, code) == (403, "denied"), name

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.control.declaration import CallScope
 from gateway.server.budgets import (
     BYTES,
     FRAMES,
@@ -21,7 +22,7 @@ from gateway.server.budgets import (
     RateLimit,
     TokenBudgets,
 )
-from gateway.server.tokens import AccessToken, Scope
+from gateway.server.tokens import AccessToken
 from tests.gateway.server.served import Served, served
 
 MB = 1024 * 1024
@@ -64,7 +65,7 @@ async def slowest_call(server: Served, flood: "asyncio.Future[Any]") -> float:
     ids=["10,000 words", "1.9 million words", "a long phrase", "quotes", "a long word", "33 words"],
 )
 @pytest.mark.parametrize("scope", ["read", "chat", "admin"])
-async def test_a_search_has_few_words(server: Served, words: str, scope: Scope) -> None:
+async def test_a_search_has_few_words(server: Served, words: str, scope: CallScope) -> None:
     began_at = time.monotonic()
     status, code = await server.call("search_messages", scope, words=words)
     assert (status, code) in ((400, "error"), (413, "too-large"))

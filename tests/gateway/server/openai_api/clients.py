@@ -9,13 +9,13 @@ import openai
 
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
-from gateway.server.tokens import Scope
+from gateway.control.declaration import CallScope
 from tests.fakes.model import ModelServer
 from tests.gateway.server.served import Served, served
 
 
 @asynccontextmanager
-async def client_of(server: Served, scope: Scope = "chat") -> AsyncIterator[openai.AsyncOpenAI]:
+async def client_of(server: Served, scope: CallScope = "chat") -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
         base_url=f"{server.address}/v1", api_key=server.secrets[scope], max_retries=0
     ) as client:

@@ -131,29 +131,31 @@ export type SessionEvent =
 export interface Calls {
   // Store a message and queue it; returns once it is on disk.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Say something in a session (None: a new one), and return the session's id once the message is on disk. A message with an `event_id` that was sent before is not taken twice; for a new session that needs `create_session` first. `agent` names who is to answer.
+  // Send a message to a session (None: a new one); returns the session's id once the message is on disk. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers.
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null }; result: string }
-  // What became of the message that was sent with this `event_id`.
+  // Return the outcome of the message that was sent with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
-  // Keep a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token` among what belongs to this access token, which has a role.
-  store_picture: { arguments: { data: string; token?: string }; result: Media }
-  // List what begins with a slash, chat commands and skills: `name`, `summary`.
+  // List chat commands and skills, which begin with a slash: `name`, `summary`.
   list_commands: { arguments: {}; result: { [key: string]: any }[] }
-  // Begin a session; returns its id.
+  // Stop the turn that runs on the lane; False when none does.
+  stop_turn: { arguments: { lane: string }; result: boolean }
+  // Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among the files of this access token, which has a role.
+  store_picture: { arguments: { data: string; token?: string }; result: Media }
+  // Begin to upload a file for `send_message`; returns the id of the upload. Fails for a file larger than `media.max_file_mb`.
+  begin_upload: { arguments: { name: string; size_bytes: number }; result: string }
+  // Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts come in order and may be repeated. An abandoned upload, or an upload of an earlier process, is `unknown-upload`.
+  continue_upload: { arguments: { upload: string; offset: number; data: string }; result: Media | null }
+  // Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0) of the call `call` of message `seq`: `name`, `size`, `version`, `data`.
+  read_sent_file: { arguments: { session: string; seq: number; call: string; number: number; offset?: number }; result: { [key: string]: any } }
+  // Create a session; returns its id.
   create_session: { arguments: {}; result: string }
   // Stop the turns that run in a session; False when none does.
   stop_session: { arguments: { session: string }; result: boolean }
-  // Answer an approval; False when it has expired or was answered already. `words` are told to the model with a denial; a lasting yes of `scope` prefix is about the event's prefix.
-  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" }; result: boolean }
-  // List the open approvals, oldest first.
-  list_approvals: { arguments: {}; result: ApprovalPrompt[] }
-  // Stop the turn that runs on the lane; False when none does.
-  stop_turn: { arguments: { lane: string }; result: boolean }
-  // Reserve a console lane that no other console watches, bound to `session`, to a new one (`fresh`), or to the lane's last one.
+  // Reserve a console lane that no other console watches, bound to `session`, to a new session (`fresh`), or to the lane's last session.
   open_console: { arguments: { session: string | null; fresh: boolean }; result: ConsoleLease }
-  // List sessions, last used first; with `folder` (its real path) those that worked there.
+  // List sessions, the last used first; with `folder` (its real path) those that worked there.
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
-  // Return the session that a lane is in; None until its next message begins one.
+  // Return the session that a lane is bound to; None until its next message creates one.
   bound_session: { arguments: { lane: string }; result: string | null }
   // Return the open session that was used last.
   last_session: { arguments: { principal: string }; result: string | null }
@@ -161,174 +163,172 @@ export interface Calls {
   preview_session: { arguments: { session: string; first: number; last: number }; result: SessionPreview }
   // Return all messages of a session.
   load_messages: { arguments: { session: string }; result: Message[] }
-  // Return how a message that arrives during a turn is handled on the lane.
+  // Return how the lane handles a message that arrives during a turn.
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" }
-  // Return a lane's session, model, mode, waiting and cost_usd.
+  // Return a lane's `session`, `model`, `mode`, `waiting` and `cost_usd`.
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
-  // Put a lane into a session (None: a new one); returns the session's id.
+  // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
-  // Find the newest messages with all these words. Fails for an encrypted database.
+  // Find the newest messages that contain all these words. Fails for an encrypted database.
   search_messages: { arguments: { words: string; limit?: number }; result: SearchHit[] }
-  // Copy a session into a new one, whole or up to message number `last` (0: none of it); returns its id. Fails between a call and its result.
+  // Copy a session into a new one, complete or up to message number `last` (0: no messages); returns its id. Fails between a tool call and its result.
   fork_session: { arguments: { session: string; last?: number | null }; result: string }
   // Rename a session ('': back to its automatic name); returns a sentence.
   rename_session: { arguments: { session: string; name: string }; result: string }
-  // Open, pause or close a session; returns a sentence. A running one cannot be closed.
+  // Open, pause or close a session; returns a sentence. A running session cannot be closed.
   set_session_status: { arguments: { session: string; status: "open" | "paused" | "closed" }; result: string }
   // Return a session as JSON lines, its metadata first.
   export_session: { arguments: { session: string }; result: string[] }
-  // Create a session from such a file, or from one of KodaX; returns its id.
+  // Create a session from an exported file, or from a file of KodaX; returns its id.
   import_session: { arguments: { file: string }; result: string }
-  // Return what `kore status` shows: pid, version, model, channels, queues, and the `workers` that run turns for this process (None: it runs them itself).
-  status: { arguments: {}; result: { [key: string]: any } }
-  // Read the configuration again: the keys that are `changed`, and those `waiting` for a restart. On an error the previous settings stay.
-  reload: { arguments: {}; result: { [key: string]: any } }
-  // Release the data to a gateway that starts, at the next step of what runs. None: this owner keeps it. Else the lanes of one-shot runs that wait for the successor.
-  hand_over: { arguments: { successor: string }; result: string[] | null }
-  // Queue a dead or finished inbox row again; returns a sentence.
-  replay: { arguments: { seq: number }; result: string }
-  // Copy the database to a new file; returns its size in bytes.
-  backup: { arguments: { target: string }; result: number }
-  // Count a person's data.
-  summarize_person: { arguments: { principal: string }; result: { [key: string]: any } }
-  // Export a person's data to a new zip file: `file`, `size_bytes`.
-  export_person: { arguments: { principal: string; target: string }; result: { [key: string]: any } }
-  // Delete a person's data, with `copies` also from the copies that upgrades made; returns what there was and which copies remain.
-  delete_person: { arguments: { principal: string; copies: boolean }; result: { [key: string]: any } }
-  // Return the `owner`, who is `asking` and who is `paired`; never a code.
+  // Choose the model that answers from the next turn on: a configured model, a profile, or vendor/model.
+  choose_model: { arguments: { session: string; model: string }; result: null }
+  // Choose the permission mode from the next turn on; a looser mode is recorded in the audit log.
+  choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
+  // Answer an approval; False when it has expired or was already answered. The model reads the `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix.
+  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" }; result: boolean }
+  // List the open approvals, oldest first.
+  list_approvals: { arguments: {}; result: ApprovalPrompt[] }
+  // List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
+  list_grants: { arguments: {}; result: { [key: string]: any }[] }
+  // Revoke a grant (None: all); returns a sentence.
+  revoke_grants: { arguments: { grant: number | null }; result: string }
+  // Return the `owner` and the people who are `asking` and `paired`; never a code.
   list_people: { arguments: {}; result: { [key: string]: any } }
-  // Approve the person who was sent the code; returns a sentence.
+  // Approve the person who received the code; returns a sentence.
   approve_pairing: { arguments: { code: string }; result: string }
   // Return a code, valid for one hour; the first to send `/start CODE` becomes the owner. Fails when there is an owner.
   invite_owner: { arguments: { channel: string; account: string }; result: string }
   // Revoke a person's access; returns a sentence.
   revoke_pairing: { arguments: { who: string }; result: string }
-  // List the grants, oldest first: id, principal, session ('' for all), title, folder, granted_by, granted_at.
-  list_grants: { arguments: {}; result: { [key: string]: any }[] }
-  // Revoke one grant, or all; returns a sentence.
-  revoke_grants: { arguments: { grant: number | null }; result: string }
+  // Count a person's data.
+  summarize_person: { arguments: { principal: string }; result: { [key: string]: any } }
+  // Export a person's data to a new zip file: `file`, `size_bytes`.
+  export_person: { arguments: { principal: string; target: string }; result: { [key: string]: any } }
+  // Delete a person's data, with `copies` also from the copies that upgrades made; returns what was deleted and which copies remain.
+  delete_person: { arguments: { principal: string; copies: boolean }; result: { [key: string]: any } }
   // List all jobs with their latest slots, as `gateway.scheduler.job_text.facts`.
   list_jobs: { arguments: {}; result: { [key: string]: any }[] }
   // Schedule a reminder or a task; returns a sentence.
   add_job: { arguments: { job: NewJob }; result: string }
   // Remove, pause, resume or run a job; returns a sentence.
   change_job: { arguments: { number: number; change: "remove" | "pause" | "resume" | "run" }; result: string }
+  // List the names of a session's running background commands and sub-agents.
+  background_tasks: { arguments: { session: string }; result: string[] }
+  // List background commands and sub-agents: running tasks first, then the last that ended.
+  list_tasks: { arguments: { session: string }; result: TaskInfo[] }
+  // Return the output of a command from a position (bytes) on: `text`, `begin` (later than `position` when the beginning was discarded), `end`. A sub-agent's steps are in its own session (`follow_session`).
+  read_task: { arguments: { session: string; task: string; position?: number }; result: { [key: string]: any } }
+  // Stop a command with all its processes, or a sub-agent; returns a sentence.
+  stop_task: { arguments: { session: string; task: string }; result: string }
   // List the agents of the workspace: `name`, `description`.
   list_agents: { arguments: {}; result: { [key: string]: any }[] }
-  // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (whether the name is a profile's), `default` (whether it answers where none is chosen).
+  // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (true for a profile), `default` (true for the model that answers unless another is chosen).
   list_models: { arguments: {}; result: { [key: string]: any }[] }
-  // Record a request, or find the earlier one with its key, with its answer if that was given. None when the key was used for a different request.
+  // Record a request, or return the earlier request with its key and its answer, if there is one. None when the key was used for a different request.
   begin_api_answer: { arguments: { request: ApiRequest }; result: ApiAnswer | null }
-  // Store an answer before its end is sent; False when another one was given for its key. Answers expire after 30 days; each token has at most its 1,000 newest.
+  // Store an answer before its end is sent; False when its key already has another answer. Answers expire after 30 days; each token keeps at most its 1,000 newest.
   keep_api_answer: { arguments: { answer: ApiAnswer }; result: boolean }
-  // Return the answer with this id that this token was given, with its conversation; None when there is none, or it is not stored any more.
+  // Return the answer of this token with this id, and its conversation; None when it does not exist or has expired.
   find_api_answer: { arguments: { token: string; answer_id: string }; result: ApiAnswer | null }
-  // Choose the model that answers: a configured one, a profile's name, or vendor/model.
-  choose_model: { arguments: { session: string; model: string }; result: null }
-  // Choose the permission mode; a looser one is noted in the audit log.
-  choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
-  // Answer a request: with the text of a file, '' once one is written, None when it cannot be done. False when nobody waits for it any more.
+  // Answer a request: with the text of a file, '' once a file is written, None when the request failed. False when the turn no longer waits.
   answer_editor: { arguments: { request: string; text: string | null }; result: boolean }
-  // List what each of the last days cost, today last: `day`, `cost_usd`, `input_tokens`, `output_tokens`, `calls`.
-  list_costs: { arguments: { days?: number }; result: { [key: string]: any }[] }
-  // Return the settings that this process started with, secrets masked.
-  describe_config: { arguments: {}; result: { [key: string]: any } }
-  // Return the newest lines of the log from this level on, oldest first.
-  read_log: { arguments: { lines?: number; level?: string }; result: { [key: string]: any }[] }
-  // List the newest entries of the audit log, newest first.
-  list_audit: { arguments: { limit?: number }; result: { [key: string]: any }[] }
-  // Return one of the workspace's files (such as USER.md, memory/MEMORY.md): `text`, `digest`.
-  read_note: { arguments: { name: string }; result: { [key: string]: any } }
-  // Replace one of these files, if it still has this `digest`; returns it as `read_note`.
-  write_note: { arguments: { name: string; text: string; digest: string }; result: { [key: string]: any } }
-  // List the folders: the workspace, trusted folders and those of chats.
+  // List the folders: the workspace, trusted folders and folders of chats.
   list_places: { arguments: {}; result: string[] }
-  // List what lies in a folder, folders first: `name`, `is_folder`, `size` (bytes), `changed_at` (Unix time).
+  // List the contents of a folder, folders first: `name`, `is_folder`, `size` (bytes), `changed_at` (Unix time).
   list_folder: { arguments: { place: string; path?: string }; result: { [key: string]: any }[] }
-  // Return a text file: `text`, `digest`, `size` (bytes, 1 MB at most); of one that there is not the digest is ''.
+  // Return a text file: `text`, `digest`, `size` (bytes, 1 MB at most); the digest of a missing file is ''.
   read_file: { arguments: { place: string; path: string }; result: { [key: string]: any } }
   // Return a picture (PNG, JPEG, GIF or WebP, 5 MB at most): `media_type`, and `data` as base64.
   read_picture: { arguments: { place: string; path: string }; result: { [key: string]: any } }
-  // Replace a text file, if it still has this `digest` ('': make one that there is not); returns it as `read_file`. Of one that has changed the error is `file-changed`.
+  // Replace a text file if it still has this `digest` ('': create the file); returns it as `read_file`. Fails with `file-changed` when the file has changed.
   write_file: { arguments: { place: string; path: string; text: string; digest?: string }; result: { [key: string]: any } }
-  // Compare a text with the file as it is now: the `diff` from the file to the text, and the file's `digest`.
+  // Compare a text with the current file: the `diff` from the file to the text, and the file's `digest`.
   compare_file: { arguments: { place: string; path: string; text: string }; result: { [key: string]: any } }
-  // Make a folder, with those above it; returns a sentence.
+  // Create a folder and its missing parents; returns a sentence.
   make_folder: { arguments: { place: string; path: string }; result: string }
-  // Move or rename a file or a folder, as `move_file` does: nothing is replaced, and into a folder that there is it goes under its own name. Returns a sentence.
+  // Move or rename a file or a folder, as the tool `move_file` does: nothing is overwritten, and a move into an existing folder keeps the name. Returns a sentence.
   move_path: { arguments: { place: string; path: string; to: string }; result: string }
-  // Delete a file, or a folder with all that is in it; returns a sentence.
+  // Delete a file, or a folder with its contents; returns a sentence.
   delete_path: { arguments: { place: string; path: string }; result: string }
-  // Take back the latest change that was made to a place by these calls, or make the last one that was taken back again: `text` says what came of it, `paths` are those that changed. `/undo` of the owner takes them back, too.
+  // Undo the latest change that these calls made in a place, or redo the last one undone: `text` describes the result, `paths` are the changed paths. The owner's `/undo` reverts these changes, too.
   undo_change: { arguments: { place: string; redo?: boolean }; result: { [key: string]: any } }
-  // List the installed plugins with what each brings; `rows` are pairs of label and text.
+  // Return a file of the workspace (such as USER.md, memory/MEMORY.md): `text`, `digest`.
+  read_note: { arguments: { name: string }; result: { [key: string]: any } }
+  // Replace a file of the workspace if it still has this `digest`; returns it as `read_note`.
+  write_note: { arguments: { name: string; text: string; digest: string }; result: { [key: string]: any } }
+  // List the installed plugins and their contents; `rows` are pairs of label and text.
   list_plugins: { arguments: {}; result: { [key: string]: any }[] }
-  // Fetch a plugin (with `update` the new version of the installed one with the name `source`) and show it; nothing is kept or run. `review` is for `install_plugin`, `options` are what it asks, `needs` what has to be installed first. May take minutes.
+  // Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and describe it; nothing is kept or run. `review` is for `install_plugin`, `options` are the plugin's questions, `needs` are requirements to install first. May take minutes.
   look_at_plugin: { arguments: { source: string; ref?: string; update?: boolean }; result: { [key: string]: any } }
-  // Install a plugin, if it still is what `look_at_plugin` showed; returns a sentence. `answers` are by the keys of `options`. May take minutes.
+  // Install a plugin if it is still what `look_at_plugin` showed; returns a sentence. `answers` are by the keys of `options`. May take minutes.
   install_plugin: { arguments: { source: string; review: string; answers: { [key: string]: string }; ref?: string; update?: boolean }; result: string }
-  // Use a plugin or not, leave it out of updates, or remove it; returns a sentence.
+  // Enable, disable, pin, unpin or remove a plugin; returns a sentence. A pinned plugin is left out of updates.
   change_plugin: { arguments: { name: string; change: "enable" | "disable" | "pin" | "unpin" | "remove" }; result: string }
-  // List the markets: `name`, `from`, `plugins` (how many), `problems` by entry.
+  // List the markets: `name`, `from`, `plugins` (their number), `problems` by entry.
   list_markets: { arguments: {}; result: { [key: string]: any }[] }
-  // List the entries of all markets with these words, the best first: `name`, `market`, `description`, `version`, `pinned`, `installed`, and `problem` if it cannot be used.
+  // List the entries of all markets with these words, the best first: `name`, `market`, `description`, `version`, `pinned`, `installed`, and `problem` when it cannot be used.
   search_plugins: { arguments: { words?: string; limit?: number }; result: { [key: string]: any }[] }
-  // Fetch a market and keep it; returns a sentence. May take minutes.
+  // Fetch a market and add it; returns a sentence. May take minutes.
   add_market: { arguments: { source: string; ref?: string }; result: string }
   // Fetch a market again; returns a sentence. May take minutes.
   update_market: { arguments: { name: string }; result: string }
-  // Forget a market; its plugins stay. Returns a sentence.
+  // Remove a market; its plugins stay. Returns a sentence.
   remove_market: { arguments: { name: string }; result: string }
-  // Say what would happen to a call in the workspace; nothing runs: `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules. Without a `mode` that of the channel.
-  check_policy: { arguments: { tool: string; arguments: { [key: string]: any }; role?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; channel?: string }; result: { [key: string]: any } }
-  // Return the `roles` (`name`, `source`, `tools` with their scopes, `agents`), who has which by `access.roles` (`assigned`), and the `owner`, whose role is always `build`.
-  list_roles: { arguments: {}; result: { [key: string]: any } }
-  // Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value` and `own` (as the file has it) without secrets, `from`, `choices`, `at_once`, `widens`, and `locked`, why it cannot be changed here.
+  // Return the settings that this process started with, secrets masked.
+  describe_config: { arguments: {}; result: { [key: string]: any } }
+  // Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value` and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and `locked`, the reason why it cannot be changed here.
   list_settings: { arguments: {}; result: { [key: string]: any } }
-  // Say what a change would do; nothing is written: `old` and `new`, `effect` (now, restart or none), `notes`, `widens`, and the `proposal` for `change_setting`.
+  // Describe a change without writing it: `old` and `new`, `effect` (now, restart or none), `notes`, `widens`, and the `proposal` for `change_setting`.
   check_setting: { arguments: { key: string; value: string | null }; result: { [key: string]: any } }
-  // Write a change that was checked, if the file is still the same, and take it in; returns it as `check_setting`. One that `widens` what Kore may do has to be `confirmed`.
+  // Write and apply a checked change if the file is still the same; returns it as `check_setting`. A change that `widens` Kore's power must be `confirmed`.
   change_setting: { arguments: { key: string; value: string | null; proposal: string; confirmed?: boolean }; result: { [key: string]: any } }
-  // Begin to send a file for `send_message`; returns the id of the upload. Fails for one that is larger than `media.max_file_mb`.
-  begin_upload: { arguments: { name: string; size_bytes: number }; result: string }
-  // Add the next part; the file, once it is whole. Parts come in order, and may be sent again. An upload that nothing comes for, or whose process has ended, is `unknown-upload`.
-  continue_upload: { arguments: { upload: string; offset: number; data: string }; result: Media | null }
-  // Return a part of a file that `send_file` sent: file `number` (from 0) of the call `call` of message `seq`: `name`, `size`, `version`, `data`. It is read as it is now.
-  read_sent_file: { arguments: { session: string; seq: number; call: string; number: number; offset?: number }; result: { [key: string]: any } }
-  // List the names of a session's background processes and sub-agents.
-  background_tasks: { arguments: { session: string }; result: string[] }
-  // List them with how they are: those that run first, then the latest that have ended.
-  list_tasks: { arguments: { session: string }; result: TaskInfo[] }
-  // Return what a command has printed behind a position (bytes): `text`, `begin` (later than `position` where the beginning is not kept any more), `end`. A sub-agent's steps are in its own session (`follow_session`).
-  read_task: { arguments: { session: string; task: string; position?: number }; result: { [key: string]: any } }
-  // Stop a command with all that it started, or a sub-agent; returns a sentence.
-  stop_task: { arguments: { session: string; task: string }; result: string }
-  // Return the `mode` ("off", "sandbox", "full"), the `user` that shells run as without a sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None: it runs).
+  // Return the policy's decision about a call in the workspace; nothing runs: `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules. `mode` defaults to the channel's.
+  check_policy: { arguments: { tool: string; arguments: { [key: string]: any }; role?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; channel?: string }; result: { [key: string]: any } }
+  // Return the `roles` (`name`, `source`, `tools` with their scopes, `agents`), the roles `assigned` by `access.roles`, and the `owner`, whose role is always `build`.
+  list_roles: { arguments: {}; result: { [key: string]: any } }
+  // Return the `mode` ("off", "sandbox", "full"), the `user` of shells without a sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None while it runs).
   terminal_status: { arguments: {}; result: { [key: string]: any } }
-  // Start a shell in one of `list_places` (None: the workspace); returns the terminal's id. Nobody follows it for ten minutes: it ends.
+  // Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id. It ends when nobody follows it for ten minutes.
   open_terminal: { arguments: { place?: string | null; columns?: number; rows?: number }; result: string }
-  // Type in a terminal.
+  // Type text into a terminal.
   write_terminal: { arguments: { terminal: string; text: string }; result: null }
-  // Tell the programs in a terminal how large it is.
+  // Set a terminal's size.
   resize_terminal: { arguments: { terminal: string; columns: number; rows: number }; result: null }
-  // Kill a terminal's shell with all that it started, and forget its output.
+  // Kill a terminal's shell with all its processes, and discard its output.
   close_terminal: { arguments: { terminal: string }; result: null }
+  // Return the facts of `kore status`: pid, version, model, channels, queues, and the `workers` that run turns for this process (None: it runs them itself).
+  status: { arguments: {}; result: { [key: string]: any } }
+  // Read the configuration again: the keys that are `changed`, and those `waiting` for a restart. On an error the previous settings stay.
+  reload: { arguments: {}; result: { [key: string]: any } }
+  // Release the data to a gateway that starts, at the next step of the running turns. Returns the lanes of one-shot runs that wait for the successor; None when this owner keeps the data.
+  hand_over: { arguments: { successor: string }; result: string[] | null }
+  // Queue a dead or finished inbox row again; returns a sentence.
+  replay: { arguments: { seq: number }; result: string }
+  // Copy the database to a new file; returns its size in bytes.
+  backup: { arguments: { target: string }; result: number }
+  // List the costs of the last days, today last: `day`, `cost_usd`, `input_tokens`, `output_tokens`, `calls`.
+  list_costs: { arguments: { days?: number }; result: { [key: string]: any }[] }
+  // Return the newest lines of the log from this level up, oldest first.
+  read_log: { arguments: { lines?: number; level?: string }; result: { [key: string]: any }[] }
+  // List the newest entries of the audit log, newest first.
+  list_audit: { arguments: { limit?: number }; result: { [key: string]: any }[] }
 }
 
 export interface Streams {
-  // Follow the events of a lane. Undelivered answers and open questions come first. With the project's `folder`, changes of its files between turns are among them. A client whose connection broke passes `after`, the `seq` of the last `delivered` event that it has: what was delivered into the broken connection comes again.
+  // Follow the events of a lane, undelivered answers and open approvals first. With a project's `folder`, changes of its files between turns are included. After a broken connection, pass the `seq` of the last `delivered` event received as `after`: later ones are sent again.
   watch: { arguments: { lane: string; folder?: string | null; after?: number | null }; item: WatchEvent }
-  // Follow a session: its stored messages with a number above `after`, open questions, and the live events of its turns, whichever chat they are in. `kinds` are the types of live events that are wanted (none: all), `level` is the lowest level of them. A message takes the place of what streamed before it; a client that was away goes on with the `seq` of the last one that it has.
+  // Follow a session: its stored messages numbered above `after`, open approvals, and the live events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is the lowest level. A message replaces what streamed before it; a client that was away continues with the `seq` of its last message.
   follow_session: { arguments: { session: string; after?: number; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionEvent }
-  // Follow several sessions (none: all) over one stream: the live events of their turns and `session_changed`, each with the session's id, of these `kinds` (none: all) and this `level` or above. There is no past in it: list the sessions once it is open.
+  // Follow several sessions (none: all) over one stream: the live events of their turns and `session_changed`, each with the session's id, of these `kinds` (none: all) and at least this `level`. Past events are not included: list the sessions once the stream is open.
   follow_sessions: { arguments: { sessions?: string[]; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionNews }
-  // Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`, `tool_call_delta`, `retry`, `notice`), and in the end `reply` with `message`, `usage` and `finish_reason`. What it costs counts for the limits.
+  // Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`, `tool_call_delta`, `retry`, `notice`), then `reply` with `message`, `usage` and `finish_reason`. The cost counts towards the limits.
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
-  // Follow what the lane's turns ask of the editor, each to be answered within seconds. Only files of the turn's folder that its tools may open are asked for.
+  // Follow the requests of the lane's turns to the editor, each to be answered within seconds. They concern only files of the turn's folder that its tools may open.
   serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
-  // Give MCP servers to the lane's turns, as long as this is followed: they are in no configuration, and end with it. Once all have been asked for their tools (or 10 seconds have passed), a sentence about each that failed follows.
+  // Give MCP servers to the lane's turns while the stream is open; they are not part of the configuration. Once all have listed their tools (or after 10 seconds), a sentence follows for each that failed.
   attach_servers: { arguments: { lane: string; servers: SessionServer[] }; item: string[] }
-  // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and in the end the `exit_code`. A client that is too slow gets a `screen` again. A program whose output nobody takes in waits.
+  // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and at the end the `exit_code`. A client that is too slow gets another `screen`. The program waits while no client reads its output.
   follow_terminal: { arguments: { terminal: string }; item: { [key: string]: any } }
 }
 

@@ -1,0 +1,173 @@
+"""Calls that send messages and files, and follow the answers on one lane."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import current_locale, t
+from agent.security.files.paths import INBOX_FOLDER
+from agent.security.policy.base import PermissionMode
+from agent.serialization import safe_text
+from gateway.access.control import folder_name
+from gateway.calls.context import ServiceContext
+from gateway.calls.sessions import bind_session, create_session
+from gateway.commands.table import find_command, menu
+from gateway.control.declaration import call
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Media, MessageOptions, Sender
+from gateway.core.records import MessageOutcome, WatchEvent
+from gateway.core.token_routes import API
+from gateway.media.pictures import store_base64
+from gateway.sessions.console_binding import LOCAL
+from gateway.sessions.lane_feed import lane_events
+from gateway.sessions.session_feed import route_of_session
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.execution import answers
+
+_MAX_SUMMARY_CHARS = 200
+
+
+@call(scope="admin")
+async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
+    """Store a message and queue it; returns once it is on disk."""
+    await ctx.bus.submit(message)
+    if message.session_key.startswith(ONCE):
+        # A one-shot run repeats its message to a new owner, which may have dropped the run.
+        reason = await ctx.database.transact(inbox.fate, message)
+        if reason is not None:
+            raise KoreError(
+                t("Kore was restarted and dropped this run"),
+                hint=t("its progress is saved in the session: `kore agent -c`"),
+            )
+
+
+@call(scope="read")
+@asynccontextmanager
+async def watch(
+    ctx: ServiceContext, lane: str, folder: str | None = None, after: int | None = None
+) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+    """Follow the events of a lane, undelivered answers and open approvals first. With a project's
+    `folder`, changes of its files between turns are included. After a broken connection, pass the
+    `seq` of the last `delivered` event received as `after`: later ones are sent again."""
+    with ctx.events.watch(lane) as watcher:
+        ctx.console_reservations.release(lane)
+        for approval in await ctx.approvals.open_questions(lane):
+            watcher.put(ctx.approvals.request_event(approval))
+        await ctx.sender.retry_now(lane)
+        async with ctx.feed.follow(lane, folder):
+            yield lane_events(ctx.database, lane, after, watcher)
+
+
+@call(scope="chat")
+async def send_message(  # noqa: PLR0913 - all but two are options, passed by name
+    ctx: ServiceContext,
+    session: str | None,
+    text: str,
+    event_id: str = "",
+    mode: PermissionMode | None = None,
+    media: tuple[Media, ...] = (),
+    agent: str | None = None,
+) -> str:
+    """Send a message to a session (None: a new one); returns the session's id once the message is
+    on disk. A second message with the same `event_id` is ignored; for a new session, call
+    `create_session` first. `agent` names the agent that answers."""
+    agent_option = await _agent_option(ctx, agent)
+    session = await ctx.find_session(session or await create_session(ctx))
+    route = route_of_session(session)
+    await bind_session(ctx, route.lane, session)
+    message = InboundMessage(
+        channel=route.channel,
+        account=route.account,
+        chat_id=route.chat_id,
+        sender=Sender(str(os.getuid())),
+        event_id=event_id or os.urandom(16).hex(),
+        content=safe_text(text),
+        received_at=time.time(),
+        options=MessageOptions(mode=mode, agent=agent_option),
+        # The files at the paths count, not the client's description of them.
+        media=tuple([await ctx.uploads.look_again(each) for each in media]),
+        language=current_locale(),
+    )
+    await submit(ctx, message)
+    return session
+
+
+async def _agent_option(ctx: ServiceContext, name: str | None) -> Mapping[str, Any] | None:
+    """Return an agent as an option of a message. Raises `ConfigError` for an unknown agent."""
+    if name is None:
+        return None
+    agent = await asyncio.to_thread(ctx.agent.subagents.find, name, ctx.agent.workspace.folder)
+    if agent is None:
+        raise ConfigError(
+            t("unknown agent {name!r}", name=name[:80]), hint=t("`kore agents list` shows them")
+        )
+    return asdict(agent)
+
+
+@call(scope="read")
+async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
+    """Return the outcome of the message that was sent with this `event_id`."""
+    for channel in (CONSOLE, API):
+        outcome = await ctx.database.transact(answers.find_outcome, channel, LOCAL, event_id)
+        if outcome.state != "unknown":
+            break
+    return outcome
+
+
+@call(scope="read")
+async def list_commands(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
+    """List chat commands and skills, which begin with a slash: `name`, `summary`."""
+    commands = [{"name": name, "summary": t(summary)} for name, summary in menu()]
+    if ctx.agent.skills is None:
+        return commands
+    skills = await asyncio.to_thread(ctx.agent.skills.load, ctx.agent.workspace.folder)
+    return commands + [
+        {"name": name, "summary": " ".join(skill.description.split())[:_MAX_SUMMARY_CHARS]}
+        for name, skill in skills.items()
+        if find_command(name) is None
+    ]
+
+
+@call(scope="admin")
+async def stop_turn(ctx: ServiceContext, lane: str) -> bool:
+    """Stop the turn that runs on the lane; False when none does."""
+    return await ctx.bus.stop(lane)
+
+
+@call(scope="chat")
+async def store_picture(ctx: ServiceContext, data: str, token: str = "") -> Media:
+    """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among
+    the files of this access token, which has a role."""
+    workspace = ctx.agent.workspace.folder
+    folder = workspace / INBOX_FOLDER / API
+    if token:
+        folder /= folder_name(token)
+    return await asyncio.to_thread(store_base64, data, folder, workspace)
+
+
+@call(scope="chat")
+async def begin_upload(ctx: ServiceContext, name: str, size_bytes: int) -> str:
+    """Begin to upload a file for `send_message`; returns the id of the upload. Fails for a file
+    larger than `media.max_file_mb`."""
+    return await ctx.uploads.begin(name, size_bytes)
+
+
+@call(scope="chat")
+async def continue_upload(ctx: ServiceContext, upload: str, offset: int, data: str) -> Media | None:
+    """Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts come
+    in order and may be repeated. An abandoned upload, or an upload of an earlier process, is
+    `unknown-upload`."""
+    return await ctx.uploads.add(upload, offset, data)
+
+
+@call(scope="read")
+async def read_sent_file(
+    ctx: ServiceContext, session: str, seq: int, call: str, number: int, offset: int = 0
+) -> Mapping[str, Any]:
+    """Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0) of
+    the call `call` of message `seq`: `name`, `size`, `version`, `data`."""
+    return await ctx.sent_files.read(session, seq, call, number, offset)

@@ -1,0 +1,273 @@
+"""Calls that read, follow and change sessions. A session may be named by an unambiguous prefix."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from agent.errors import ConfigError, KoreError
+from agent.security.policy.base import PermissionMode
+from agent.types import Message
+from gateway.calls.context import ServiceContext
+from gateway.control.declaration import call
+from gateway.core.event_levels import Level, is_wanted
+from gateway.core.messages import CONSOLE, Route, console_principal
+from gateway.core.records import (
+    ConsoleLease,
+    QueueMode,
+    SearchHit,
+    SessionEvent,
+    SessionInfo,
+    SessionNews,
+    SessionPreview,
+)
+from gateway.sessions import console_binding, lookup, mode_choice, service
+from gateway.sessions.console_binding import LOCAL, MAIN
+from gateway.sessions.session_feed import route_of_session, session_events
+from gateway.store.port import Transaction
+from gateway.store.repositories.conversations import session_folders
+from gateway.store.repositories.conversations import sessions as stored_sessions
+
+
+@call(scope="read")
+@asynccontextmanager
+async def follow_session(
+    ctx: ServiceContext,
+    session: str,
+    after: int = 0,
+    kinds: tuple[str, ...] = (),
+    level: Level = "debug",
+) -> AsyncIterator[AsyncIterator[SessionEvent]]:
+    """Follow a session: its stored messages numbered above `after`, open approvals, and the live
+    events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is
+    the lowest level. A message replaces what streamed before it; a client that was away continues
+    with the `seq` of its last message."""
+    session = await ctx.find_session(session)
+    lane = route_of_session(session).lane
+    with ctx.events.watch(lane, session) as watcher:
+        lanes = await ctx.database.transact(stored_sessions.lanes_of, session)
+        for approval in await ctx.approvals.open_questions():
+            if approval.lane in lanes:
+                watcher.put(ctx.approvals.request_event(approval))
+        await ctx.sender.retry_now(lane)
+        yield session_events(ctx.database, session, after, watcher, kinds, level)
+
+
+@call(scope="read")
+@asynccontextmanager
+async def follow_sessions(
+    ctx: ServiceContext,
+    sessions: tuple[str, ...] = (),
+    kinds: tuple[str, ...] = (),
+    level: Level = "info",
+) -> AsyncIterator[AsyncIterator[SessionNews]]:
+    """Follow several sessions (none: all) over one stream: the live events of their turns and
+    `session_changed`, each with the session's id, of these `kinds` (none: all) and at least this
+    `level`. Past events are not included: list the sessions once the stream is open."""
+    ids = [await ctx.find_session(session) for session in sessions]
+
+    def accepts(session: str, event: SessionEvent) -> bool:
+        return (not ids or session in ids) and is_wanted(event, kinds, level)
+
+    with ctx.events.watch_sessions(accepts) as watcher:
+        yield cast("AsyncIterator[SessionNews]", aiter(watcher))
+
+
+@call(scope="chat")
+async def create_session(ctx: ServiceContext) -> str:
+    """Create a session; returns its id."""
+    principal = console_principal()
+    session = await ctx.database.transact(stored_sessions.create_session, principal, time.time())
+    ctx.announce(session)
+    return session
+
+
+@call(scope="chat")
+async def stop_session(ctx: ServiceContext, session: str) -> bool:
+    """Stop the turns that run in a session; False when none does."""
+    session = await ctx.find_session(session)
+    # A turn that waits for an answer runs nowhere, but ends when its lane is stopped.
+    lanes = await ctx.database.transact(stored_sessions.lanes_of, session)
+    busy_lanes = ctx.events.lanes_at_work(session)
+    stopped = [await ctx.bus.stop(lane) for lane in dict.fromkeys([*busy_lanes, *lanes])]
+    return any(stopped)
+
+
+@call(scope="admin")
+async def open_console(ctx: ServiceContext, session: str | None, fresh: bool) -> ConsoleLease:
+    """Reserve a console lane that no other console watches, bound to `session`, to a new session
+    (`fresh`), or to the lane's last session."""
+    ctx.jobs.start_firing()
+    session_chats = (
+        await ctx.database.transact(console_binding.consoles_of, session) if session else []
+    )
+    numbered = (f"{MAIN}-{number}" for number in count(2))
+    for chat_id in chain(session_chats, [MAIN], numbered):
+        lane = Route(CONSOLE, LOCAL, chat_id).lane
+        if ctx.console_reservations.is_reserved(lane) or ctx.events.is_watched(lane):
+            continue
+        # Before the first await, so that a console that opens meanwhile gets another lane.
+        ctx.console_reservations.reserve(lane)
+        lease: ConsoleLease | None = None
+        try:
+            lease = await _lease_console(ctx, chat_id, session, fresh)
+        finally:
+            if lease is None:
+                ctx.console_reservations.release(lane)
+        if lease is not None:
+            return lease
+    raise AssertionError("there is always a further number")
+
+
+async def _lease_console(
+    ctx: ServiceContext, chat_id: str, session: str | None, fresh: bool
+) -> ConsoleLease | None:
+    lease = await ctx.database.transact(console_binding.open_console, chat_id, session, fresh)
+    if lease is None:
+        return None
+    if lease.session is not None and not fresh:
+        await ctx.sessions.set_status(lease.session, "open")
+    return replace(lease, language=ctx.languages.choice_of(console_principal()))
+
+
+@call(scope="read")
+async def list_sessions(
+    ctx: ServiceContext, limit: int = 50, folder: str | None = None
+) -> Sequence[SessionInfo]:
+    """List sessions, the last used first; with `folder` (its real path) those that worked there."""
+    return await ctx.database.transact(session_folders.list_sessions, limit, folder)
+
+
+@call(scope="read")
+async def bound_session(ctx: ServiceContext, lane: str) -> str | None:
+    """Return the session that a lane is bound to; None until its next message creates one."""
+    return await ctx.database.transact(stored_sessions.bound_session, lane)
+
+
+@call(scope="read")
+async def last_session(ctx: ServiceContext, principal: str) -> str | None:
+    """Return the open session that was used last."""
+    return await ctx.database.transact(stored_sessions.last_of, principal)
+
+
+@call(scope="read")
+async def preview_session(
+    ctx: ServiceContext, session: str, first: int, last: int
+) -> SessionPreview:
+    """Return a session's first and last messages."""
+    return await ctx.sessions.preview(session, first, last)
+
+
+@call(scope="read")
+async def load_messages(ctx: ServiceContext, session: str) -> Sequence[Message]:
+    """Return all messages of a session."""
+
+    def load(tx: Transaction) -> Sequence[Message]:
+        return stored_sessions.load_all(tx, lookup.find(tx, session))
+
+    return await ctx.database.transact(load)
+
+
+@call(scope="read")
+async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode:
+    """Return how the lane handles a message that arrives during a turn."""
+    return await ctx.database.transact(stored_sessions.queue_mode_of_lane, lane)
+
+
+@call(scope="read")
+async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, Any]:
+    """Return a lane's `session`, `model`, `mode`, `waiting` and `cost_usd`."""
+    return await ctx.database.transact(service.conversation_status, lane)
+
+
+@call(scope="admin")
+async def bind_session(ctx: ServiceContext, lane: str, session: str | None) -> str:
+    """Bind a lane to a session (None: a new one); returns the session's id."""
+    bound = await ctx.database.transact(console_binding.bind, lane, session)
+    if session is not None:
+        # Continuing a paused session resumes it for every lane that waits in it.
+        await ctx.sessions.set_status(bound, "open")
+    return bound
+
+
+@call(scope="read")
+async def search_messages(ctx: ServiceContext, words: str, limit: int = 20) -> Sequence[SearchHit]:
+    """Find the newest messages that contain all these words. Fails for an encrypted database."""
+    return await ctx.sessions.search(words, limit)
+
+
+@call(scope="chat")
+async def fork_session(ctx: ServiceContext, session: str, last: int | None = None) -> str:
+    """Copy a session into a new one, complete or up to message number `last` (0: no messages);
+    returns its id. Fails between a tool call and its result."""
+    fork = await ctx.sessions.fork(session, last)
+    ctx.announce(fork)
+    return fork
+
+
+@call(scope="chat")
+async def rename_session(ctx: ServiceContext, session: str, name: str) -> str:
+    """Rename a session ('': back to its automatic name); returns a sentence."""
+    sentence = await ctx.sessions.rename(session, name)
+    ctx.announce(await ctx.find_session(session))
+    return sentence
+
+
+@call(scope="chat")
+async def set_session_status(
+    ctx: ServiceContext, session: str, status: Literal["open", "paused", "closed"]
+) -> str:
+    """Open, pause or close a session; returns a sentence. A running session cannot be closed."""
+    sentence = await ctx.sessions.set_status(session, status)
+    ctx.announce(await ctx.find_session(session))
+    return sentence
+
+
+@call(scope="read")
+async def export_session(ctx: ServiceContext, session: str) -> Sequence[str]:
+    """Return a session as JSON lines, its metadata first."""
+    return await ctx.sessions.export_lines(session)
+
+
+@call(scope="admin")
+async def import_session(ctx: ServiceContext, file: Path) -> str:
+    """Create a session from an exported file, or from a file of KodaX; returns its id."""
+    session = await ctx.sessions.import_session(file)
+    ctx.announce(session)
+    return session
+
+
+@call(scope="admin")
+async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
+    """Choose the model that answers from the next turn on: a configured model, a profile, or
+    vendor/model."""
+    models = ctx.agent.models
+    try:
+        models.check(model)
+    except ConfigError as exc:
+        # The argument is wrong, not a configuration file.
+        raise KoreError(str(exc), hint=exc.hint) from exc
+    # Choosing a model, even the same one again, suggests that it works now.
+    models.expire_cooldowns(model)
+
+    def choose(tx: Transaction) -> None:
+        stored_sessions.choose_model(tx, lookup.find(tx, session), model)
+
+    await ctx.database.transact(choose)
+
+
+@call(scope="admin")
+async def choose_mode(ctx: ServiceContext, session: str, mode: PermissionMode) -> None:
+    """Choose the permission mode from the next turn on; a looser mode is recorded in the audit
+    log."""
+    principal = console_principal()
+    default = ctx.default_mode(CONSOLE)
+
+    def choose(tx: Transaction) -> None:
+        by = {"who": principal, "chat": ""}
+        mode_choice.choose_mode(tx, lookup.find(tx, session), mode, default, by, time.time())
+
+    await ctx.database.transact(choose)
