@@ -290,8 +290,14 @@ def _tree(cls: type[KoreError]) -> Iterator[type[KoreError]]:
         yield from _tree(child)
 
 
+def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether a write failed for lack of room: no space, no inode, or a used-up quota."""
+    # A file system without free inodes reports ENOSPC, a quota of inodes EDQUOT.
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def is_disk_unwritable(error: BaseException) -> TypeGuard[OSError]:
-    """Return whether a disk has no room or no inodes left, a quota is used up, or the file system
-    is read-only: nothing that the program does wrong."""
-    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-    return isinstance(error, OSError) and error.errno in unwritable
+    """Return whether a write failed because the disk is full or its file system read-only, so
+    that it is no bug in the program."""
+    is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
+    return is_read_only or is_disk_full(error)

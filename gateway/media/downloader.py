@@ -1,7 +1,6 @@
 """Downloads what stored messages wait for: their files, and the rest of their album."""
 
 import asyncio
-import errno
 import logging
 import os
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from agent.errors import is_disk_full
 from agent.i18n import mark_for_translation, t, use_locale
 from gateway.channels.base import Accept, NotFetched, SupportsDownloads
 from gateway.config.sections import MediaSection
@@ -42,6 +42,8 @@ AT_ONCE = 4
 # After a start, the rest of an album has so long to be delivered again.
 AFTER_START_S = 3.0
 _WAITS_S = (1.0, 3.0, 10.0, 30.0)
+# About ten minutes: the chat waits behind its file.
+_ROOM_WAITS_S = (5.0, 10.0, 20.0, 40.0, *[60.0] * 9)
 _STORE_PAUSE_S = 5.0
 _NOBODY = mark_for_translation("downloads from its source are not supported")
 _NOT_KEPT = mark_for_translation("it could not be saved to disk ({reason})")
@@ -80,7 +82,7 @@ class MediaDownloader:
     sentence says why not. `media` says how large a file may be that is taken, and for how long it
     is kept; `transcribe` writes down what is said in one, `wake` lets a lane
     go on whose row waits no more, `shared` lets other machines have it, `waits_s` are the rests
-    between tries, and `room_wait_s` the one until a full disk is looked at again.
+    between tries, and `room_waits_s` the rests between tries while the disk or the quota is full.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -96,7 +98,7 @@ class MediaDownloader:
         transcribe: Callable[[Media, Path], Awaitable[Media]] | None = None,
         shared: "SharedInbox | None" = None,
         waits_s: tuple[float, ...] = _WAITS_S,
-        room_wait_s: float = _STORE_PAUSE_S,
+        room_waits_s: tuple[float, ...] = _ROOM_WAITS_S,
     ) -> None:
         self._database = database
         self._renderer = renderer
@@ -109,7 +111,7 @@ class MediaDownloader:
         self._transcribe = transcribe
         self._shared = shared
         self._waits_s = waits_s
-        self._room_wait_s = room_wait_s
+        self._room_waits_s = room_waits_s
         self._changed = asyncio.Event()
         # Whether there may be parts of albums that are not to be kept for long.
         self._has_early_updates = True
@@ -193,7 +195,8 @@ class MediaDownloader:
 
     async def _fetch_with_retries(self, row: PendingMessage, media: Media) -> Media:
         """The file, there. Raises `NotFetched` when it is out of reach."""
-        waits_s, has_warned = deque(self._waits_s), False
+        waits_s, room_waits_s = deque(self._waits_s), deque(self._room_waits_s)
+        has_warned = False
         while True:
             trying = asyncio.create_task(self._try(row, media))
             try:
@@ -208,12 +211,15 @@ class MediaDownloader:
                     await asyncio.sleep(waits_s.popleft())
                 case NotFetched() as exc:
                     raise exc
-                case OSError(errno=errno.ENOSPC | errno.EDQUOT) as exc:
-                    # It comes no second time, so it waits for room, as the database does.
+                case OSError() as exc if is_disk_full(exc):
+                    # The platform does not deliver the file again, so it waits for room. A quota
+                    # may stay used up, and the messages behind the file must not wait for that.
+                    if not room_waits_s:
+                        raise NotFetched(_FULL) from exc
                     if not has_warned:
                         log.error("a file of message %d waits for room: %s", row.seq, exc)
                     has_warned = True
-                    await asyncio.sleep(self._room_wait_s)
+                    await asyncio.sleep(room_waits_s.popleft())
                 case OSError() as exc:
                     reason = exc.strerror or type(exc).__name__
                     raise NotFetched(_NOT_KEPT, reason=reason) from exc

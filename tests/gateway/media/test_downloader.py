@@ -211,28 +211,35 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
 
 
 class FullPlatform(SlowPlatform):
-    """Has no inode left for a file that is fetched, until `has_room`."""
+    """Reports `error_number` for each file that is fetched, until `has_room`."""
 
     has_room = False
+
+    def __init__(self, error_number: int) -> None:
+        super().__init__()
+        self.error_number = error_number
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
         if not self.has_room:
             self.fetches += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(self.error_number, os.strerror(self.error_number))
         await super().fetch(media, into, limit_bytes)
 
 
+# Without free inodes, a file system reports ENOSPC too.
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT])
 async def test_file_waits_for_room_on_the_disk(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error_number: int
 ) -> None:
-    platform = FullPlatform()
+    platform = FullPlatform(error_number)
     platform.go.set()
     async with opened(tmp_path, [], platform=platform) as parts:
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
         await store_messages(parts, chat_message("[photo]", media=(photo,)))
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)
-        loader = downloader(parts, inboxes, woken.append, waits_s=(), room_wait_s=0.01)
+        waits_s = (0.01,) * 10_000
+        loader = downloader(parts, inboxes, woken.append, waits_s=(), room_waits_s=waits_s)
         work = asyncio.create_task(loader.run())
         await wait_until(lambda: platform.fetches > 2)
         assert woken == []
@@ -242,3 +249,22 @@ async def test_file_waits_for_room_on_the_disk(
         (file,) = (parts.workspace / "inbox").iterdir()
         assert file.read_bytes() == DATA
     assert caplog.text.count("waits for room") == 1
+
+
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT])
+async def test_message_goes_on_without_a_file_that_finds_no_room(
+    tmp_path: Path, error_number: int
+) -> None:
+    platform = FullPlatform(error_number)
+    async with opened(tmp_path, [], platform=platform) as parts:
+        photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
+        await store_messages(parts, chat_message("[photo]", media=(photo,)))
+        woken: list[str] = []
+        inboxes = Inboxes(parts.workspace)
+        loader = downloader(parts, inboxes, woken.append, room_waits_s=(0.0, 0.0))
+        work = asyncio.create_task(loader.run())
+        await wait_until(lambda: woken)
+        await cancel_and_wait(work)
+        (notice,) = await parts.stored("outbox", "body")
+    assert platform.fetches == 3
+    assert "the disk is nearly full" in str(notice)
