@@ -23,9 +23,9 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
 from gateway.media.storage import InboxPaths, delete_expired_daily
-from gateway.store.errors import StoreError
+from gateway.store.errors import SealBroken, StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.delivery import pending_media
+from gateway.store.repositories.delivery import pending_media, unreadable_messages
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.delivery.pending_media import PendingMessage
 
@@ -173,6 +173,10 @@ class MediaDownloader:
                 await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
                 if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
+        except SealBroken:
+            # The messages behind it must not wait for a row that nobody can read.
+            if lane := await self._transact(unreadable_messages.bury, seq):
+                self._wake(lane)
         finally:
             self._busy_numbers.discard(seq)
             self.notify()
@@ -290,10 +294,12 @@ class MediaDownloader:
     async def _transact(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """The work's result, however long the database refuses."""
+        """Return the work's result, however long the database refuses. Raises `SealBroken`."""
         while True:
             try:
                 return await self._database.transact(work, *args, **kwargs)
+            except SealBroken:
+                raise
             except StoreError as exc:
                 log.error("downloads are delayed: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)

@@ -114,8 +114,7 @@ def put(tx: Transaction, job: Job) -> Job:
 def find(tx: Transaction, number: int) -> Job | None:
     if abs(number) > _LARGEST:
         return None
-    row = tx.first(f"{_SELECT} WHERE id = ?", (number,))
-    return _job(tx, row) if row else None
+    return next(_readable(tx, tx.all(f"{_SELECT} WHERE id = ?", (number,))), None)
 
 
 def made(tx: Transaction, made_by: str) -> Job | None:

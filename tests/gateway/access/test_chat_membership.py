@@ -1,13 +1,16 @@
 """What becomes of a chat that a bot comes into or is put out of."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
 from gateway.channels.base import ChatUnreachable
 from gateway.core.channel_events import Batch, MembershipChange
 from gateway.core.messages import OutboundPart, Route, Sender
+from gateway.store.cipher import Cipher
 from gateway.store.repositories.delivery import chats
 from gateway.store.repositories.delivery.outbox import OutgoingReply
+from tests.gateway import stored
 from tests.gateway.parts import Parts, chat_message, opened, running
 
 GROUP = Route("chat", "bot", "-5")
@@ -86,6 +89,18 @@ async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
         ),
         ("7", "I can't write to the group -5 any more: blocked. What waited for it was dropped."),
     ]
+
+
+async def test_changed_message_of_a_person_stops_no_route(tmp_path: Path) -> None:
+    cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
+    async with running(tmp_path, [], owner="chat:7", cipher=cipher) as parts:
+        message = chat_message("/status", "8", sender=Sender("8", "Bob"))
+        await parts.bus.accept("chat", "bot", Batch([message]))
+        await parts.until_stored("outbox", chat="8", state="sent")
+        await parts.database.transact(stored.change, "inbox", {"payload": "forged"})
+        await unreachable(parts, "8")
+        await parts.until_stored("outbox", chat="7", state="sent")
+    assert "I can't write to the group 8" in parts.platform.texts("7")[-1]
 
 
 async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -> None:

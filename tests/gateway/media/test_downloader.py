@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,9 +17,11 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
 from gateway.media.downloader import AT_ONCE, MediaDownloader
 from gateway.media.storage import InboxPaths, storage_name
+from gateway.store.cipher import Cipher
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
+from tests.gateway import stored
 from tests.gateway.parts import Parts, cancel_and_wait, chat_message, opened, wait_until
 
 DATA = b"x" * 100
@@ -268,3 +271,16 @@ async def test_message_goes_on_without_a_file_that_finds_no_room(
         (notice,) = await parts.stored("outbox", "body")
     assert platform.fetches == 3
     assert "the disk is nearly full" in str(notice)
+
+
+async def test_message_behind_a_changed_one_is_answered(tmp_path: Path) -> None:
+    cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
+    async with opened(tmp_path, [], cipher=cipher) as parts:
+        photo = Media("photo", remote="f", unique="u")
+        await store_messages(parts, chat_message("[photo]", media=(photo,)))
+        await parts.database.transact(stored.change, "inbox", {"payload": "forged"})
+        woken: list[str] = []
+        work = asyncio.create_task(downloader(parts, Inboxes(tmp_path), woken.append).run())
+        await wait_until(lambda: woken)
+        await cancel_and_wait(work)
+        assert await parts.stored("inbox", "dead_reason") == [("changed outside of Kore",)]

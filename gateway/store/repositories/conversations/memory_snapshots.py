@@ -3,15 +3,19 @@
 import json
 
 from agent.context.memory_snapshot import MemorySnapshot
+from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 
 
 def load(tx: Transaction, session: str) -> MemorySnapshot | None:
-    """None when none is stored."""
+    """Return None when none is stored, or one that was changed outside of Kore."""
     (sealed,) = tx.one("SELECT memory FROM session WHERE id = ?", (session,))
     if sealed is None:
         return None
-    stored = json.loads(tx.unseal(sealed, "session.memory", session))
+    try:
+        stored = json.loads(tx.unseal(sealed, "session.memory", session))
+    except SealBroken:
+        return None
     return MemorySnapshot(str(stored["file"]), str(stored["text"]))
 
 

@@ -12,6 +12,7 @@ from agent.types import Message, Taint
 from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
 from gateway.store.conditions import beginning
+from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
@@ -206,9 +207,14 @@ def choose_style(tx: Transaction, session: str, style: str | None) -> None:
 
 
 def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
-    """What a session has seen of files, as `agent.tools.file_views.FileViews` wrote it."""
-    sealed = row.file_views
-    return None if sealed is None else tx.unseal(sealed, "session.file_views", row.id)
+    """Return what a session has seen of files, as `agent.tools.file_views.FileViews` wrote it;
+    None for nothing, and for a text that was changed outside of Kore."""
+    if row.file_views is None:
+        return None
+    try:
+        return str(tx.unseal(row.file_views, "session.file_views", row.id))
+    except SealBroken:
+        return None
 
 
 def set_file_views(tx: Transaction, session: str, text: str) -> None:

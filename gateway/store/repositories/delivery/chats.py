@@ -1,14 +1,17 @@
 """Which chats a bot is out of: thrown out, blocked, or found unreachable. Unix seconds."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from agent.prompts import render_prompt
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning
+from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
-from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
+from gateway.store.repositories.codecs import PAYLOAD
 from gateway.store.repositories.delivery.ended_parts import forget_codes
+from gateway.store.repositories.delivery.unreadable_messages import readable
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
@@ -62,16 +65,15 @@ def notice_time(tx: Transaction, prefix: str, since: float) -> int:
 
 
 def last_private_message(tx: Transaction, principal: str) -> InboundMessage | None:
-    """What a person last wrote in private."""
+    """Return what a person last wrote in private, as far as it can be read."""
     channel = principal.partition(":")[0]
     query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
     before = _BEHIND_ALL
     while rows := tx.all(
         f"{query} ORDER BY seq DESC LIMIT {_AT_ONCE}", (channel, principal, before)
     ):
-        for seq, *columns in rows:
-            before = seq
-            message = inbound_from_row(tx, *columns)
+        before = rows[-1][0]
+        for _, message in readable(tx, rows):
             if message.private:
                 return message
     return None
@@ -187,11 +189,14 @@ def take_group_context(tx: Transaction, lane: str) -> str | None:
     lines: list[str] = []
     room = SHOWN_CHARS
     for text, *key in rows:
-        line = tx.unseal(text, _TEXT, *key)
-        room -= len(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
+        with suppress(SealBroken):
+            line = tx.unseal(text, _TEXT, *key)
+            room -= len(line) + 1
+            if room < 0:
+                break
+            lines.append(line)
+    if not lines:
+        return None
     return render_prompt("overheard", lines="\n".join(reversed(lines))).strip()
 
 

@@ -13,6 +13,7 @@ from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, payload_of
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, pending_media
+from gateway.store.repositories.delivery.unreadable_messages import bury_changed, readable
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # Kinds of messages that a chat sends; the others are Kore's own.
@@ -261,8 +262,10 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     )
     if row is None:
         return None
-    seq, *columns, waits = row
-    old = inbound_from_row(tx, *columns)
+    waits = row[-1]
+    seq, old = next(readable(tx, [row[:-1]]), (0, None))
+    if old is None:
+        return None
     if old.content == edit.content:
         return "edit changes nothing"
     if waits:
@@ -305,8 +308,9 @@ def session_of_message(message: InboundMessage) -> str | None:
 def waiting_rows(
     tx: Transaction, lane: str, *, together: bool, incomplete: bool = False
 ) -> list[tuple[int, InboundMessage]]:
-    """The lane's next message; the ones behind it, too, when they are taken together or as far as
-    the lane is over its limit. What is `incomplete`, and all behind it, only when asked for."""
+    """Return the lane's next message; the ones behind it, too, when they are taken together or as
+    far as the lane is over its limit. What is `incomplete`, and all behind it, only when asked
+    for. A message that was changed outside of Kore is given up."""
     rows = tx.all(
         f"SELECT seq, {PAYLOAD}, is_incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
         " LIMIT (SELECT CASE WHEN ? = 1 OR count(*) = 0 THEN count(*)"
@@ -315,7 +319,7 @@ def waiting_rows(
         (lane, together, LANE_LIMIT, LANE_LIMIT, lane),
     )
     ready = rows if incomplete else takewhile(lambda row: not row[-1], rows)
-    return [(seq, inbound_from_row(tx, *columns)) for seq, *columns, _ in ready]
+    return bury_changed(tx, (row[:-1] for row in ready))
 
 
 def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> frozenset[Taint]:

@@ -13,6 +13,7 @@ from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_payload
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.delivery.unreadable_messages import readable
 
 # An album is whole when nothing has joined it for so long.
 QUIET_S = 1.0
@@ -59,9 +60,9 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_INCOMPLETE}",
         (part.channel, part.account, part.album, part.principal),
     )
-    if row is None:
+    seq, first = next(readable(tx, [row] if row else []), (0, None))
+    if first is None:
         return None
-    seq, first = row[0], inbound_from_row(tx, *row[1:])
     media = (*first.media, *(one for one in part.media if not one.quoted))
     captions = filter(None, (_caption(first), _caption(part)))
     whole = replace(first, media=media, content=_titled(media, "\n".join(captions)))
@@ -98,8 +99,8 @@ def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
         " ORDER BY seq",
         (first.channel, first.account, first.album, first.principal),
     )
-    for seq, *columns in early:
-        reason = join_album(tx, inbound_from_row(tx, *columns), now)
+    for seq, part in readable(tx, early):
+        reason = join_album(tx, part, now)
         tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
 
 
@@ -132,7 +133,7 @@ def rows(tx: Transaction) -> list[int]:
 
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
-    """The row as it is now; None when it waits no more."""
+    """Return the row as it is now; None when it waits no more. Raises `SealBroken`."""
     row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_INCOMPLETE}", (seq,))
     return PendingMessage(seq, inbound_from_row(tx, *row[:-1]), row[-1]) if row else None
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from agent.serialization import dumps
 from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
 from gateway.store.conditions import beginning, none_of
+from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.execution import turns
@@ -96,7 +98,7 @@ def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask
 
 
 def get(tx: Transaction, number: int) -> SubagentTask:
-    return _all(tx, "id = ?", number)[0]
+    return _errand(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
 
 
 def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None:
@@ -188,23 +190,26 @@ def lanes_without_room(tx: Transaction, root_session: str, most: int) -> list[st
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
     """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
     attempt, once it waits for no other; what it said is part of its caller's taint."""
-    call = tx.first("SELECT turn_id, step FROM task WHERE id = ? AND state = 'running'", (number,))
-    if call is None:
+    row = tx.first(
+        "SELECT turn_id, step, caller, is_background FROM task WHERE id = ? AND state = 'running'",
+        (number,),
+    )
+    if row is None:
         return False
+    turn, step, caller, is_background = row
     taint = ",".join(sorted(outcome.taint))
-    result = tx.seal(outcome.text, "task.result", *call, taint)
+    result = tx.seal(outcome.text, "task.result", turn, step, taint)
     tx.run(
         "UPDATE task SET state = ?, result = ?, taint = ?, ended_at = ? WHERE id = ?",
         (outcome.state, result, taint, now, number),
     )
-    errand = get(tx, number)
-    sessions.add_taint(tx, errand.caller, outcome.taint)
-    if not errand.is_background and not is_awaited(tx, errand.turn_id):
+    sessions.add_taint(tx, caller, outcome.taint)
+    if not is_background and not is_awaited(tx, turn):
         tx.run(
             "UPDATE turn SET state = 'running', is_suspended = 1 WHERE id = ?"
             " AND state = 'waiting' AND NOT EXISTS"
             " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
-            (errand.turn_id,),
+            (turn,),
         )
     return True
 
@@ -222,8 +227,13 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
 
 
 def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
-    rows = tx.all(f"{_SELECT} WHERE {where}", values)
-    return [_errand(tx, row) for row in rows]
+    """Return the tasks that are as Kore wrote them: a changed one must not keep its conversation
+    from going on."""
+    tasks = []
+    for row in tx.all(f"{_SELECT} WHERE {where}", values):
+        with suppress(SealBroken):
+            tasks.append(_errand(tx, row))
+    return tasks
 
 
 def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:

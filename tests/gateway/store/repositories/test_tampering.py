@@ -11,7 +11,7 @@ from agent.security.policy.base import Answered, ApprovalRequest
 from agent.security.taint.taint import BOTH, PRIVATE
 from agent.types import ToolCall, ToolResult, assistant, user
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import Button, OutboundPart
+from gateway.core.messages import Button, InboundMessage, Media, OutboundPart
 from gateway.store.cipher import Cipher
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
@@ -22,14 +22,15 @@ from gateway.store.repositories.access.members import ANYBODY, Person
 from gateway.store.repositories.conversations import search, session_admin, sessions
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.conversations.session_admin import SessionOwner
-from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery import chats, inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution import claims, subagent_tasks, turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.jobs import Job
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
+from tests.gateway.store.repositories.test_subagent_tasks import launched
 from tests.gateway.store.transactions import (
     OpenServerTransaction,
     OpenTransaction,
@@ -282,8 +283,75 @@ def test_a_message_is_answered_in_its_own_conversation(tx: Transaction, column: 
     inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
     stored.change(tx, "inbox", {column: "telegram:main:2"}, event_id="1:1")
     (lane,) = stored.read(tx, "inbox", "lane")[0]
-    with pytest.raises(SealBroken):
-        inbox.waiting_messages(tx, lane)
+    assert inbox.waiting_messages(tx, lane) == []
+
+
+def accept(tx: Transaction, *messages: InboundMessage) -> None:
+    inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0), [*map(InboxEntry, messages)])
+
+
+def waiting_texts(tx: Transaction) -> list[str]:
+    return [one.content for one in inbox.waiting_messages(tx, ASKED.session_key)]
+
+
+def test_messages_behind_a_changed_message_are_answered(tx: Transaction) -> None:
+    accept(tx, ASKED, chat_message("next", event_id="1:2", message_id="2"))
+    stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:1")
+    assert waiting_texts(tx) == ["next"]
+
+
+def test_edit_of_a_changed_message_is_a_message(tx: Transaction) -> None:
+    accept(tx, ASKED)
+    stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:1")
+    accept(tx, replace(ASKED, content="hello", event_id="1:2", edited=True))
+    assert waiting_texts(tx) == ["hello"]
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_part_of_an_album_is_stored_behind_a_changed_part(tx: Transaction, follows: bool) -> None:
+    photo = replace(ASKED, content="[photo]", album="9", media=(Media("photo", unique="a"),))
+    accept(tx, replace(photo, follows=follows))
+    stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:1")
+    accept(tx, replace(photo, event_id="1:2", message_id="2"))
+    assert waiting_texts(tx) == ["[photo]"]
+
+
+def test_last_private_message_is_the_last_one_that_opens(tx: Transaction) -> None:
+    accept(tx, ASKED, replace(ASKED, content="later", event_id="1:2"))
+    stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:2")
+    assert chats.last_private_message(tx, ASKED.principal) == ASKED
+    stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:1")
+    assert chats.last_private_message(tx, ASKED.principal) is None
+
+
+@pytest.mark.parametrize("column", ["memory", "file_views"])
+def test_conversation_goes_on_without_a_changed_text(tx: Transaction, column: str) -> None:
+    claim = begin(tx)
+    turns.finish(tx, claim.turn, claim.session, turns.FinishedTurn([], []), 2.0)
+    stored.change(tx, "session", {column: "forged"}, id=claim.session)
+    accept(tx, replace(ASKED, event_id="1:2"))
+    again = claims.claim(
+        tx, ASKED.session_key, 3.0, lambda _: False, lambda m, _: user(m[-1].content)
+    )
+    assert isinstance(again, TurnClaim)
+    assert again.session == claim.session
+
+
+def test_changed_line_of_a_group_is_left_out(tx: Transaction) -> None:
+    for number, text in enumerate(("first", "second")):
+        line = replace(ASKED, content=text, event_id=f"1:{number}")
+        chats.add_group_context(tx, [line])
+    stored.change(tx, "group_context", {"text": "forged"}, event_id="1:0")
+    context = chats.take_group_context(tx, ASKED.route.lane)
+    assert context is not None
+    assert "second" in context
+
+
+def test_stop_ignores_a_changed_subagent_task(tx: Transaction) -> None:
+    task = launched(tx, begin(tx), ASKED.session_key)
+    stored.change(tx, "task", {"title": "forged"}, id=task.id)
+    assert subagent_tasks.below(tx, ASKED.session_key) == []
+    assert subagent_tasks.facts(tx, task.caller) == []
 
 
 def test_the_taint_of_a_result_is_what_its_tool_brought(each: Transaction) -> None:
