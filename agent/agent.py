@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
-from agent.agent_run import AgentRun, reachable
 from agent.code.services import CodeServices
 from agent.context.system_prompt import Workspace
 from agent.context.token_calibration import TokenCalibration
@@ -26,12 +25,12 @@ from agent.i18n import t
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
 from agent.permissions import permissions_of, with_full_access
-from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
-from agent.run_options import (
+from agent.run.content import Prompt, message_of
+from agent.run.options import (
     ParallelOptions,
     RunOptions,
     built_in_names,
@@ -39,6 +38,7 @@ from agent.run_options import (
     new_session,
     with_earlier,
 )
+from agent.run.run import AgentRun, reachable
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings

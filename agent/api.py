@@ -14,11 +14,11 @@ from agent.history import History, JsonlHistory
 from agent.i18n import t
 from agent.parallel import ParallelResults
 from agent.per_loop import run_blocking
-from agent.prompt_content import Prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
-from agent.run_options import ParallelOptions, RunOptions
+from agent.run.content import Prompt
+from agent.run.options import ParallelOptions, RunOptions
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition

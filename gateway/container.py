@@ -8,6 +8,10 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from agent.records import frozen
+from agent.run.contributors.background import BackgroundFacts
+from agent.run.contributors.memory import MemoryReminder
+from agent.run.contributors.project import ProjectNews
+from agent.run.contributors.taint import WorkspaceTaint
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
@@ -58,6 +62,11 @@ from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
+from gateway.turns.contributors.answer_style import AnswerStyle
+from gateway.turns.contributors.message_taint import MessageTaint
+from gateway.turns.contributors.received_files import ReceivedFiles
+from gateway.turns.contributors.server_quotes import ServerQuoteReader
+from gateway.turns.contributors.skill_calls import SkillCalls
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.runner import TurnRunner
@@ -270,8 +279,17 @@ def build_container(
         similarity=similarity_of(settings, agent, database),
         on_answer=speech.consider,
         editors=editors,
-        style=partial(find_style, resources.home),
-        received=received,
+        contributors=[
+            *([ReceivedFiles(received)] if received is not None else []),
+            AnswerStyle(partial(find_style, resources.home)),
+            WorkspaceTaint(agent),
+            MessageTaint(database, permissions),
+            BackgroundFacts(agent),
+            ServerQuoteReader(agent, permissions),
+            SkillCalls(agent, permissions),
+            ProjectNews(agent),
+            MemoryReminder(agent),
+        ],
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(

@@ -23,11 +23,11 @@ from agent.events import Event
 from agent.history import History, JsonlHistory, MemoryHistory
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.parallel import ParallelResults
-from agent.prompt_content import ImageUrl
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
+from agent.run.content import ImageUrl
 from agent.security.policy.base import (
     Answer,
     Answered,

@@ -60,7 +60,7 @@ def library() -> str:
     for name in kore.__all__:
         if not name.startswith("_") and not isinstance(getattr(kore, name), ModuleType):
             lines += [f"::: kore.{name}", ""]
-    for options in ("run_options.RunOptions", "api.AgentOptions", "api.CallOptions"):
+    for options in ("run.options.RunOptions", "api.AgentOptions", "api.CallOptions"):
         lines += [
             f"::: agent.{options}",
             "    options: {show_if_no_docstring: true, inherited_members: true}",

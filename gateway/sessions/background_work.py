@@ -1,20 +1,17 @@
 """What runs in the background of conversations: who is told of it, and where it ends."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from agent.agent import Agent
 from agent.events import Notice
 from agent.i18n import t
 from agent.text.visible import escape_invisible
 from agent.tools.base import BackgroundTask, TaskOutput
-from agent.types import Context, Message
 from gateway.core.event_hub import EventHub
 from gateway.core.records import TaskInfo
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import subagent_tasks
-from gateway.store.repositories.execution.claims import TurnClaim
 
 _MOST_AGENTS = 20
 _STEP_CHARS = 200
@@ -58,20 +55,8 @@ class BackgroundWork:
         await self._database.transact(sessions.pin, session, process)
         (self._pinned.add if is_needed else self._pinned.discard)(session)
 
-    async def with_background_notes(self, claim: TurnClaim, question: Message) -> Message:
-        """What a new turn begins with: what was asked, and what goes on in its session, which
-        counts as told from here on. Not a part of the claim, since it asks the disk."""
-        toolbox = self._agent.toolbox
-        if facts := await toolbox.facts(claim.session):
-            question = replace(
-                question, content=(*question.content, Context(f"[{'; '.join(facts)}]"))
-            )
-            await self._database.transact(sessions.amend, claim.session, claim.turn, question)
-        toolbox.mark_reported(claim.session)
-        return question
-
     def running(self, session: str) -> Sequence[str]:
-        """The same for people: what runs there, as they call it."""
+        """Return the titles of the commands that run in a session."""
         if not self._agent.has_tools:
             return []
         return [task.title for task in self._agent.toolbox.tasks(session) if task.is_running]

@@ -37,12 +37,13 @@ class SessionWindowCache:
         self._sizes: dict[str, _Size] = {}
         self._bytes = 0
 
-    async def open(self, session: str, question: Message) -> SessionWindow:
-        """The session's window, with `question` at its end: the claim has just stored that."""
+    async def open(self, session: str, question: Message | None) -> SessionWindow:
+        """Return the session's window, which ends with the `question` that a claim has just stored;
+        None for a turn that is resumed."""
         window = self._windows.get(session)
-        if window is not None:
+        if window is not None and question is not None:
             window.messages.append(question)
-        else:
+        elif window is None:
             window = await self._database.transact(windows.load, session)
             self._windows[session] = window
         self._windows.move_to_end(session)

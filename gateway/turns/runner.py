@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from agent import events
 from agent.agent import Agent
+from agent.context.long_task import describe_progress
 from agent.history_validation import unanswered_calls
 from agent.i18n import mark_for_translation, t
+from agent.run.prompt import PromptContributor
 from agent.security.files.folder_identity import FolderIdentity
-from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
+from agent.security.taint.taint import TaintState
 from agent.serialization import event_to_json
 from agent.tools.base import Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
@@ -24,7 +26,7 @@ from agent.usage import UsageTotals
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.event_hub import EventHub
 from gateway.core.link_defusing import defuse_answer
-from gateway.core.messages import ONCE, InboundMessage
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage
 from gateway.delivery.preview import StreamingPreview
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
@@ -36,7 +38,6 @@ from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import memory_snapshots, sessions
 from gateway.store.repositories.delivery import inbox, outbox
-from gateway.store.repositories.delivery.inbox import taint_of_quotes
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.execution import subagent_tasks, turns
 from gateway.store.repositories.execution.claims import TurnClaim
@@ -44,7 +45,6 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns import outcome
-from gateway.turns.agents.styles import OutputStyle
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
@@ -53,28 +53,15 @@ from gateway.turns.isolation import Isolation
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.live_preview import preview_for_turn
-from gateway.turns.memory_reminder import remind
 from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
-from gateway.turns.project_news import tell_of_project
-from gateway.turns.prompt import (
-    build_user_message,
-    initial_taint,
-    is_said,
-    long_task_note,
-    opening_events,
-    shown_taint,
-)
-from gateway.turns.received_files import with_received_files
-from gateway.turns.server_quotes import ServerQuotesReader
-from gateway.turns.skill_calls import SkillCallReader
+from gateway.turns.prompt import TurnDraft, build_user_message, is_said, opening_events
 from gateway.turns.steering import Steering
 from gateway.turns.trace import trace_of
 from gateway.turns.usage.meter import StoreUsageMeter
 
 if TYPE_CHECKING:
     from agent.code.watch.project_watches import ProjectWatches
-    from gateway.media.shared_inbox import SharedInbox
 
 # What stands in a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
@@ -100,14 +87,12 @@ class TurnRunner:
         background: BackgroundWork,
         reports: CommandReports,
         jobs: JobHooks,
+        contributors: Sequence[PromptContributor[TurnDraft]],
         is_command: Callable[[InboundMessage], bool],
         editors: EditorHub,
         similarity: Similarity | None = None,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
-        style: Callable[[str], OutputStyle | None] = lambda name: None,
-        received: "SharedInbox | None" = None,
     ) -> None:
-        self._received = received
         self._database = database
         self._agent = agent
         self._renderer = renderer
@@ -122,16 +107,12 @@ class TurnRunner:
         self._background = background
         self._reports = reports
         self._jobs = jobs
+        self._contributors = contributors
         self._is_command = is_command
         self._editors = editors
         self._similarity = similarity
         self._on_answer = on_answer
-        self._style = style
         self._draining = False
-        self._server_quotes = ServerQuotesReader(
-            agent=agent, database=database, permissions=permissions
-        )
-        self._skill_calls = SkillCallReader(agent=agent, database=database, permissions=permissions)
 
     @property
     def draining(self) -> bool:
@@ -158,36 +139,17 @@ class TurnRunner:
         Raises `TurnSuspended` when the process goes down meanwhile, and `AwaitingAnswer` when a
         person has to answer first.
         """
-        began, message = time.monotonic(), claim.messages[-1]
+        began = time.monotonic()
         place = await take_folder(self._database, claim, self._permissions)
-        user_message = claim.asked or self.user_message(claim.messages, claim.mode)
         self._agent.toolbox.views.restore(claim.session, claim.file_views)
-        if self._received is not None:
-            user_message = await with_received_files(
-                self._received, self._database, claim, user_message
-            )
-        if not claim.resumed:
-            user_message = await self._background.with_background_notes(claim, user_message)
-            claim, user_message = await self._server_quotes.with_quotes(claim, user_message)
-            claim, user_message = await self._skill_calls.with_skills(claim, user_message)
-            if any(map(is_said, claim.messages)):
-                self._reports.heard_person(claim.session)
-        else:
-            claim = await self._skill_calls.with_wishes(claim)
-        window = await self._windows.open(claim.session, user_message)
-        if self._received is not None:
-            await self._received.bring_pictures(window.messages)
-        if not claim.resumed:
-            await tell_of_project(self._database, self._agent, claim, window, place.path)
-        is_asked = not claim.resumed and any(map(is_said, claim.messages))
-        # In mode "plan" nothing may be remembered.
-        if is_asked and self._permissions.mode(message, claim.mode) != "plan":
-            speaking = self._permissions.audience(message)
-            speaking = replace(speaking, model=message.model or claim.model or speaking.model)
-            await remind(self._database, self._agent, claim, window, speaking)
+        window = await self._windows.open(claim.session, claim.asked)
+        draft = self._draft(claim, window)
+        for contributor in self._contributors:
+            await contributor.contribute(draft)
+        await self._amend(draft, window)
         first = next(iter(errands := await self._subagents.of(claim)), None)
         async with self._usage.meter(claim, first) as meter:
-            task = replace(await self._task(claim, window, stop, place), meter=meter)
+            task = replace(await self._task(draft, window, stop, place), meter=meter)
             if first is not None:
                 task = await self._subagents.subagent_request(claim, task, first)
             else:
@@ -232,7 +194,11 @@ class TurnRunner:
     def user_message(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
         """What a turn begins with that answers these; `session_mode` is its conversation's."""
         last = messages[-1]
-        work = long_task_note(last, self._permissions.audience(last), self._agent.redactor.clean)
+        audience = self._permissions.audience(last)
+        work = ""
+        # A sub-agent's caller tells it its part.
+        if audience.owner and last.task is None:
+            work = self._agent.redactor.clean(describe_progress(audience.root))
         mode: str = self._permissions.mode(last, session_mode)
         if all(map(self._permissions.has_full_access, messages)):
             mode = "full access"
@@ -259,44 +225,73 @@ class TurnRunner:
         if errands:
             await self._background.end(claim.session)
 
+    def _draft(self, claim: TurnClaim, window: SessionWindow) -> TurnDraft:
+        message = claim.messages[-1]
+        audience = self._permissions.audience(message)
+        is_subagent = message.kind == "subagent_task"
+        is_new_request = not claim.resumed and any(map(is_said, claim.messages))
+        if is_new_request:
+            self._reports.heard_person(claim.session)
+        return TurnDraft(
+            claim=claim,
+            session=claim.session,
+            message=claim.asked or window.messages[-1],
+            conversation=window.conversation,
+            audience=replace(audience, model=message.model or claim.model or audience.model),
+            upto=window.head,
+            taint=claim.taint,
+            thinking=True if message.options.thinking else claim.thinking.wanted,
+            is_resumed=claim.resumed,
+            reads_workspace=not is_subagent,
+            # A terminal describes its folder itself.
+            describes_project=message.channel != CONSOLE and not is_subagent,
+            # In mode "plan" nothing may be remembered.
+            may_remember=is_new_request and self._permissions.mode(message, claim.mode) != "plan",
+        )
+
+    async def _amend(self, draft: TurnDraft, window: SessionWindow) -> None:
+        """Store what contributors have added, in one transaction, before the model reads it."""
+        claim = draft.claim
+        is_changed = not claim.resumed and draft.message is not claim.asked
+        renews_bits = (
+            bool(claim.bits)
+            and not claim.resumed
+            and any(
+                is_said(message) and not self._permissions.is_untrusted(message)
+                for message in claim.messages
+            )
+        )
+
+        def store(tx: Transaction) -> None:
+            if is_changed:
+                sessions.amend(tx, claim.session, claim.turn, draft.message)
+            sessions.add_taint(tx, claim.session, draft.taint)
+            if renews_bits:
+                sessions.renew_bits(tx, claim.session)
+
+        if is_changed or renews_bits or not draft.taint <= claim.taint:
+            await self._database.transact(store)
+        if is_changed:
+            window.messages[-1] = draft.message
+        for callback in draft.after_store:
+            callback()
+
     async def _task(
-        self, claim: TurnClaim, window: SessionWindow, stop: CancelToken, place: FolderIdentity
+        self, draft: TurnDraft, window: SessionWindow, stop: CancelToken, place: FolderIdentity
     ) -> TurnRequest:
+        claim, audience = draft.claim, draft.audience
         message = claim.messages[-1]
         results = {}
         if claim.resumed and unanswered_calls(window.messages):
             results = await self._database.transact(
                 lambda c: turns.known_results(c, claim.turn, stopped=claim.stop_requested)
             )
-        speaking = self._permissions.audience(message)
-        style = await self._style_of(claim)
-        if style is not None:
-            speaking = replace(speaking, persona=style.text)
-        taint = initial_taint(self._agent.workspace, speaking)
-        if style is not None and not style.is_own:
-            taint |= UNTRUSTED
-        if any(map(self._permissions.is_untrusted, claim.messages)):
-            taint |= UNTRUSTED
-        if message.kind == "subagent_task":
-            # It reads no file unasked; what it was told is in its taint already.
-            taint = NOTHING
-        taint |= shown_taint(claim.messages)
-        quoting = [one for one in claim.messages if one.quoted and not one.quoted_own]
-        if quoting:
-            taint |= await self._database.transact(taint_of_quotes, quoting)
-        if not taint <= claim.taint:
-            await self._database.transact(sessions.add_taint, claim.session, taint)
-        by_person = (
-            is_said(one) and not self._permissions.is_untrusted(one) for one in claim.messages
-        )
-        if claim.bits and not claim.resumed and any(by_person):
-            await self._database.transact(sessions.renew_bits, claim.session)
         past = ConversationSearch(self._database, self._permissions.access, claim, self._similarity)
         environment = ToolEnvironment(
             session=claim.session,
-            workspace=speaking.root,
-            memory=speaking.memory,
-            owner=speaking.owner,
+            workspace=audience.root,
+            memory=audience.memory,
+            owner=audience.owner,
             identity=place,
             recording=RecorderFactory(self._agent.changes, claim.turn),
             recall=past,
@@ -314,10 +309,10 @@ class TurnRunner:
             permissions=self._permissions.permissions(
                 claim.messages, claim.session, claim.mode, turn=claim.turn
             ),
-            model=message.model or claim.model or speaking.model,
-            persona=speaking.persona,
-            memory_text=await self._memory_text(claim, speaking.memory),
-            thinking=True if message.options.thinking else claim.thinking.wanted,
+            model=audience.model,
+            persona=audience.persona,
+            memory_text=await self._memory_text(claim, audience.memory),
+            thinking=draft.thinking,
             max_iterations=message.options.max_iterations,
             known=results,
             trimmed=window.trimmed,
@@ -325,11 +320,11 @@ class TurnRunner:
             keeper=self._compactions.keeper(claim, window),
             begun=claim.stored - 1,
             exposure=TaintState(
-                claim.taint | taint, budget=StoredDisclosureBudget(self._database, claim.session)
+                draft.taint, budget=StoredDisclosureBudget(self._database, claim.session)
             ),
             stop=stop,
             hooks=self._agent.hooks,
-            watches=self._watches(speaking.root),
+            watches=self._watches(audience.root),
             join_source=self._editors.servers.of(message.session_key),
         )
 
@@ -337,12 +332,6 @@ class TurnRunner:
         """Of a project: in the workspace nobody but Kore works."""
         is_watched = self._agent.settings.watch and folder != self._agent.workspace.folder
         return self._agent.watches if is_watched else None
-
-    async def _style_of(self, claim: TurnClaim) -> OutputStyle | None:
-        """How answers are to be, as it was chosen; a sub-agent's are as its caller needs them."""
-        if claim.style is None or claim.messages[-1].kind == "subagent_task":
-            return None
-        return await asyncio.to_thread(self._style, claim.style)
 
     async def _memory_text(self, claim: TurnClaim, memory: Path) -> str | None:
         """The memory that the session began with, stored at its first turn; a sub-agent reads the

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import KoreError
-from agent.prompt_content import ImageUrl, message_of
+from agent.run.content import ImageUrl, message_of
 from agent.serialization import safe_text
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Image, Message, Part, Text, ToolCall

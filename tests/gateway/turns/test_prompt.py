@@ -148,3 +148,13 @@ def test_the_mode_and_that_nobody_can_be_asked_are_facts_of_the_message() -> Non
     alone = MessageOptions(unattended=True)
     assert "nobody can be asked" in facts(chat_message("x", channel="cli", options=alone))
     assert "nobody can be asked" not in facts(chat_message("x", channel="cli"))
+
+
+def test_files_of_joined_messages_stay_with_their_message() -> None:
+    read = as_read(
+        chat_message("my cat", media=(Media("photo", "inbox/a.png"),)),
+        chat_message("my dog", media=(Media("photo", "inbox/b.png"),)),
+    )
+    first, second = read.split("[Message 2 of 2]")
+    assert first.strip() == "[Message 1 of 2]\nmy cat\n\n[photo in inbox/a.png]"
+    assert second.startswith("\nmy dog\n\n[photo in inbox/b.png]")

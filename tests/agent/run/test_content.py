@@ -7,8 +7,8 @@ import pytest
 
 import kore
 from agent.errors import KoreError
-from agent.prompt_content import message_of
 from agent.providers.scripted import ScriptedProvider
+from agent.run.content import message_of
 from agent.security.network.urls import Address
 from agent.text.media_types import LIMIT_BYTES
 from agent.types import Image, Text

@@ -10,28 +10,33 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent import events
+from agent.context.compaction.marker import CompactionMarker, MarkerRecorder, MarkerStore
+from agent.context.long_task import describe_progress
 from agent.context.memory_snapshot import MemorySnapshot, SnapshotStore
-from agent.context.system_prompt import volatile_facts
 from agent.errors import ConfigError, InputGuardrailTripped, KoreError
 from agent.events import Event
 from agent.history import History
 from agent.i18n import t
-from agent.prompt_content import Prompt, message_of
 from agent.prompts import render_prompt
-from agent.run_options import RunOptions, check_beginning, new_session
+from agent.run.content import Prompt, message_of
+from agent.run.contributors.background import BackgroundFacts
+from agent.run.contributors.memory import MemoryReminder
+from agent.run.contributors.project import ProjectNews
+from agent.run.contributors.taint import WorkspaceTaint, workspace_taint
+from agent.run.options import RunOptions, check_beginning, new_session
+from agent.run.prompt import PromptContributor, PromptDraft, PromptEntry, compose_prompt
 from agent.security.files.folder_identity import FolderIdentity
-from agent.security.taint.taint import TaintState
+from agent.security.taint.taint import NOTHING, TaintState
 from agent.subagents.handoff import Handoff
 from agent.tools.base import ToolEnvironment
 from agent.tools.file_views import FileViewStore
+from agent.turn.context_usage import PromptAudience
 from agent.turn.guardrails import Guardrails
 from agent.turn.request import AgentServices, TurnRequest
-from agent.types import Context, Message, Result, assistant
+from agent.types import Message, Result, assistant
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
 
 if TYPE_CHECKING:
-    from agent.context.compaction.compactor import Conversation
-    from agent.context.compaction.marker import CompactionMarker, MarkerRecorder
     from agent.context.project.session_projects import SessionProjects
     from agent.turn.runner import AgentTurn
 
@@ -91,10 +96,11 @@ class AgentRun:
         self._turns: list[AgentTurn] = []
         self._closing: list[Message] = []
         self._memory: MemorySnapshot | None = None
+        self._taint = NOTHING
         self.failure: KoreError | None = None
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The events of the run; the last is `Done`."""
+        """Yield the events of the run; the last is `Done`."""
         agent, options = self._agent, self._options
         agents = reachable(agent)
         for one in agents:
@@ -102,21 +108,22 @@ class AgentRun:
         once = not options.get("session")
         session = options.get("session") or new_session()
         await self._restore_views(session)
-        question = await self._question(session)
         messages = await agent.history.load(session)
         initial = [] if messages else check_beginning(options.get("initial_messages", ()))
         is_new, messages = not messages, messages or initial
-        # Here and not above: a gateway that is idle needs nothing of what a turn needs.
-        from agent.context.compaction.marker import CompactionMarker, MarkerRecorder, MarkerStore
-
         mark = (
             await agent.history.mark(session)
             if isinstance(agent.history, MarkerStore)
             else CompactionMarker()
         )
         keeper = MarkerRecorder(mark)
-        question = await self._with_project(session, question, mark, messages)
-        question = self._reminded(question, mark.conversation([*messages, question]))
+        draft = await self._draft(session, mark, messages)
+        for contributor in _contributors(agent):
+            await contributor.contribute(draft)
+        for callback in draft.after_store:
+            callback()
+        question = draft.message
+        self._taint = draft.taint
         stored_memory = await _stored_memory(agent.history, session)
         self._memory = self._memory_for(stored_memory, mark.upto)
         try:
@@ -156,44 +163,30 @@ class AgentRun:
         if (text := self._agent.toolbox.views.take_stored_form(session)) is not None:
             await history.set_file_views(session, text)
 
-    async def _question(self, session: str) -> Message:
-        from agent.context.long_task import describe_progress
-
-        agent = self._agent
-        content = (await message_of(self._prompt)).content
-        work = agent.redactor.clean(describe_progress(agent.workspace.folder))
-        when = volatile_facts(datetime.now(), *await agent.toolbox.facts(session))
-        agent.toolbox.mark_reported(session)
-        return Message("user", (*content, Context(f"{work}\n{when}" if work else when)))
-
-    async def _with_project(
-        self, session: str, question: Message, mark: "CompactionMarker", messages: Sequence[Message]
-    ) -> Message:
-        """The question, with what the conversation does not know yet of the project: its tree, the
-        beginnings of README and configuration files."""
-        if not self._agent.settings.project:
-            return question
-        from agent.context.project.session_projects import ProjectSession
-
-        here = ProjectSession(session, self._agent.workspace.folder, mark.upto)
-        remaining = mark.conversation(messages).messages
-        return await self._agent.projects.with_news(here, question, remaining)
-
-    def _reminded(self, question: Message, conversation: "Conversation") -> Message:
-        """The question, with a word on memory when the conversation will soon be summarized."""
-        from agent.turn.context_usage import PromptAudience
-        from agent.turn.memory_reminder import memory_reminder
-
+    async def _draft(
+        self, session: str, mark: CompactionMarker, messages: Sequence[Message]
+    ) -> PromptDraft:
         agent, workspace = self._agent, self._agent.workspace
-        speaking = PromptAudience(
-            workspace.owner_memory, workspace.folder, owner=True, model=self._options.get("model")
+        progress = agent.redactor.clean(describe_progress(workspace.folder))
+        entry = PromptEntry((await message_of(self._prompt)).content)
+        message = compose_prompt([entry], datetime.now(), notes=[progress] if progress else [])
+        conversation = mark.conversation([*messages, message])
+        return PromptDraft(
+            session=session,
+            message=message,
+            conversation=conversation,
+            audience=PromptAudience(
+                workspace.owner_memory,
+                workspace.folder,
+                owner=True,
+                model=self._options.get("model"),
+            ),
+            upto=mark.upto,
+            taint=NOTHING.union(*(message.taint for message in conversation.messages)),
         )
-        taint = _exposure(agent).taint.union(*(message.taint for message in conversation.messages))
-        note = memory_reminder(agent, speaking, conversation, taint)
-        return question if note is None else replace(question, content=(*question.content, note))
 
     async def _pass_on(
-        self, session: str, messages: Sequence[Message], keeper: "MarkerRecorder"
+        self, session: str, messages: Sequence[Message], keeper: MarkerRecorder
     ) -> AsyncGenerator[Event]:
         """Turn after turn, as long as one hands over."""
         from agent.turn.runner import AgentTurn
@@ -207,7 +200,7 @@ class AgentRun:
             summary=conversation.summary,
             keeper=keeper,
             guardrails=self._guardrails,
-            exposure=_exposure(agent),
+            exposure=TaintState(self._taint),
             memory_text=self._memory_text(agent),
             is_data=self._is_data,
         )
@@ -254,7 +247,7 @@ class AgentRun:
         handoff: Handoff[Any],
         messages: Sequence[Message],
         before: TurnRequest,
-        keeper: "MarkerRecorder",
+        keeper: MarkerRecorder,
     ) -> tuple[RunningAgent, TurnRequest]:
         """The next agent and its turn. Raises `ConfigError`."""
         agent: Any = handoff.agent
@@ -264,8 +257,9 @@ class AgentRun:
             # The message has passed those of the first agent.
             read = self._guardrails.read_output if self._guardrails else None
             checks = replace(checks, input=(), read_output=read)
-        exposure = _exposure(agent)
-        exposure.taint |= before.exposure.taint
+        workspace = agent.workspace
+        audience = PromptAudience(workspace.owner_memory, workspace.folder, owner=True)
+        taint = workspace_taint(workspace, audience) | before.exposure.taint
         replies = sum(one.role == "assistant" for one in self._settled())
         most = min(agent.settings.max_iterations, self._agent.settings.max_iterations - replies)
         task = agent.request(
@@ -276,7 +270,7 @@ class AgentRun:
             # Its places are those of the whole conversation.
             keeper=keeper if handoff.input_filter is None else None,
             guardrails=checks,
-            exposure=exposure,
+            exposure=TaintState(taint),
             begun=0,
             tracing=agent.tracing or before.tracing,
             meter=before.meter,
@@ -338,13 +332,13 @@ def reachable(agent: RunningAgent) -> list[RunningAgent]:
     return list(agents.values())
 
 
-def _exposure(agent: RunningAgent) -> TaintState:
-    from agent.context.long_task import taint_of
-
-    workspace = agent.workspace
-    return TaintState(
-        workspace.taint(workspace.owner_memory, workspace.folder) | taint_of(workspace.folder)
-    )
+def _contributors(agent: RunningAgent) -> list[PromptContributor[PromptDraft]]:
+    return [
+        WorkspaceTaint(agent),
+        BackgroundFacts(agent),
+        ProjectNews(agent),
+        MemoryReminder(agent),
+    ]
 
 
 def _together(results: Sequence[Result]) -> Result:
@@ -367,14 +361,12 @@ async def _store(
     history: History,
     session: str,
     messages: list[Message],
-    before: "CompactionMarker",
-    keeper: "MarkerRecorder",
+    before: CompactionMarker,
+    keeper: MarkerRecorder,
     memory: MemorySnapshot | None,
 ) -> None:
     """First what a mark counts, then the mark, and the memory if it is new."""
     await history.append(session, messages)
-    from agent.context.compaction.marker import MarkerStore
-
     if isinstance(history, MarkerStore) and keeper.mark != before:
         await history.set_mark(session, keeper.mark)
     if memory is not None and isinstance(history, SnapshotStore):

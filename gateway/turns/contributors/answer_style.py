@@ -1,0 +1,30 @@
+"""Style of the answers that a conversation has chosen."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.records import frozen
+from agent.security.taint.taint import UNTRUSTED
+from gateway.turns.agents.styles import OutputStyle
+from gateway.turns.prompt import TurnDraft
+
+
+@frozen
+class AnswerStyle:
+    """Implements `PromptContributor`: the chosen style takes the place of the chat's persona.
+
+    A sub-agent answers as its caller needs it.
+    """
+
+    find: Callable[[str], OutputStyle | None]
+
+    async def contribute(self, draft: TurnDraft) -> None:
+        name = draft.claim.style
+        if name is None or not draft.reads_workspace:
+            return
+        style = await asyncio.to_thread(self.find, name)
+        if style is not None:
+            draft.audience = replace(draft.audience, persona=style.text)
+            if not style.is_own:
+                draft.taint |= UNTRUSTED
