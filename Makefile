@@ -30,7 +30,7 @@ help:
 	@echo "make image-test   build the container image, run it, kill it, restart it"
 	@echo "make constraints  resolve all dependencies anew into constraints.txt"
 	@echo "make vendor       fetch the browser modules of the web page anew (needs npm)"
-	@echo "make schema       update docs/events.schema.json, control-socket.md, openapi.json and others from the code"
+	@echo "make schema       update docs/events.schema.json, control-socket.md, settings.md, openapi.json and others from the code"
 	@echo "make catalogue    sort the languages' catalogues and list what they lack"
 	@echo "make docs         build the documentation as a site, into build/site"
 	@echo "make screenshots  take the pictures of the pages anew, of running programs (needs tmux)"
@@ -120,6 +120,8 @@ schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.service_stub
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
+	@$(BIN)/python -m tests.house.settings_page > docs/settings.md
+	@$(BIN)/python -m tests.house.settings_page --example > config.example.json
 	@$(BIN)/python -m tests.house.openapi > docs/openapi.json
 	@$(BIN)/python -m tests.house.typescript > gateway/server/web/static/app/protocol.d.mts
 	@$(BIN)/python -m tests.gateway.store.sqlite.new_database > gateway/store/sqlite/new_database.sql

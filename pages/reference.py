@@ -1,16 +1,11 @@
 """The reference pages of the site, made of the code whenever the site is built."""
 
 import argparse
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 from gateway.cli.verb_table import VERBS
 from gateway.commands.table import COMMANDS
-from gateway.config.key_catalog import catalogue, environment_names, whole_sections
-from gateway.config.schema import Settings
 
 _MADE = "Made of the code when this site was built."
 
@@ -26,23 +21,6 @@ def commands() -> str:
     lines += ["", "In a chat ([chat-commands.md](chat-commands.md)):", ""]
     lines += ["| command | description |", "| --- | --- |"]
     lines += [f"| `/{name}` | {_cell(one.summary)} |" for name, one in COMMANDS.items()]
-    return "\n".join([*lines, ""])
-
-
-def keys() -> str:
-    """Every key of config.json: its environment name, its default."""
-    lines = ["# Every key", "", _MADE, "What they mean: [configuration.md](configuration.md).", ""]
-    lines += ["| key | in the environment | default |", "| --- | --- | --- |"]
-    known = set(environment_names())
-    for section, names in catalogue().items():
-        default = Settings.model_fields[section].default
-        for name in names:
-            environment = f"{section}_{name}".upper()
-            assert environment in known, environment
-            shown = _value(getattr(default, name))
-            lines.append(f"| `{section}.{name}` | `KORE_{environment}` | {shown} |")
-    for section in whole_sections():
-        lines.append(f"| `{section}` | `KORE_{section.upper()}` (JSON) | empty |")
     return "\n".join([*lines, ""])
 
 
@@ -72,7 +50,6 @@ def library() -> str:
 
 PAGES = {
     "all-commands.md": ("Every command", commands),
-    "all-keys.md": ("Every key", keys),
     "all-names.md": ("Every name of the library", library),
 }
 
@@ -94,16 +71,6 @@ def _rows(parser: argparse.ArgumentParser, name: str, summary: str) -> Iterator[
         yield f"| `{name}` | {quoted} | {_cell(summary)} |"
     for word, part, help_ in parts:
         yield from _rows(part, f"{name} {word}", help_ or summary)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Path):
-        return f"`{value}`"
-    if value is None or value in ((), {}) or str(value) in ("", "**********"):
-        return "null" if value is None else "empty"
-    if isinstance(value, Mapping | tuple | list | bool):
-        return f"`{json.dumps(value, default=str)}`"
-    return f"`{value}`"
 
 
 def _cell(text: str) -> str:

@@ -4,20 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.i18n import mark_for_translation, t
 from gateway.config.json_files.document import kind_of
+from gateway.config.key_catalog import section_at
 from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
-from gateway.config.sections import (
-    AgentFlags,
-    LspServer,
-    McpServer,
-    ModelEntry,
-    TelegramAccount,
-    TelegramChat,
-)
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
 # A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
@@ -40,13 +33,6 @@ _LIMITS = {
     "ge": mark_for_translation("at least {n}"),
     "gt": mark_for_translation("more than {n}"),
     "le": mark_for_translation("at most {n}"),
-}
-_INNER: dict[str, type[BaseModel]] = {
-    "model_list": ModelEntry,
-    "mcp_servers": McpServer,
-    "lsp_servers": LspServer,
-    "telegram": TelegramAccount,
-    "agents": AgentFlags,
 }
 
 
@@ -118,7 +104,7 @@ def _translate_or(listed: str) -> str:
 
 
 def _guess(loc: Loc) -> str:
-    inner = TelegramChat if loc[:2] == ("telegram", "chats") else _INNER.get(str(loc[0]))
+    inner = section_at([str(part) for part in loc[:-1]])
     names = list(inner.model_fields) if inner else []
     from difflib import get_close_matches
 

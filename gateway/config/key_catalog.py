@@ -1,18 +1,24 @@
-"""The keys of config.json as the schema has them, and the plain types behind each."""
+"""The keys of config.json: their types, defaults and annotations, read from the schema."""
 
 import types
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from agent.i18n import t
 from gateway.config.origin import Key, printable
 from gateway.config.schema import Settings
 from gateway.config.sections import Section
+from gateway.config.setting import Setting
+
+_UNANNOTATED = Setting()
 
 
 @cache
 def catalogue() -> dict[str, tuple[str, ...]]:
-    """Section -> its keys, for sections with keys of their own."""
+    """Return section -> its keys, for sections with keys of their own."""
     return {
         name: tuple(info.annotation.model_fields)
         for name, info in Settings.model_fields.items()
@@ -22,32 +28,120 @@ def catalogue() -> dict[str, tuple[str, ...]]:
 
 @cache
 def whole_sections() -> tuple[str, ...]:
-    """Sections that are one value: a list, or a map with names of the user's choice."""
+    """Return the sections that are one value: a list, or a map with names that users choose."""
     return tuple(name for name in Settings.model_fields if name not in catalogue())
 
 
 @cache
+def all_keys() -> tuple[Key, ...]:
+    """Return every key: those of sections first, then the sections that are one value."""
+    keys = [(section, name) for section, names in catalogue().items() for name in names]
+    return (*keys, *((name,) for name in whole_sections()))
+
+
+@cache
+def path_keys() -> tuple[Key, ...]:
+    """Return the keys whose value is a path, relative to the folder of its file."""
+    return tuple(key for key in all_keys() if setting_at(key).is_path)
+
+
+def setting_at(path: Sequence[str]) -> Setting:
+    """Return the annotation of a key or of a field of its entries; without one, the default."""
+    *_, (setting, _) = _steps(path)
+    return setting
+
+
+def is_at_once(key: Key) -> bool:
+    """Return whether a running gateway applies a change of this key without a restart."""
+    return any(setting.reload == "at_once" for setting, _ in _steps(key))
+
+
+def is_harmless(key: Key) -> bool:
+    """Return whether a project's own file may set this key before it is trusted."""
+    return any(setting.is_harmless for setting, _ in _steps(key))
+
+
+def is_deferred(section: object) -> bool:
+    """Return whether a missing variable in this section matters only once the section is used."""
+    return isinstance(section, str) and setting_at((section,)).is_deferred
+
+
+def widens_access(path: Sequence[str]) -> bool:
+    """Return whether a key, or anything inside it, is annotated as `widens_access`."""
+    steps = list(_steps(path))
+    inner = section_in(steps[-1][1])
+    return any(setting.widens_access for setting, _ in steps) or (
+        inner is not None and any(own_setting(info).widens_access for info in _fields(inner))
+    )
+
+
+def section_at(path: Sequence[str]) -> type[Section] | None:
+    """Return the model of the object at a path, such as `ModelEntry` at `model_list.0`."""
+    *_, (_, annotation) = _steps(path)
+    return annotation if _is_section(annotation) else None
+
+
+def section_in(annotation: Any) -> type[Section] | None:
+    """Return the model of an object, or of the entries of a list or map of objects."""
+    while annotation is not None and not _is_section(annotation):
+        annotation = _entry(annotation)
+    section: type[Section] | None = annotation
+    return section
+
+
+def own_setting(info: FieldInfo) -> Setting:
+    """Return the annotation of a field itself, without what it inherits."""
+    return next((one for one in info.metadata if isinstance(one, Setting)), _UNANNOTATED)
+
+
+def _steps(path: Sequence[str]) -> Iterator[tuple[Setting, Any]]:
+    """Yield annotation and type of each part of a path, as far as the schema knows it."""
+    annotation: Any = Settings
+    for part in path:
+        info = annotation.model_fields.get(part) if _has_fields(annotation) else None
+        annotation = _entry(annotation) if info is None else info.annotation
+        yield (_UNANNOTATED if info is None else own_setting(info)), annotation
+
+
+def _has_fields(annotation: Any) -> bool:
+    return annotation is Settings or _is_section(annotation)
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _fields(section: type[Section]) -> Iterator[FieldInfo]:
+    """Yield the fields of a section and of the objects inside it."""
+    for info in section.model_fields.values():
+        yield info
+        if (inner := section_in(info.annotation)) is not None:
+            yield from _fields(inner)
+
+
+def _entry(annotation: Any) -> Any:
+    """Return the type of an entry of a list or a map; None for other types."""
+    arguments = [one for one in get_args(annotation) if one is not Ellipsis]
+    return arguments[-1] if get_origin(annotation) in (tuple, dict) else None
+
+
+@cache
 def leaf_types(key: Key) -> frozenset[type]:
-    """The plain types that a key accepts: bool, int, float, str, tuple, dict, NoneType."""
+    """Return the plain types that a key accepts, such as bool, int, tuple or NoneType."""
     return frozenset(_types(_annotation(key)))
 
 
 @cache
 def choices(key: Key) -> tuple[str, ...]:
-    """The words that a key accepts, where there are only some."""
+    """Return the words that a key accepts; empty where others are possible."""
     if bool in leaf_types(key):
         return ("true", "false")
     return tuple(_literals(_annotation(key)))
 
 
 def _annotation(key: Key) -> Any:
-    info = Settings.model_fields[key[0]]
-    if len(key) > 1:
-        section = info.annotation
-        assert isinstance(section, type)
-        assert issubclass(section, Section)
-        info = section.model_fields[key[1]]
-    return info.annotation
+    *_, (_, annotation) = _steps(key)
+    return annotation
 
 
 def _literals(annotation: Any) -> list[str]:
@@ -62,18 +156,19 @@ def _literals(annotation: Any) -> list[str]:
 
 
 def default_of(key: Key) -> Any:
-    """The default of a section's key."""
-    return getattr(Settings.model_fields[key[0]].default, key[1])
+    """Return the default of a key."""
+    info = Settings.model_fields[key[0]]
+    return getattr(info.default, key[1]) if key[1:] else info.get_default(call_default_factory=True)
 
 
 def environment_names() -> tuple[str, ...]:
-    """Every name that an environment variable may have after its prefix."""
+    """Return every name that an environment variable may have after its prefix."""
     pairs = [f"{section}_{key}" for section, keys in catalogue().items() for key in keys]
     return tuple(name.upper() for name in [*pairs, *whole_sections()])
 
 
 def guess_section(name: str, sections: tuple[str, ...]) -> str:
-    """Like `guess`; a key of `agent`, or of one section only, was meant without its section."""
+    """Return `guess`, or the full key where only its section was left out."""
     owners = [one for one, keys in catalogue().items() if name in keys]
     owners = ["agent"] if "agent" in owners else owners
     if len(owners) == 1:
@@ -82,7 +177,7 @@ def guess_section(name: str, sections: tuple[str, ...]) -> str:
 
 
 def guess(name: str, names: tuple[str, ...]) -> str:
-    """The end of a complaint about an unknown name: the one that was meant, or all there are."""
+    """Return the end of a complaint about an unknown name: the likely one, or all there are."""
     from difflib import get_close_matches
 
     close = get_close_matches(printable(name).lower(), names, n=1, cutoff=0.6)

@@ -16,24 +16,18 @@ from gateway.config.key_catalog import (
     environment_names,
     guess,
     guess_section,
+    is_deferred,
+    is_harmless,
     leaf_types,
+    path_keys,
     whole_sections,
 )
 from gateway.config.origin import Key, Value, ValueOrigin, dotted
-from gateway.config.references import PATHS, References, has_reference
+from gateway.config.references import References, has_reference
 from gateway.config.schema import Settings
 
 # No settings: the folder, the file, and the name that docs/secrets.md gives the key of the store.
 RESERVED = ("HOME", "CONFIG", "STORE_KEY")
-# What a folder brings along may set these and no more: nothing that names an address, a key,
-# a program or a rule.
-HARMLESS = {
-    ("agent", "max_iterations"),
-    ("agent", "temperature"),
-    ("agent", "max_tokens"),
-    ("agent", "thinking"),
-}
-HARMLESS_SECTIONS = {"context", "tools"}
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _WORDS |= {"on": True, "off": False}
@@ -74,15 +68,15 @@ class Layer(PydanticBaseSettingsSource):
         if entry.place.kind != "project" and has_reference(entry.value):
             value = self.references.expand(entry.value, key, entry.place)
             lacking = any(lack.loc[:2] == key for lack in self.references.missing)
-            if lacking and len(key) > 1 and (self.references.is_partial or key[0] == "telegram"):
+            if lacking and len(key) > 1 and (self.references.is_partial or is_deferred(key[0])):
                 value = default_of(key)
             elif isinstance(value, str) and not has_reference(value) and len(key) > 1:
                 value = self._coerce(key, value, entry.place)
             entry = Value(value, entry.place, quotable=False)
-        if key not in PATHS or not isinstance(entry.value, str | Path):
+        if key not in path_keys() or not isinstance(entry.value, str | Path):
             return entry
         try:
-            path = self.references.absolute(key, str(entry.value), entry.place)
+            path = self.references.absolute(str(entry.value), entry.place)
         except (RuntimeError, ValueError):
             message = t("found a ~name without a home folder, expected a path")
             self._complain(entry.place, key, message)
@@ -226,7 +220,7 @@ class FileLayer(Layer):
                         self._put((section, key), value, place)
 
     def _put(self, key: Key, value: Any, place: ValueOrigin) -> None:
-        if place.kind == "project" and key not in HARMLESS and key[0] not in HARMLESS_SECTIONS:
+        if place.kind == "project" and not is_harmless(key):
             message = t("a project's own file cannot set this; set it in the user's config.json")
             self._complain(place, key, message)
         else:
@@ -280,6 +274,6 @@ class DefaultsLayer(Layer):
     def __init__(self, references: References) -> None:
         super().__init__(references)
         place = ValueOrigin("default", "default", references.home)
-        self.values = {key: Value(default_of(key), place) for key in PATHS}
+        self.values = {key: Value(default_of(key), place) for key in path_keys()}
         if references.environ.get("KORE_TELEGRAM_TOKEN"):
             self.values["telegram", "enabled"] = Value(True, place)

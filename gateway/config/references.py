@@ -11,16 +11,9 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.secret_values import holds_secret
 from gateway.config.json_files.document import kind_of, private, read_object
-from gateway.config.origin import Key, Loc, MissingVariable, ValueOrigin, dotted, printable
+from gateway.config.key_catalog import is_deferred
+from gateway.config.origin import Loc, MissingVariable, ValueOrigin, dotted, printable
 
-PATHS: tuple[Key, ...] = (
-    ("agent", "workspace"),
-    ("security", "policy_file"),
-    ("store", "url"),
-    ("logging", "file"),
-)
-# References in these sections matter only once the model, the bot or the server is used.
-_DEFERRED = ("model_list", "telegram", "mcp_servers", "lsp_servers")
 _DROPPED = ("api_key", "api_base", "proxy", "url")
 # The beginning of names in secrets.json that `config set` makes.
 MADE = "KORE_SECRET_"
@@ -69,13 +62,13 @@ class References:
             case _:
                 return value
 
-    def absolute(self, key: Key, text: str, place: ValueOrigin) -> str:
-        """The value of one of `PATHS`, from the folder of `place` on.
+    def absolute(self, text: str, place: ValueOrigin) -> str:
+        """Return a path, or the URL of an SQLite database, relative to the folder of `place`.
 
         Raises `ValueError` or `RuntimeError` for a `~name` without a home folder.
         """
-        scheme = _STORE if key == ("store", "url") else ""
-        if not text.startswith(scheme) or text == scheme:
+        scheme = _STORE if text.startswith(_STORE) else ""
+        if text == scheme or (not scheme and "://" in text):
             return text
         path = place.folder / expand_home(text.removeprefix(scheme), self.home, self.environ)
         return f"{scheme}{path}"
@@ -104,7 +97,7 @@ class References:
                 return default
             if not value:
                 self.missing.append(lack := MissingVariable(loc, name, place))
-                if loc[0] not in _DEFERRED and not self.is_partial:
+                if not is_deferred(loc[0]) and not self.is_partial:
                     self.complaints.append(str(lack))
             elif holds_secret(name, value):
                 self.hidden.append(value)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, JsonValue, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -38,6 +39,7 @@ from gateway.config.sections import (
     TranscriptionSection,
     TtsSection,
 )
+from gateway.config.setting import Setting
 from gateway.config.value_types import RoleName, Word
 
 
@@ -60,33 +62,110 @@ class Settings(BaseSettings):
     )
 
     agent: AgentSection = AgentSection()
-    model_list: tuple[ModelEntry, ...] = ()
-    profiles: ProfilesSection = ProfilesSection()
-    telegram: TelegramSection = TelegramSection()
+    model_list: Annotated[
+        tuple[ModelEntry, ...],
+        Setting(
+            "named models",
+            see="#an-entry-of-model_list",
+            reload="at_once",
+            is_deferred=True,
+            example=(
+                {
+                    "model_name": "default",
+                    "model": "openai/gpt-5",
+                    "api_key": "${OPENAI_API_KEY}",
+                },
+                {
+                    "model_name": "local",
+                    "model": "ollama/llama3.2",
+                    "api_base": "http://localhost:11434",
+                },
+            ),
+        ),
+    ] = ()
+    profiles: Annotated[ProfilesSection, Setting(reload="at_once")] = ProfilesSection()
+    telegram: Annotated[TelegramSection, Setting(is_deferred=True)] = TelegramSection()
     media: MediaSection = MediaSection()
     transcription: TranscriptionSection = TranscriptionSection()
     tts: TtsSection = TtsSection()
     images: ImagesSection = ImagesSection()
     memory: MemorySection = MemorySection()
-    tools: ToolsSection = ToolsSection()
-    context: ContextSection = ContextSection()
-    security: SecuritySection = SecuritySection()
+    tools: Annotated[ToolsSection, Setting(reload="at_once", is_harmless=True)] = ToolsSection()
+    context: Annotated[ContextSection, Setting(reload="at_once", is_harmless=True)] = (
+        ContextSection()
+    )
+    security: Annotated[SecuritySection, Setting(widens_access=True)] = SecuritySection()
     store: StoreSection = StoreSection()
     bus: BusSection = BusSection()
-    limits: LimitsSection = LimitsSection()
-    subagents: SubagentsSection = SubagentsSection()
+    limits: Annotated[LimitsSection, Setting(reload="at_once", widens_access=True)] = (
+        LimitsSection()
+    )
+    subagents: Annotated[SubagentsSection, Setting(reload="at_once")] = SubagentsSection()
     schedule: ScheduleSection = ScheduleSection()
-    http: HttpSection = HttpSection()
-    server: ServerSection = ServerSection()
-    access: AccessSection = AccessSection()
-    agents: dict[RoleName, AgentFlags] = Field(default_factory=dict)
-    logging: LoggingSection = LoggingSection()
-    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    lsp: LspSection = LspSection()
-    lsp_servers: dict[str, LspServer] = Field(default_factory=dict)
-    hooks: dict[HookEventName, tuple[HookMatcher, ...]] = Field(default_factory=dict)
-    python_hooks: tuple[Word, ...] = ()
-    python_plugins: dict[Word, dict[Word, JsonValue]] = Field(default_factory=dict)
+    http: Annotated[HttpSection, Setting(widens_access=True)] = HttpSection()
+    server: Annotated[ServerSection, Setting(widens_access=True)] = ServerSection()
+    access: Annotated[AccessSection, Setting(reload="at_once", widens_access=True)] = (
+        AccessSection()
+    )
+    agents: Annotated[
+        dict[RoleName, AgentFlags],
+        Setting(
+            'a map from a role to `{"allow_write", "allow_command", "confirm_before_command"}`; '
+            "these restrict the role and never extend it",
+            see="policy.md",
+            reload="at_once",
+            widens_access=True,
+        ),
+    ] = Field(default_factory=dict)
+    logging: Annotated[LoggingSection, Setting(reload="at_once")] = LoggingSection()
+    mcp_servers: Annotated[
+        dict[str, McpServer],
+        Setting(
+            'MCP servers by name: `{"command", "args", "env"}` or `{"url", "headers"}`, and who '
+            "may do what",
+            see="mcp.md",
+            widens_access=True,
+            is_deferred=True,
+        ),
+    ] = Field(default_factory=dict)
+    lsp: Annotated[LspSection, Setting(widens_access=True)] = LspSection()
+    lsp_servers: Annotated[
+        dict[str, LspServer],
+        Setting(
+            'language servers by name, or other settings for those that Kore knows: `{"command", '
+            '"args", "extensions", "options"}`',
+            see="language-servers.md",
+            widens_access=True,
+            is_deferred=True,
+        ),
+    ] = Field(default_factory=dict)
+    hooks: Annotated[
+        dict[HookEventName, tuple[HookMatcher, ...]],
+        Setting(
+            "commands at the beginning and end of turns, and before and after tool calls: "
+            '`{"PreToolUse": [{"matcher", "hooks": [{"type": "command", "command", '
+            '"timeout"}]}]}`, timeout in seconds (60, at most 600)',
+            see="hooks.md",
+            widens_access=True,
+        ),
+    ] = Field(default_factory=dict)
+    python_hooks: Annotated[
+        tuple[Word, ...],
+        Setting(
+            "names of hooks that installed packages offer",
+            see="hooks.md#whose-hooks",
+            widens_access=True,
+        ),
+    ] = ()
+    python_plugins: Annotated[
+        dict[Word, dict[Word, JsonValue]],
+        Setting(
+            'what installed Python packages offer, by name, each with its settings: `{"weather": '
+            '{"city": "Oslo"}}`; only in your own config.json',
+            see="plugins.md#python-packages",
+            widens_access=True,
+        ),
+    ] = Field(default_factory=dict)
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.security.secret_values import names_secret
+from gateway.config.key_catalog import setting_at
 from gateway.config.references import MADE, has_reference
 
 STARS = "**********"
@@ -79,9 +80,6 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
-# As `kore init` calls it.
-_KNOWN = {("telegram", "token"): "TELEGRAM_BOT_TOKEN"}
-
 
 def is_secret(path: tuple[str, ...]) -> bool:
     """Whether a text at this path is a secret; numbers of lists do not count."""
@@ -120,8 +118,8 @@ def extract_secret(
 
 def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
     """What a secret at this path is called in secrets.json."""
-    if path in _KNOWN:
-        return _KNOWN[path]
+    if name := setting_at(path).stored_as:
+        return name
     words = list(path)
     if entry_name:
         first = next((n for n, word in enumerate(words) if word.isdecimal()), None)

@@ -20,10 +20,17 @@ from agent.records import frozen
 from agent.security.redaction import MARK, Redactor
 from gateway.config import Settings, editing
 from gateway.config.atomic_write import file_lock
-from gateway.config.diff import is_at_once, update
+from gateway.config.diff import update
 from gateway.config.editing import ConfigEdit, inside
 from gateway.config.foreign.formats import is_foreign
-from gateway.config.key_catalog import catalogue, choices, leaf_types, whole_sections
+from gateway.config.key_catalog import (
+    all_keys,
+    catalogue,
+    choices,
+    is_at_once,
+    leaf_types,
+    widens_access,
+)
 from gateway.config.layers import EnvironmentLayer
 from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference
@@ -33,27 +40,6 @@ from gateway.ops.config_check import check_usable
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.secrets import describe, redactor_of
 
-# What Kore may do, what it may spend, who may reach it, and what it starts.
-_WIDENING_SECTIONS = frozenset(
-    {"security", "access", "agents", "server", "http", "hooks", "python_hooks", "python_plugins"}
-    | {"mcp_servers", "lsp", "lsp_servers", "limits"}
-)
-_WIDENING_KEYS = frozenset(
-    {
-        ("telegram", name)
-        for name in ("allow_from", "accounts", "chats", "base_url", "proxy", "webhook_url")
-    }
-    | {("agent", "workspace"), ("agent", "start_in"), ("agent", "default_agent")}
-    | {("tools", "asset_export"), ("images", "ask"), ("subagents", "max_cost_usd")}
-    # Where everything that people write is sent, with the key; spending is counted by prices.
-    | {("store", name) for name in ("url", "files", "encryption_key_env")}
-    | {("bus", "url"), ("images", "price_usd")}
-    | {(section, "api_base") for section in ("transcription", "tts", "images")}
-    | {("transcription", "price_per_minute_usd")}
-)
-_WIDENING_MODEL_KEYS = frozenset(
-    {"api_base", "proxy", "headers", "price_input_usd", "price_output_usd", "price_cached_usd"}
-)
 _VALUE_CHARS = 200_000
 
 
@@ -97,11 +83,7 @@ class ConfigEditor:
         content = self._content()
         locked = self._locked_keys()
         values = describe(settings)
-        keys = [(section, name) for section, names in catalogue().items() for name in names]
-        rows = [
-            self._row(path, values, settings, content, locked)
-            for path in [*keys, *((name,) for name in whole_sections())]
-        ]
+        rows = [self._row(path, values, settings, content, locked) for path in all_keys()]
         return {"file": str(self.file), "problem": self._redactor.clean(problem), "settings": rows}
 
     def check(self, key: str, value: str | None) -> Mapping[str, Any]:
@@ -163,7 +145,7 @@ class ConfigEditor:
             "file": str(self.file),
             "old": self._visible_value(path, self._settings_now(), before),
             "new": self._visible_value(path, settings, edit.text),
-            "widens": widens_power(path),
+            "widens": widens_access(path),
             "effect": self._effect(path, settings),
             "secrets": list(edit.secrets),
             "notes": self._notes(path, edit.text, settings),
@@ -288,17 +270,9 @@ class ConfigEditor:
             "choices": list(choices(path)),
             "is_nullable": type(None) in kinds,
             "at_once": is_at_once(path),
-            "widens": widens_power(path),
+            "widens": widens_access(path),
             "locked": locked.get(path, ""),
         }
-
-
-def widens_power(path: tuple[str, ...]) -> bool:
-    """Whether a key says what Kore may do or spend, where it sends what people write, who may
-    reach it or what it starts; also a whole entry of model_list, which has such keys."""
-    if path[0] == "model_list":
-        return len(path) < 3 or path[2] in _WIDENING_MODEL_KEYS
-    return path[0] in _WIDENING_SECTIONS or path[:2] in _WIDENING_KEYS
 
 
 def _key_of(path: tuple[str, ...]) -> Key:

@@ -14,8 +14,8 @@ from gateway.config.diff import update
 from gateway.config.editing import inside
 from gateway.config.folder_trust import FILE
 from gateway.config.json_files.document import read_object
+from gateway.config.key_catalog import widens_access
 from gateway.config.secret_keys import masked
-from gateway.ops.config_editor import widens_power
 
 _VALUE_CHARS = 2_000
 
@@ -72,7 +72,7 @@ def _widening_lines(present: Settings, coming: Settings, config: Any) -> Iterato
     diff = update(present, coming)
     for key in (*diff.changed_keys, *diff.restart_keys):
         path = tuple(key.split("."))
-        if widens_power(path):
+        if widens_access(path):
             value = inside(config, path)
             text = json.dumps(masked(value, path), ensure_ascii=False)
             yield f"  {key}: {t('default') if value is None else _visible(text)}"

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,15 @@ from agent.tools.registry import default_tools
 from gateway.cli.console.chat.local_commands import CONSOLE_COMMANDS
 from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
-from gateway.config.key_catalog import catalogue, whole_sections
+from gateway.config.key_catalog import (
+    all_keys,
+    default_of,
+    leaf_types,
+    own_setting,
+    path_keys,
+    setting_at,
+)
+from gateway.config.origin import Key
 from gateway.config.sections import ModelEntry
 from tests.house.control_page import control_page
 from tests.house.openapi import openapi
@@ -33,6 +42,7 @@ from tests.house.pages import (
     sections,
     source_paths,
 )
+from tests.house.settings_page import example_config, settings_page
 from tests.house.tree import PACKAGES, ROOT, parse, python_files, statements
 
 LONGEST_PAGE_LINES = 200
@@ -147,17 +157,28 @@ def test_no_verb_is_described_that_does_not_exist() -> None:
     assert described == {f"kore {verb.name}" for verb in VERBS}
 
 
-def test_every_setting_is_described_and_no_other() -> None:
-    keys = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
-    keys |= {*whole_sections()}
-    parts = sections(page("configuration"))
-    described = {name for row in rows(parts["Keys"]) for name in code_spans(row[0])}
-    assert described == keys
-    entry = {name for row in rows(parts["An entry of model_list"]) for name in code_spans(row[0])}
-    assert entry == set(ModelEntry.model_fields)
+def test_settings_page_and_example_match_the_annotations() -> None:
+    assert (DOCS / "settings.md").read_text("utf-8") == settings_page(), "run `make schema`"
+    assert (ROOT / "config.example.json").read_text("utf-8") == example_config(), (
+        "run `make schema`"
+    )
 
 
-def test_settings_without_effect_are_said_to_have_none() -> None:
+@pytest.mark.parametrize("key", all_keys(), ids=".".join)
+def test_every_setting_has_a_help_text(key: Key) -> None:
+    assert setting_at(key).help
+
+
+def test_every_field_of_a_model_has_a_help_text() -> None:
+    assert [n for n, info in ModelEntry.model_fields.items() if not own_setting(info).help] == []
+
+
+def test_every_path_is_relative_to_its_file() -> None:
+    paths = {key for key in all_keys() if Path in leaf_types(key)}
+    assert paths == set(path_keys()) - {("store", "url")}
+
+
+def test_every_setting_has_an_effect() -> None:
     sources = [
         path.read_text(encoding="utf-8")
         for path in python_files(*PACKAGES)
@@ -166,26 +187,13 @@ def test_settings_without_effect_are_said_to_have_none() -> None:
     # Each dotted name once: a key is looked for in a tenth of the text.
     names = {name for text in sources for name in re.findall(r"\w+(?:\.\w+)+", text)}
     used = "\n".join(names).replace("store.path", "store.url")
-    keys = [
-        (key, "no effect" in row[2])
-        for row in rows(sections(page("configuration"))["Keys"])
-        for key in code_spans(row[0])
-    ]
-    wrong = [
-        key
-        for key, said_idle in keys
-        if said_idle == (_code_form(key) in used and bool(re.search(_word(key), used)))
-    ]
-    assert wrong == []
+    assert [key for key in all_keys() if not re.search(_use_of(key), used)] == []
 
 
-def _code_form(key: str) -> str:
-    """How code that reads a setting writes it; a bare section's name alone would prove nothing."""
-    return key if "." in key else f"settings.{key}"
-
-
-def _word(key: str) -> str:
-    return rf"\b{re.escape(_code_form(key))}\b"
+def _use_of(key: Key) -> str:
+    """Return a pattern for code that reads a setting; the name of a section alone is no proof."""
+    name = ".".join(key) if key[1:] else f"settings.{key[0]}"
+    return rf"\b{re.escape(name)}\b"
 
 
 def test_every_chat_command_is_described() -> None:
@@ -208,13 +216,11 @@ def test_every_tool_is_described_with_its_arguments_and_effect() -> None:
     assert described == expected
 
 
-def test_the_defaults_that_pages_quote_are_the_real_ones() -> None:
-    described = {name: row[1] for row in rows(page("configuration")) for name in code_spans(row[0])}
+def test_defaults_of_tool_settings_match_the_core() -> None:
     defaults = ToolSettings()
     for field in fields(ToolSettings):
-        key = f"tools.{field.name}"
-        if key in described:
-            assert described[key] == str(getattr(defaults, field.name))
+        if (key := ("tools", field.name)) in all_keys():
+            assert default_of(key) == getattr(defaults, field.name)
 
 
 def test_every_vendor_is_described_with_its_keys_and_model() -> None:

@@ -1,9 +1,8 @@
 from pathlib import Path
 
-from gateway.config.diff import AT_ONCE, is_at_once, update
-from gateway.config.key_catalog import catalogue, whole_sections
+from gateway.config.diff import update
+from gateway.config.key_catalog import is_at_once
 from tests.gateway.config.loading import load
-from tests.house.pages import code_spans, page
 
 
 def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None:
@@ -35,13 +34,7 @@ def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
     assert found.settings.telegram.accounts == running.telegram.accounts
 
 
-def test_every_name_in_the_list_is_a_section_or_a_key() -> None:
-    keys = {f"{section}.{key}" for section, names in catalogue().items() for key in names}
-    assert keys.union(catalogue(), whole_sections()) >= AT_ONCE
-
-
-def test_the_page_says_what_changes_at_once() -> None:
-    body = page("configuration").partition("- At once: ")[2].partition("- After a restart")[0]
-    assert set(code_spans(body)) == {*AT_ONCE, "allow_from", "telegram.accounts"}
+def test_section_decides_for_its_keys() -> None:
     assert is_at_once(("limits", "tokens_per_turn"))
+    assert is_at_once(("model_list",))
     assert not is_at_once(("store", "url"))

@@ -13,7 +13,6 @@ from agent.errors import ConfigError
 from agent.i18n import use_locale
 from gateway.config import Settings, load_settings, require_model, require_telegram
 from gateway.config.model_entries import chosen_model, model_list
-from gateway.config.sections import ModelEntry
 from tests.gateway.config.loading import load
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.json"
@@ -35,10 +34,6 @@ keys = st.sampled_from(
 )
 
 
-def keys_of(value: Any) -> Any:
-    return {k: keys_of(v) for k, v in value.items()} if isinstance(value, dict) else None
-
-
 def complaint(act: Callable[[], object]) -> str | None:
     """What was complained about, if anything was; any other exception gets through."""
     try:
@@ -48,13 +43,8 @@ def complaint(act: Callable[[], object]) -> str | None:
     return None
 
 
-def test_the_example_names_every_key_and_only_real_ones(tmp_path: Path) -> None:
-    example = json.loads(EXAMPLE.read_text())
-    load(tmp_path, example, environ={"OPENAI_API_KEY": "k"})
-    defaults = Settings().model_dump(mode="json")
-    assert keys_of({**example, "model_list": 0}) == keys_of({**defaults, "model_list": 0})
-    named = {key for entry in example["model_list"] for key in entry}
-    assert named == set(ModelEntry.model_fields)
+def test_example_is_a_valid_configuration(tmp_path: Path) -> None:
+    load(tmp_path, json.loads(EXAMPLE.read_text()), environ={"OPENAI_API_KEY": "k"})
 
 
 def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
@@ -62,13 +52,6 @@ def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
     settings = load(tmp_path, config)
     assert settings.telegram.long_answer_messages == 0
     assert settings.media.keep_days is None
-
-
-def test_the_example_shows_the_defaults() -> None:
-    example = json.loads(EXAMPLE.read_text())
-    defaults = Settings().model_dump(mode="json")
-    for section in set(example) - {"model_list", "profiles"}:
-        assert example[section] == defaults[section], section
 
 
 def test_without_any_file_the_defaults_hold_and_live_in_the_home(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from agent.errors import ConfigError
 from agent.security.redaction import Redactor
 from gateway.app import open_app
 from gateway.config import load_settings
+from gateway.config.key_catalog import widens_access
 from gateway.config.sources import Sources
-from gateway.ops.config_editor import ConfigEditor, widens_power
+from gateway.ops.config_editor import ConfigEditor
 from gateway.ops.config_reload import WatchedConfig
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import redactor_of
@@ -197,9 +198,9 @@ async def test_more_power_has_to_be_confirmed(
         "access.roles.telegram:1",
         "store.files",
     ):
-        assert widens_power(tuple(key.split(".")))
+        assert widens_access(tuple(key.split(".")))
     for key in ("agent.max_iterations", "model_list.local.temperature", "tts.voice", "profiles"):
-        assert not widens_power(tuple(key.split(".")))
+        assert not widens_access(tuple(key.split(".")))
 
 
 @pytest.mark.parametrize(

@@ -165,14 +165,13 @@ def _get(args: argparse.Namespace) -> int:
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Every key of the schema, with stars for secrets."""
     from gateway.cli.context import settings_of
-    from gateway.config.key_catalog import catalogue, whole_sections
+    from gateway.config.key_catalog import all_keys
     from gateway.runtime.secrets import describe
 
     settings = settings_of(args)
     content = args.crash.redactor.clean_data(describe(settings))
-    keys = [(section, key) for section, names in catalogue().items() for key in names]
     rows = []
-    for path in [*keys, *((name,) for name in whole_sections())]:
+    for path in all_keys():
         value = content[path[0]][path[1]] if len(path) > 1 else content[path[0]]
         place = settings.places.get(path, "default")
         rows.append({"key": ".".join(path), "value": value, "from": place})
