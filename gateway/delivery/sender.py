@@ -363,7 +363,7 @@ class OutboxSender:
 
         def store(tx: Transaction) -> Callable[[], None]:
             outbox.replace_content(tx, due.seq, first)
-            outbox.put(tx, outbox.turn_of(tx, due.seq), [rest], self._clock())
+            outbox.put_behind(tx, due.seq, rest, self._clock())
             return self._when_given_up(tx, message.delivery_id)
 
         (await self._reader.run_with_retries(store))()

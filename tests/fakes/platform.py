@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.channels.base import Accept, MessageNotFound, PreviewContent, SendError, Streaming
 from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
@@ -175,3 +175,14 @@ def _part(markdown: str) -> OutboundPart:
     text = _BOLD.sub(r"\1", markdown)
     entity = Entity("bold", bold.start(), len(bold[1])) if bold else None
     return OutboundPart(text, (entity,) if entity else ())
+
+
+class CarryingPlatform(Platform):
+    """A `Platform` that carries files: what it sent is noted with their names."""
+
+    file_limit_bytes = 1_000
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        names = ", ".join(file.name for file in message.content.files)
+        content = replace(message.content, text=f"[{names}] {message.content.text}")
+        return await self.send(replace(message, content=content))

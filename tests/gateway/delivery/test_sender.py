@@ -1,7 +1,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from tests.fakes.gated import Gated
-from tests.fakes.platform import Fault, Platform, StreamingPlatform
+from tests.fakes.platform import CarryingPlatform, Fault, Platform, StreamingPlatform
 from tests.gateway import stored
 from tests.gateway.parts import Parts, at_work, console_message, opened, wait_until
 from tests.gateway.store import faults
@@ -73,17 +72,6 @@ def route(chat: str = "1") -> Route:
 def outgoing_reply(text: str, chat: str = "1", *more: str) -> OutgoingReply:
     parts = [OutboundPart(one) for one in (text, *more)]
     return OutgoingReply(f"d:{chat}:{text}", route(chat), parts)
-
-
-class CarryingPlatform(Platform):
-    """A `Platform` that carries files: what it sent is noted with their names."""
-
-    file_limit_bytes = 1_000
-
-    async def send_files(self, message: OutboundMessage) -> str:
-        names = ", ".join(file.name for file in message.content.files)
-        content = replace(message.content, text=f"[{names}] {message.content.text}")
-        return await self.send(replace(message, content=content))
 
 
 async def sent(
@@ -579,6 +567,19 @@ async def test_rest_of_an_answer_in_a_refused_file_becomes_messages(
     assert await sent(tmp_path, clock, platform, answer) == [("sent", None)] * 3
     assert platform.texts("1") == ["one", "two", "https://evil.example/x"]
     assert platform.chats["1"][2].bold
+
+
+async def test_rest_of_an_answer_stands_in_front_of_waiting_messages(
+    tmp_path: Path, clock: Jumping
+) -> None:
+    platform = TextPlatform()
+    whole = OutboundFile("answer.md", text="one\ntwo\nthree\nfour")
+    answer = OutgoingReply(
+        "d:f", route(), [OutboundPart("one"), OutboundPart("It continues.", files=(whole,))]
+    )
+    later = [outgoing_reply("next"), outgoing_reply("last")]
+    assert await sent(tmp_path, clock, platform, answer, *later) == [("sent", None)] * 6
+    assert platform.texts("1") == ["one", "two", "three", "four", "next", "last"]
 
 
 async def test_rest_of_an_answer_belongs_to_its_turn(tmp_path: Path) -> None:

@@ -276,10 +276,20 @@ def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 
-def turn_of(tx: Transaction, seq: int) -> int | None:
-    """Return the turn that the row answers for, if any: it decides whose words these are."""
-    (turn,) = tx.one("SELECT turn_id FROM outbox WHERE seq = ?", (seq,))
-    return None if turn is None else int(turn)
+def put_behind(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> None:
+    """Queue more of the message in this row, for the same turn, in front of what waits behind it
+    on its route."""
+    turn, lane = tx.one("SELECT turn_id, lane FROM outbox WHERE seq = ?", (seq,))
+    later = f"SELECT seq FROM outbox WHERE lane = ? AND seq > ? AND {UNSENT} ORDER BY seq"
+    waiting = tx.all(later, (lane, seq))
+    put(tx, turn, [reply], now)
+    numbers = [number for (number,) in tx.all(later, (lane, seq))]
+    # The rows share the numbers that they have: a watcher counts on numbers that only grow.
+    added = [number for number in numbers if (number,) not in waiting]
+    order = [*added, *(number for (number,) in waiting)]
+    tx.many("UPDATE outbox SET seq = ? WHERE seq = ?", [(-number, number) for number in order])
+    renumbered = zip(numbers, order, strict=True)
+    tx.many("UPDATE outbox SET seq = ? WHERE seq = ?", [(new, -old) for new, old in renumbered])
 
 
 def leave_topic(tx: Transaction, seq: int) -> None:
