@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.taint import BOTH
 from agent.types import ToolCall, assistant
+from gateway.channels.base import ChatUnreachable
 from gateway.core.messages import OutboundMessage
 from gateway.store.repositories.conversations import sessions
 from tests.fakes.platform import Platform
@@ -61,3 +63,21 @@ async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
         await parts.bus.submit(chat_message("send it"))
         await platform.answers("1", 3)
     assert platform.names == ["www_secret_evil_example.txt"]
+
+
+class NoFiles(Carrying):
+    """A `Carrying` platform whose chats refuse files."""
+
+    async def send_files(self, message: OutboundMessage) -> str:
+        raise ChatUnreachable("not enough rights to send documents")
+
+
+async def test_model_reads_that_delivery_is_not_confirmed(tmp_path: Path) -> None:
+    platform = NoFiles()
+    model = ScriptedProvider([assistant("", (sends("Here."),)), assistant("Sent.")])
+    async with running(tmp_path, model, platform=platform, allow=("7",), owner="chat:7") as parts:
+        (parts.workspace / "a.txt").write_text("x")
+        await parts.bus.submit(chat_message("send it"))
+        refused, _ = await platform.answers("1", 2)
+    assert "📎 Not sent, because this chat does not allow it: a.txt." in refused
+    assert "Whether it arrives is not known yet" in model.requests[-1].messages[-1].text
