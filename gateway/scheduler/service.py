@@ -16,7 +16,6 @@ from gateway.core.records import JobChange, NewJob
 from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.execution.claims import TurnClaim
-from gateway.turns import outcome
 from gateway.turns.outcome import TurnOutcome
 
 if TYPE_CHECKING:
@@ -98,10 +97,8 @@ class JobService:
 
         return ending.result is not None and is_silent(ending.result.text)
 
-    def answer(self, claim: TurnClaim, ending: TurnOutcome, clean: Callable[[str], str]) -> str:
-        """What people are told, as `outcome.answer` words it; of a job without the word for
-        "nothing to say"."""
-        text = outcome.answer(ending, clean)
+    def clean(self, claim: TurnClaim, text: str) -> str:
+        """Return a text for people; that of a job without its word for "nothing to say"."""
         if claim.messages[-1].job is None:
             return text
         from gateway.scheduler.firing import without_silent_word

@@ -1,6 +1,5 @@
 """What a turn asks of the jobs, which lie above it."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from agent.tools.base import Schedule
@@ -25,9 +24,8 @@ class JobHooks(Protocol):
         """Whether a job has come to nothing that anybody need read."""
         ...
 
-    def answer(self, claim: TurnClaim, ending: TurnOutcome, clean: Callable[[str], str]) -> str:
-        """What people are told, as `outcome.answer` words it; of a job without the word for
-        "nothing to say"."""
+    def clean(self, claim: TurnClaim, text: str) -> str:
+        """Return a text for people; that of a job without its word for "nothing to say"."""
         ...
 
     def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:

@@ -419,10 +419,10 @@ class TurnRunner:
         new = ending.result.messages[journal.stored_messages :]
         rows = [*new, *outcome.closing_messages(ending)]
         dropped = outcome.whole_rounds(ending.dropped_messages, window.messages)
-        text = self._jobs.answer(claim, ending, lambda part: defuse_answer(part, exposure))
+        answer = outcome.answer(ending, lambda part: defuse_answer(part, exposure))
         is_told = not errands and not self._jobs.is_silent(claim, ending)
         letter = replace(
-            self._letter(claim, text),
+            self._letter(claim, self._jobs.clean(claim, answer)),
             taint=exposure.taint,
             is_read=True,
             shown=ending.preview_parts,
@@ -457,7 +457,7 @@ class TurnRunner:
             is_left = is_once and await self._background.close_if_abandoned(claim.session, lane)
         self._wake([] if part else letters, lanes)
         if is_told and ending.error is None and ending.result.stopped is None:
-            self._on_answer(claim, ending.result.text)
+            self._on_answer(claim, self._jobs.clean(claim, ending.result.text))
         if errands or is_left:
             await self._agent.toolbox.end(claim.session)
         return has_more

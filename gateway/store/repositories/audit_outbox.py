@@ -12,8 +12,9 @@ from gateway.store.port import Transaction
 
 @frozen
 class AuditNote:
-    """`what` is a word ("pairing", "mode"), `at` Unix time. `params` hold ids, never what people
-    said."""
+    """An event of the audit log that is no call: `what` is a word ("pairing", "mode"), `at` Unix
+    time. `reason` and `params` hold ids and names of tools, never what people said, so they are
+    stored without a seal until the audit log, which is not encrypted either, has them."""
 
     at: float
     what: str

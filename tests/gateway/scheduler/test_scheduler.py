@@ -8,13 +8,16 @@ import pytest
 
 from agent.providers.scripted import ScriptedProvider
 from gateway.channels.base import ChatUnreachable, MessageRefused, NotSent
+from gateway.config.sections import TtsSection
 from gateway.core.messages import Sender
 from gateway.scheduler import firing
 from gateway.store.repositories import jobs
 from tests.fakes.gated import Gated
-from tests.fakes.platform import Fault
+from tests.fakes.platform import CarryingPlatform, Fault
+from tests.fakes.studio import Studio
 from tests.gateway.parts import (
     accept_messages,
+    cancel_and_wait,
     chat_message,
     running,
     tool_call,
@@ -269,6 +272,25 @@ async def test_silent_word_is_left_out_of_a_jobs_answer(tmp_path: Path) -> None:
         await place.answer_to("/cron ask every 1h look at the plants")
         place.clock.ahead += 3_600
         assert (await place.until_shown(3))[-1] == report.strip()
+
+
+async def test_silent_word_is_not_read_aloud(tmp_path: Path) -> None:
+    report = "The plants need water. " * 20
+    async with Studio() as studio:
+        tts = TtsSection(api_base=studio.base_url, replies="private")
+        async with with_timer(
+            tmp_path,
+            ["hello", f"{report}\n\nHEARTBEAT_OK"],
+            platform=CarryingPlatform(),
+            settings={"tts": tts},
+        ) as place:
+            await place.answer_to("hi")
+            await place.answer_to("/cron ask every 1h look at the plants")
+            speaking = asyncio.create_task(place.parts.app.speech.run())
+            place.clock.ahead += 3_600
+            await wait_until(lambda: len(studio.requests) == 2)
+            await cancel_and_wait(speaking)
+    assert studio.requests[-1]["input"] == report.strip()
 
 
 @pytest.mark.parametrize("action", ["resume", "run"])
