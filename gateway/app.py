@@ -99,8 +99,8 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
     their answers, `config` the files whose changes are taken in. With `full_access`, a token, this
     terminal's messages that bring it run without rules, so that no other process can speak to this
     one. With `standby` it waits for the end of a Kore on another machine that owns the data. With
-    `has_workers` other processes run the turns, except those of terminals here. Raises `Locked`
-    when another process owns the data, `StoreError`, `ConfigError`.
+    `has_workers` other processes run the turns, except those of terminals here. Raises
+    `AlreadyRunning` when another process owns the data, `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
         raise ConfigError(full_access_refusal())

@@ -68,7 +68,7 @@ class SubagentRequest:
     resume: str | None = None
 
 
-# Sends a sub-agent out. Raises `ToolError`, and `Unanswered` when the result comes later.
+# Starts a sub-agent. Raises `ToolError`, or `AnswerPending` when the result comes later.
 Spawn = Callable[[SubagentRequest, "CallContext"], Awaitable[ToolResult]]
 
 

@@ -16,8 +16,8 @@ from bench.figure import Figure
 from bench.process import ROOT
 
 READINGS = 40
-_FILES = sorted((ROOT / "agent" / "context").glob("*.py"), key=lambda path: path.stat().st_size)
-_FILES = _FILES[-10:]
+_MODULES = (ROOT / "agent" / "context").glob("*.py")
+_FILES = sorted(_MODULES, key=lambda path: path.stat().st_size)[-10:]
 # Of so many readings one comes after an edit of the file by its owner.
 _CHANGED_EVERY = 8
 

@@ -403,7 +403,7 @@ class OutboundPart:
     """One platform message: already rendered and within the platform's size limit.
 
     With `files` it is a message of the files, several of them an album, and `text` stands below;
-    only a channel that `SendsMedia` is given such.
+    only a channel that `SupportsMedia` receives such parts.
     """
 
     text: str

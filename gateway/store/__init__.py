@@ -1,4 +1,4 @@
-"""The journal: what must survive a crash, on SQLite.
+"""Durable storage on SQLite or PostgreSQL.
 
-Each module holds functions over a connection; `Database.run` makes each call one transaction.
+Repositories are functions over a `Transaction`; `Store.transact` runs each as one transaction.
 """

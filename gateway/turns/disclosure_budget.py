@@ -20,5 +20,7 @@ class StoredDisclosureBudget:
         return await self.database.transact(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
 
     def renew(self) -> None:
-        """Only a message that a turn has taken in renews it, and `Turns` knows which: those of the
-        history are seen again by each turn."""
+        """Do nothing: the turn renews the budget in its transaction when it takes in a message.
+
+        Messages of the history are seen again by each turn and must not renew it.
+        """

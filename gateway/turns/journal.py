@@ -17,7 +17,7 @@ from gateway.turns.steering import Steering
 
 
 class StoreTurnJournal:
-    """Implements `agent.turn.journal.TurnJournal` and `Hears` for one turn.
+    """Implements `TurnJournal` and `SteeringSource` for one turn.
 
     `history` is the session's window; it grows with what is stored. `stored_messages` counts the
     turn's new messages that are stored already: the final commit adds the rest. `on_step` is

@@ -1,7 +1,7 @@
 """Every vendor that Kore knows by name, in its own dialect, against a server as strict as it is."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -20,8 +20,10 @@ from tests.fakes.model_script import Call, ReplyScript
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
 AWKWARD = ("Zürich", "say \"hi\" and 'bye'", "C:\\new\\", "👋🏽 👩‍👩‍👧", "你好，世界")
-CALLS = tuple(Call("exec", {"command": text}, f"c{n}") for n, text in enumerate(AWKWARD))
-CALLS = (replace(CALLS[0], extra=SIGNED), *CALLS[1:])
+CALLS = tuple(
+    Call("exec", {"command": text}, f"c{n}", extra=SIGNED if n == 0 else None)
+    for n, text in enumerate(AWKWARD)
+)
 
 
 @dataclass(slots=True)

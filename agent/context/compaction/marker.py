@@ -55,7 +55,7 @@ class MarkerStore(Protocol):
 
 
 class MarkerRecorder:
-    """Implements `Keeper` for a turn of a library user; what it holds is stored with the turn."""
+    """Compaction store of a library user's turn; `mark` is stored with the turn."""
 
     def __init__(self, mark: CompactionMarker) -> None:
         self.mark = mark

@@ -56,7 +56,7 @@ class SubagentTool:
         return render_prompt("tools/task", agents=self._roster())
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Raises `Unanswered` when the result comes later and the call is to be made again."""
+        """Raise `AnswerPending` when the result comes later and the call must be repeated."""
         if call.spawn is None:
             raise ToolError("Sub-agents are not available here: do the work yourself.")
         prompt = args["prompt"].strip()

@@ -47,7 +47,7 @@ class Summarize:
         return EffectPlan(reads=(self._scope.find(args["path"], call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Raises `Unanswered` when the result comes later and the call is to be made again."""
+        """Raise `AnswerPending` when the result comes later and the call must be repeated."""
         if call.spawn is None:
             raise ToolError("Sub-agents are not available here: read the file yourself.")
         path = self._scope.find(args["path"], call)

@@ -119,8 +119,11 @@ async def open_connection(
 async def next_connection(
     settings: "Settings", home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
-    """The service of the process that owns the data next: one that asked for it, one that starts,
-    else this one, which goes on with `lanes`. Raises `Locked` when no owner can be reached."""
+    """Yield the service of the process that owns the data next.
+
+    That is the process that asked for the data, else one that starts, else this process, which
+    continues with `lanes`. Raises `AlreadyRunning` when no owner can be reached.
+    """
     from gateway.cli.chat.terminal import connected_service
 
     if isinstance(lost, HandedOver):

@@ -32,7 +32,7 @@ def _well() -> dict[str, Any]:
 
 @dataclass
 class Running:
-    """An `OperationsCalls` that tells what it is told to."""
+    """Operations that report a fixed state of health."""
 
     facts: dict[str, Any] = field(default_factory=_well)
     turns: TurnLog = field(default_factory=TurnLog)

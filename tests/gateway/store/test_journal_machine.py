@@ -1,6 +1,6 @@
-"""The journal against a simple model of it: whatever happens in whatever order, its promises hold.
+"""Compare the journal with a simple model of it under random operations and crashes.
 
-The store's functions are called on a real file, each in one transaction, as `Database` does it.
+Each function runs on a real file in its own transaction, as `SqliteStore` runs it.
 A crash closes the file without anything; the next process opens it and recovers.
 """
 

@@ -11,7 +11,7 @@ LIMIT = 1024
 
 
 class EventBuffer:
-    """A bounded buffer: beyond it `gateway.core.event_hub` joins, leaves out and says so."""
+    """A bounded buffer of events; `EventHub` describes what happens when it is full."""
 
     def __init__(self) -> None:
         self._events: deque[WatchEvent] = deque()

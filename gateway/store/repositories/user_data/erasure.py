@@ -173,9 +173,9 @@ _OUTBOX = f"turn_id IN ({_TURNS}) OR turn_id IN ({_SHARED}) OR lane IN ({_LANES}
 
 
 def erase(tx: Transaction, principal: str, now: float) -> list[str]:
-    """Take all of it out, in one transaction; returns the ids of sessions that have changed.
+    """Delete all data of `principal` and return the ids of the sessions that changed.
 
-    Free pages still hold it: `Database.rewrite` does away with them.
+    Free pages of the file still hold the data until the store is rewritten.
     """
     select_user_rows(tx, principal)
     channel, _, sender = principal.partition(":")
