@@ -28,7 +28,8 @@ from gateway.channels.api import ApiChannel
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.console import ConsoleChannel
-from gateway.channels.registry import allowed_senders, open_channels, places_of, sole_owner
+from gateway.channels.registry import open_channels, places_of
+from gateway.channels.table import allowed_senders, channel_sections, owner_of
 from gateway.commands.table import menu
 from gateway.config import Settings
 from gateway.config.atomic_write import remove_unfinished
@@ -155,7 +156,9 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             for channel in await open_channels(settings, database, stack, places, menu=menu()):
                 add_channel(running, channel)
         await database.transact(limit, running.keys())
-        await database.transact(set_queues, {"telegram": settings.telegram.queue})
+        sections = channel_sections(settings)
+        queues = {name: section.queue for name, section in sections.items()}
+        await database.transact(set_queues, queues)
         await database.transact(recover, ownership.one_shot_lanes, has_workers=has_workers)
         redactor = redactor_of(settings, os.environ)
         # Tokens of MCP servers are known only once they are read.
@@ -206,8 +209,8 @@ def access_control(
 ) -> AccessControl:
     """Who may speak, as the settings say."""
     return AccessControl(
-        sole_owner(settings.access.owner, settings.telegram.allow_from),
-        {key: allowed_senders(settings, key) for key in channels},
+        owner_of(settings),
+        allowed_senders(settings, channels),
         settings.access.roles,
         chat_settings=places,
     )

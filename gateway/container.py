@@ -26,12 +26,14 @@ from gateway.calls.context import MAX_FETCHES, ConsoleReservations, ServiceConte
 from gateway.calls.local_service import local_service
 from gateway.calls.owner_audit import OwnerAudit
 from gateway.channels.supervisor import ChannelSupervisor
+from gateway.channels.table import folders_of_chats
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices
 from gateway.commands.skill_calls import CommandReader
 from gateway.config import Settings
 from gateway.control.handover import Handover
 from gateway.control.runtime_status import RuntimeStatus
 from gateway.control.service import Service
+from gateway.core.channel_table import CHANNELS
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
@@ -254,7 +256,7 @@ def build_container(
         after_s=timing.report_after_s,
         unpin=background.pin,
     )
-    if any(chat.folder for chat in settings.telegram.chats.values()):
+    if folders_of_chats(settings):
         from agent.context.project.directory_tree import TreeLimits
 
         context = settings.context
@@ -396,6 +398,7 @@ def build_container(
             reload_people=people.reload,
             flush_audit=audit_relay.flush,
             files=files,
+            channels=(*CHANNELS, *settings.python_plugins),
         )
 
     handover = Handover(database=database, bus=bus, events=events) if hands_over else None

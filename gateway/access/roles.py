@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from agent.security.policy.policy_file import (
 )
 from agent.security.policy.roles import Grants, Role
 from agent.turn.tool_catalog import known_tools
+from gateway.channels.table import all_specs
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -82,12 +83,13 @@ class RoleRegistry:
                 partial(known_tools_of, settings),
             )
         )
-        chats = [chat.role for chat in settings.telegram.chats.values() if chat.role]
-        role_names = {
+        role_names: dict[str, Iterable[str]] = {
             "access.roles": settings.access.roles.values(),
-            "telegram.chats": chats,
             "agents": settings.agents,
         }
+        for spec in all_specs(settings):
+            chats = spec.section_of(settings).chats.values()
+            role_names[f"{spec.settings_key}.chats"] = [chat.role for chat in chats if chat.role]
         for key, names in role_names.items():
             for name in names:
                 registry.check(name, key)

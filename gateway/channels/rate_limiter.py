@@ -1,16 +1,10 @@
-"""One rate gate for everything that goes to a platform under one account.
-
-Telegram's limits: https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
-"""
+"""Rate gate for everything that goes to a platform under one account."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
 from agent.records import frozen
-
-RateLimits = Literal["telegram", "none"]
 
 _MANY_CHATS = 1024
 # So many chats refused one after the other are no limit of a chat's.
@@ -26,13 +20,6 @@ class Rate:
     reserve: float
 
 
-PRIVATE = Rate(1.0, 5.0, reserve=1.0)
-# With this burst no minute sees more than the 20 messages that Telegram allows in a group.
-GROUP = Rate(15 / 60, 5.0, reserve=1.0)
-# Less of a burst than Telegram allows a second: what leaves evenly arrives in heaps.
-BOT = Rate(30.0, 20.0, reserve=5.0)
-
-
 @frozen
 class Rates:
     """For each private chat, each group, and the bot as a whole."""
@@ -42,14 +29,7 @@ class Rates:
     bot: Rate
 
 
-ALL_TRAFFIC = Rates(PRIVATE, GROUP, BOT)
-# A worker shows answers that grow beside a gateway that sends everything else. On average both stay
-# within what a group allows; after a burst the platform may ask one of them to wait.
-PREVIEWS = Rates(
-    private=Rate(1.0, 4.0, reserve=1.0),
-    group=Rate(4 / 60, 3.0, reserve=1.0),
-    bot=Rate(1.5, 6.0, reserve=2.0),
-)
+_NO_LIMIT = Rates(*[Rate(1.0, 1.0, reserve=0.0)] * 3)
 
 
 class _Bucket:
@@ -86,18 +66,19 @@ class RateLimiter:
     """Lets messages of one bot pass at the pace that the platform allows.
 
     Finals wait their turn, first come first served per chat; cosmetic traffic (typing, stream
-    edits) never waits and never takes what the next final needs. One Gate serves one account.
+    edits) never waits and never takes what the next final needs. One gate serves one account.
+    Without `rates` it holds nothing back, except while the platform asks to wait.
     """
 
     def __init__(
         self,
-        rate_limits: RateLimits = "telegram",
+        rates: Rates | None,
         *,
-        rates: Rates = ALL_TRAFFIC,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._open = rate_limits == "none"
+        self._open = rates is None
+        rates = rates or _NO_LIMIT
         self._clock = clock
         self._sleep = sleep
         self._rates = rates

@@ -3,7 +3,7 @@
 from gateway.config.load import load_settings, own_file
 from gateway.config.schema import Settings
 from gateway.config.sections import ModelEntry
-from gateway.config.validation import require_model, require_telegram
+from gateway.config.validation import require_model
 
 __all__ = [
     "ModelEntry",
@@ -11,5 +11,4 @@ __all__ = [
     "load_settings",
     "own_file",
     "require_model",
-    "require_telegram",
 ]

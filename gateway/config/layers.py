@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from agent.i18n import t
+from gateway.config.channel_section import built_in_sections, environment_variable
 from gateway.config.json_files.document import kind_of, parse
 from gateway.config.key_catalog import (
     catalogue,
@@ -268,12 +269,14 @@ class ForeignLayer(Layer):
 class DefaultsLayer(Layer):
     """The schema's own defaults, as far as they depend on Kore's folder or the environment.
 
-    Who gives Kore a bot's token by its own variable, and nothing else, wants the bot to run.
+    A channel whose credentials are all in Kore's own variables is enabled.
     """
 
     def __init__(self, references: References) -> None:
         super().__init__(references)
         place = ValueOrigin("default", "default", references.home)
         self.values = {key: Value(default_of(key), place) for key in path_keys()}
-        if references.environ.get("KORE_TELEGRAM_TOKEN"):
-            self.values["telegram", "enabled"] = Value(True, place)
+        for name, section in built_in_sections().items():
+            variables = [environment_variable(name, key) for key in section.credentials]
+            if variables and all(map(references.environ.get, variables)):
+                self.values[name, "enabled"] = Value(True, place)

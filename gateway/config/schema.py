@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, JsonValue, PrivateAttr
+from pydantic import Field, JsonValue, PrivateAttr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from gateway.config.channel_section import ChannelSection, built_in_sections
 from gateway.config.hook_source import HookSource
 from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
@@ -34,13 +35,13 @@ from gateway.config.sections import (
     ServerSection,
     StoreSection,
     SubagentsSection,
-    TelegramSection,
     ToolsSection,
     TranscriptionSection,
     TtsSection,
 )
 from gateway.config.setting import Setting
 from gateway.config.value_types import RoleName, Word
+from gateway.core.channel_table import CHANNELS
 
 
 @dataclass(slots=True)
@@ -50,15 +51,22 @@ class Origins:
     by_location: Mapping[Loc, str] = field(default_factory=dict, compare=False)
 
 
-class Settings(BaseSettings):
-    """All settings, as their layers give them (the highest first); without any, the defaults.
+class _BaseSettings(BaseSettings):
+    """All settings but those of channels, as their layers give them (the highest first).
+
+    Without layers they are the defaults.
 
     `missing` lists references to variables that are not set, in places where that matters only
     once they are used; `files` the files that were read.
     """
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, env_prefix="KORE_"
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        env_prefix="KORE_",
+        # Only `Settings` gets a validator.
+        defer_build=True,
     )
 
     agent: AgentSection = AgentSection()
@@ -84,7 +92,6 @@ class Settings(BaseSettings):
         ),
     ] = ()
     profiles: Annotated[ProfilesSection, Setting(reload="at_once")] = ProfilesSection()
-    telegram: Annotated[TelegramSection, Setting(is_deferred=True)] = TelegramSection()
     media: MediaSection = MediaSection()
     transcription: TranscriptionSection = TranscriptionSection()
     tts: TtsSection = TtsSection()
@@ -198,6 +205,11 @@ class Settings(BaseSettings):
         return tuple(init_settings()["layers"])
 
     @property
+    def channels(self) -> Mapping[str, ChannelSection]:
+        """The sections of the built-in channels."""
+        return {name: getattr(self, name) for name in CHANNELS}
+
+    @property
     def missing(self) -> tuple[MissingVariable, ...]:
         return self._missing
 
@@ -250,3 +262,18 @@ class Settings(BaseSettings):
     def set_places(self, places: Mapping[Loc, str]) -> None:
         """Where the keys were set; for readers of the settings."""
         self._places = Origins(dict(places))
+
+
+if TYPE_CHECKING:
+    Settings = _BaseSettings
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=_BaseSettings,
+        __doc__=_BaseSettings.__doc__,
+        __module__=__name__,
+        **{
+            name: (Annotated[section, Setting(is_deferred=True)], section())
+            for name, section in built_in_sections().items()
+        },
+    )

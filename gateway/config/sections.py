@@ -15,10 +15,7 @@ from gateway.config.setting import Setting
 from gateway.config.value_types import (
     AnyHostName,
     Audience,
-    BotToken,
-    BotUrl,
     BusUrl,
-    ChatPlace,
     FileAddress,
     FileEnding,
     FilePath,
@@ -35,7 +32,6 @@ from gateway.config.value_types import (
     Principal,
     ProxyUrl,
     RoleName,
-    SenderId,
     StoreUrl,
     Temperature,
     Url,
@@ -254,137 +250,6 @@ class ProfilesSection(Section):
     ] = "default"
 
 
-class TelegramAccount(Section):
-    """A further bot."""
-
-    name: Word
-    token: BotToken
-    allow_from: Annotated[tuple[SenderId, ...], Setting(reload="at_once")] = ()
-
-
-class TelegramChat(Section):
-    """Settings of one chat or topic; see `gateway.channels.chat_settings.ChatSettings`."""
-
-    persona: Word | None = None
-    model: Word | None = None
-    agent: Word | None = None
-    role: RoleName | None = None
-    listen: Flag | None = None
-    folder: Folder | None = None
-
-
-class TelegramSection(Section):
-    enabled: Annotated[
-        Flag,
-        Setting(
-            "whether `kore gateway` starts it; `KORE_TELEGRAM_TOKEN` in the environment turns it "
-            "on unless it is set"
-        ),
-    ] = False
-    token: Annotated[
-        BotToken, Setting("the bot's token, as @BotFather shows it", stored_as="TELEGRAM_BOT_TOKEN")
-    ] = SecretStr("")
-    allow_from: Annotated[
-        tuple[SenderId, ...],
-        Setting(
-            "numeric ids of the people who may use the bot. Empty: only the owner and paired "
-            'people; `["*"]`: anyone',
-            reload="at_once",
-            widens_access=True,
-        ),
-    ] = ()
-    base_url: Annotated[
-        BotUrl, Setting("root of a Bot API server, without `/bot`", widens_access=True)
-    ] = "https://api.telegram.org"
-    proxy: Annotated[
-        ProxyUrl | None,
-        Setting(
-            "a proxy that leads to it, or `none`; null: the environment's",
-            see="proxies.md",
-            widens_access=True,
-        ),
-    ] = None
-    mode: Annotated[
-        Literal["polling", "webhook"],
-        Setting("`webhook`: Telegram calls Kore instead", see="telegram.md#webhook"),
-    ] = "polling"
-    webhook_url: Annotated[
-        Url | None,
-        Setting(
-            "the public address of a proxy that forwards Telegram's calls to "
-            "`http.host`:`http.port`",
-            widens_access=True,
-        ),
-    ] = None
-    webhook_secret: Annotated[
-        SecretStr | None,
-        Setting(
-            "the secret that Telegram sends with every call: up to 256 of `A-Z a-z 0-9 _ -`; null:"
-            " derived from the token"
-        ),
-    ] = None
-    rate_limits: Annotated[
-        Literal["telegram", "none"], Setting("`none` for a local Bot API server")
-    ] = "telegram"
-    streaming: Annotated[
-        Literal["edits", "drafts", "off"],
-        Setting(
-            "how an answer grows in private chats: `edits` of messages, `drafts` (no message until"
-            " the answer is complete), or `off`. Groups don't support drafts"
-        ),
-    ] = "edits"
-    queue: Annotated[
-        Literal["join", "queue", "steer"],
-        Setting(
-            "what happens to messages that arrive while Kore works on an earlier one: `join`, "
-            "`queue` or `steer`; `/queue` overrides it for a chat",
-            see="steering.md",
-        ),
-    ] = "join"
-    long_answer_messages: Annotated[
-        int,
-        Strict(),
-        Field(ge=0, le=1000),
-        Setting(
-            "a longer answer is sent as its beginning (one message fewer than this) and a file "
-            "with all of it; 0: always messages"
-        ),
-    ] = 4
-    trace: Annotated[
-        Literal["off", "summary", "full"],
-        Setting(
-            "what is shown below answers about the work: `off`, `summary` or `full`; `/verbose` "
-            "overrides it for a chat"
-        ),
-    ] = "off"
-    accounts: Annotated[
-        tuple[TelegramAccount, ...],
-        Setting(
-            'further bots: a list of `{"name", "token", "allow_from"}`, of which `allow_from` '
-            "changes at once",
-            widens_access=True,
-        ),
-    ] = ()
-    reactions: Annotated[
-        str,
-        Field(min_length=1, max_length=16),
-        Setting(
-            "an emoji that Telegram allows as a reaction, such as 👀: shown on a message from when "
-            "it is stored until it is answered"
-        ),
-    ] = "off"
-    chats: Annotated[
-        dict[ChatPlace, TelegramChat],
-        Setting(
-            "settings for single chats and topics: a map from a chat (`-100123`) or a topic "
-            '(`-100123/45`) to `{"persona", "model", "agent", "role", "listen", "folder"}`, all '
-            "optional",
-            see="telegram.md#places",
-            widens_access=True,
-        ),
-    ] = Field(default_factory=dict)
-
-
 class MediaSection(Section):
     """Files that people send."""
 
@@ -527,10 +392,7 @@ class ContextSection(Section):
     ] = True
 
 
-ChannelName = Literal["cli", "telegram"]
-
-
-def _first_modes() -> dict[ChannelName, PermissionMode]:
+def _first_modes() -> dict[str, PermissionMode]:
     return {"cli": "ask"}
 
 
@@ -634,9 +496,9 @@ class SecuritySection(Section):
         ),
     ] = None
     modes: Annotated[
-        dict[ChannelName, PermissionMode],
+        dict[Word, PermissionMode],
         Setting(
-            "the permission mode of new conversations, by channel (`cli`, `telegram`): `plan`, "
+            "the permission mode of new conversations, by channel (`cli` is the terminal): `plan`, "
             "`ask`, `accept-edits`, `auto`. Channels that aren't listed start with `ask`",
             reload="at_once",
         ),

@@ -1,16 +1,15 @@
 """Names that must lead somewhere: models by name, keys and tokens that are in use."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.model_entries import fallbacks
 from gateway.config.origin import Key, Value, printable
 from gateway.config.schema import Settings
-from gateway.config.sections import TelegramSection
-
-OFFICIAL = "https://api.telegram.org"
+from gateway.config.value_types import audience_forms
+from gateway.core.messages import CONSOLE
 
 
 def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
@@ -36,13 +35,15 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
                     where=f"{place}: model_list[{n}].api_keys",
                 )
             )
+    complaints += _unknown_channels(settings, values)
     references: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
     references += [(("agent", "fallback"), model) for model in fallbacks(settings)]
     references += [(("profiles", name), model) for name, model in settings.profiles]
     references += [
-        (("telegram", "chats"), place.model)
-        for place in settings.telegram.chats.values()
-        if place.model and place.model not in dict(settings.profiles)
+        ((name, "chats"), chat.model)
+        for name, section in settings.channels.items()
+        for chat in section.chats.values()
+        if chat.model and chat.model not in dict(settings.profiles)
     ]
     for key, model in references:
         if model == "default" or "/" in model or model in names:
@@ -77,36 +78,29 @@ def require_model(settings: Settings) -> None:
             raise ConfigError(str(lack))
 
 
-def require_telegram(settings: Settings) -> None:
-    """Raises `ConfigError` when Telegram is enabled and its token is not there."""
-    if not settings.telegram.enabled:
-        return
-    for lack in settings.missing:
-        if lack.loc[0] == "telegram":
-            raise ConfigError(str(lack))
-    if not settings.telegram.token.get_secret_value():
-        raise ConfigError(
-            t("telegram.token is required when telegram.enabled is true"),
-            hint=t("run `kore channel add telegram` or set KORE_TELEGRAM_TOKEN"),
-        )
-    if settings.telegram.mode == "webhook":
-        _require_webhook(settings.telegram)
-
-
-def _require_webhook(telegram: TelegramSection) -> None:
-    url, secret = telegram.webhook_url, telegram.webhook_secret
-    if url is None:
-        raise ConfigError(
-            t(
-                'telegram.webhook_url is required when telegram.mode is "webhook": the '
-                "URL at which Telegram reaches this Kore"
-            ),
-            hint=t('such as "https://kore.example.org", with a proxy that forwards to http.port'),
-        )
-    if not url.startswith("https://") and telegram.base_url == OFFICIAL:
-        raise ConfigError(t("telegram.webhook_url: found http://, but Telegram requires https://"))
-    # What setWebhook takes: https://core.telegram.org/bots/api#setwebhook
-    if secret and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret.get_secret_value()):
-        raise ConfigError(
-            t("telegram.webhook_secret: expected 1 to 256 of the characters A-Z a-z 0-9 _ -")
-        )
+def _unknown_channels(settings: Settings, values: Mapping[Key, Value]) -> Iterator[str]:
+    """Yield complaints about modes and roles for channels that do not exist, and about ids that a
+    channel does not have."""
+    packages = settings.python_plugins
+    channels = (*settings.channels, *packages)
+    for channel in settings.security.modes:
+        if channel not in (CONSOLE, *channels):
+            yield t(
+                "{where}: expected one of {known}",
+                where=f"{values['security', 'modes'].place}: security.modes.{printable(channel)}",
+                known=", ".join((CONSOLE, *channels)),
+            )
+    for audience in settings.access.roles:
+        channel, _, rest = audience.partition(":")
+        section = settings.channels.get(channel)
+        if section is None and channel in packages:
+            continue
+        if section is None or not re.fullmatch(
+            f"|{section.person_id}|chat:{section.chat_id}", rest
+        ):
+            place = values["access", "roles"].place
+            yield t(
+                "{where}: expected a key like {expected}",
+                where=f"{place}: access.roles.{printable(audience)}",
+                expected=audience_forms(),
+            )

@@ -4,9 +4,10 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from agent.i18n import language_of, t
+from gateway.core.channel_table import NUMERIC_CHANNEL
 
 
 def _url(text: str) -> str:
@@ -18,19 +19,6 @@ def _url(text: str) -> str:
     if not is_one:
         raise ValueError(t("a URL that starts with http:// or https://"))
     return text.rstrip("/")
-
-
-def _bot_url(text: str) -> str:
-    """The root of a Bot API server; the `/bot` that libraries want after it is taken off."""
-    return _url(text).removesuffix("/bot")
-
-
-def _bot_token(token: SecretStr) -> SecretStr:
-    """Empty when there is none yet. Local servers and emulators make shorter ones."""
-    text = token.get_secret_value()
-    if text and not re.fullmatch(r"[0-9]+:[\x21-\x7e]+", text):
-        raise ValueError(t("a token from @BotFather, such as 123456789:AAF0…"))
-    return token
 
 
 def _store_url(text: str) -> str:
@@ -175,10 +163,6 @@ Url = Annotated[str, AfterValidator(_url)]
 
 ProxyUrl = Annotated[str, AfterValidator(_proxy)]
 
-BotUrl = Annotated[str, AfterValidator(_bot_url)]
-
-BotToken = Annotated[SecretStr, AfterValidator(_bot_token)]
-
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 
 BusUrl = Annotated[str, AfterValidator(_bus_url)]
@@ -205,37 +189,33 @@ Hours = Annotated[str, AfterValidator(_hours)]
 VendorModel = Annotated[str, AfterValidator(_vendor_model)]
 
 
-def _sender(value: Any) -> Any:
-    """A numeric id, or "*" for anyone; another person could take over a name."""
-    if value == "*" or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
-        return value
-    raise ValueError(t('a numeric id (not a name), or "*" for everyone'))
-
-
 def _principal(value: Any) -> Any:
-    """An owner given by number alone is a Telegram id."""
+    """Complete an owner who is given by number alone."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"telegram:{value}"
+        return f"{NUMERIC_CHANNEL}:{value}"
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        return f"telegram:{value}"
+        return f"{NUMERIC_CHANNEL}:{value}"
     if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
         return value
-    raise ValueError(t('a numeric Telegram id, or "channel:id" such as "telegram:123456"'))
+    raise ValueError(t('"channel:id", such as "{example}"', example=f"{NUMERIC_CHANNEL}:123456"))
 
 
 def _audience(value: str) -> str:
-    """Whom a role is for: a person, a chat or a channel; the console is always the owner's."""
-    if re.fullmatch(r"telegram(:[0-9]{1,20}|:chat:-?[0-9]{1,20})?", value):
+    """Check whom a role is for: a person, a chat or a channel. `validation` knows their ids."""
+    if re.fullmatch(r"[a-z][a-z0-9_-]*(:chat)?(:[^\s:]+)?", value):
         return value
-    raise ValueError(t('"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'))
+    raise ValueError(audience_forms())
 
 
-def _chat(text: str) -> str:
-    if not re.fullmatch(r"-?[0-9]{1,20}(/[0-9]{1,20})?", text):
-        raise ValueError(t('"-100123" (a chat) or "-100123/45" (a topic in it)'))
-    return text
+def audience_forms() -> str:
+    """Return examples of whom a role can be for."""
+    channel = NUMERIC_CHANNEL
+    return t(
+        '"{person}" (a person), "{chat}" (a chat) or "{channel}"',
+        person=f"{channel}:123",
+        chat=f"{channel}:chat:-100123",
+        channel=channel,
+    )
 
 
 def _role(text: str) -> str:
@@ -244,13 +224,9 @@ def _role(text: str) -> str:
     return text
 
 
-SenderId = Annotated[str, BeforeValidator(_sender)]
-
 Principal = Annotated[str, BeforeValidator(_principal)]
 
 Audience = Annotated[str, AfterValidator(_audience)]
-
-ChatPlace = Annotated[str, AfterValidator(_chat)]
 
 RoleName = Annotated[str, AfterValidator(_role)]
 

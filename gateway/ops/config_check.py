@@ -1,9 +1,10 @@
-"""Whether settings that are well formed could also be used: the model, the bot, the policy."""
+"""Whether settings that are well formed could also be used: the model, the channels, the policy."""
 
 from collections.abc import Mapping
 
 from gateway.access.roles import RoleRegistry
-from gateway.config import Settings, require_model, require_telegram
+from gateway.channels.table import check_channels
+from gateway.config import Settings, require_model
 from gateway.config.model_entries import check_models
 
 
@@ -11,5 +12,5 @@ def check_usable(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` for the first thing that could not be used."""
     require_model(settings)
     check_models(settings, environ)
-    require_telegram(settings)
+    check_channels(settings)
     RoleRegistry.of(settings)

@@ -21,7 +21,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.bus.bus import MessageBus
 from gateway.channels.base import Channel
-from gateway.channels.registry import allowed_senders, sole_owner
+from gateway.channels.table import allowed_senders, owner_of
 from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.diff import ConfigDiff, update
@@ -66,8 +66,8 @@ class ReloadTargets:
         others: turns that run may still use them.
         """
         access = self.access
-        access.owner = sole_owner(settings.access.owner, settings.telegram.allow_from)
-        access.allow = {way: allowed_senders(settings, way) for way in self.channels}
+        access.owner = owner_of(settings)
+        access.allow = allowed_senders(settings, self.channels)
         access.roles = settings.access.roles
         self.policies.replace_with(policies)
         self.usage.limits = settings.limits

@@ -14,6 +14,7 @@ from agent.providers.registry import ModelConfig
 from agent.proxies.outbound import OutboundProxy, open_session, proxy_for
 from agent.records import frozen
 from agent.types import user
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.config import Settings
 
 _ASK_S = 30
@@ -65,7 +66,7 @@ class BotIdentity:
 
 async def try_telegram(settings: Settings) -> tuple[str, float | None]:
     """The bot's name, and the server's clock minus ours in seconds. Raises `KoreError`."""
-    telegram = settings.telegram
+    telegram = TELEGRAM.section_of(settings)
     token = telegram.token.get_secret_value()
     bot = await check_bot_token(token, telegram.base_url, telegram.proxy)
     proxy = proxy_for(telegram.base_url, os.environ, telegram.proxy)

@@ -25,6 +25,7 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo.recorder import Recorder
+from gateway.channels.table import folders_of_chats
 from gateway.config import Settings
 
 T = TypeVar("T")
@@ -50,9 +51,8 @@ class ProjectFiles:
 
     def list_places(self) -> Sequence[str]:
         """The workspace, the trusted folders and those of chats, as far as they are there."""
-        chats = [chat.folder for chat in self._settings.telegram.chats.values() if chat.folder]
         trusted = self._settings.security.trusted_folders
-        folders = (str(self._settings.agent.workspace), *trusted, *chats)
+        folders = (str(self._settings.agent.workspace), *trusted, *folders_of_chats(self._settings))
         real = (Path(os.path.realpath(folder)) for folder in folders)
         return list(dict.fromkeys(str(folder) for folder in real if folder.is_dir()))
 

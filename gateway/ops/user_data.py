@@ -18,6 +18,7 @@ from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
 from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from gateway.access.control import AccessControl, folder_name
+from gateway.core.channel_table import NUMERIC_CHANNEL
 from gateway.core.messages import OutboundFile
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, waiting
 from gateway.ops.zip_writer import ZipWriter
@@ -29,8 +30,6 @@ from gateway.store.repositories import file_changes, preferences
 if TYPE_CHECKING:
     from gateway.store.files.file_store import SharedFiles
 
-# Folders that are no file of the owner's, but other people's.
-_CHANNELS = ("telegram",)
 # What is noted of a deletion once only its bytes are left.
 _REWRITE = "rewrite"
 _BLOB = re.compile(r"\b[0-9a-f]{40}\b")
@@ -51,12 +50,13 @@ Times are Unix seconds. Not in here: the audit log, which tells who was allowed 
 @frozen
 class _Plan:
     """A deletion as it is noted in the database until it is done. `owner`: theirs is what lies on
-    top of the folders; `copies`: those of upgrades go, too."""
+    top of the folders, except in those of `channels`; `copies`: those of upgrades go, too."""
 
     principal: str
     workspace: str
     owner: bool
     copies: bool = False
+    channels: Sequence[str] = ()
 
     def folders(self) -> Sequence[Path]:
         """Where their memory and what they sent lies."""
@@ -83,7 +83,7 @@ class _Plan:
 
     def _is_theirs(self, folder: TreeEntry) -> bool:
         """The owner's lie on top; folders of channels are other people's."""
-        return not self.owner or bool(folder.above) or folder.name not in _CHANNELS
+        return not self.owner or bool(folder.above) or folder.name not in self.channels
 
     def measure(self) -> tuple[int, int]:
         """How many files, and their bytes."""
@@ -103,6 +103,7 @@ class UserDataService:
     reload_people: Callable[[Transaction], None]
     flush_audit: Callable[[], Awaitable[None]]
     files: "SharedFiles | None" = None
+    channels: Sequence[str] = ()
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
         """Counts of the stored data. Raises `KoreError` for an id without a person."""
@@ -183,7 +184,7 @@ class UserDataService:
 
     def _plan(self, principal: str, *, copies: bool = False) -> _Plan:
         owner = principal == self.access.owner_id or principal.startswith("cli:")
-        return _Plan(principal, str(self.workspace), owner, copies)
+        return _Plan(principal, str(self.workspace), owner, copies, self.channels)
 
     def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:
         import zipfile
@@ -306,8 +307,9 @@ def _check(principal: str) -> None:
     if not (channel and colon and sender) or len(principal) > 200:
         raise KoreError(
             t(
-                "found {principal!r}, expected a person's id such as telegram:123",
+                "found {principal!r}, expected a person's id such as {example}",
                 principal=principal[:80],
+                example=f"{NUMERIC_CHANNEL}:123",
             ),
             hint=t("`kore pair list` shows them"),
         )

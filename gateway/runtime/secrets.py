@@ -24,15 +24,15 @@ def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Every secret that is known here; of a bot's token also the part behind the number."""
+    """Every secret that is known here; of a channel's also their parts."""
     variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
     if settings.store.encryption_key_env:
         variables.append(settings.store.encryption_key_env)
     if settings.store.files:
         variables += ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
     values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
-    bots = (settings.telegram.token, *(bot.token for bot in settings.telegram.accounts))
-    values |= {token.get_secret_value().partition(":")[2] for token in bots}
+    for section in settings.channels.values():
+        values.update(section.secret_parts())
     for text in tuple(values):
         values.update(secrets_in_addresses(text))
     return frozenset(filter(is_secret_value, values))

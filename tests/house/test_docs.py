@@ -27,6 +27,7 @@ from gateway.config.key_catalog import (
 )
 from gateway.config.origin import Key
 from gateway.config.sections import ModelEntry
+from gateway.core.channel_table import CHANNELS
 from tests.house.control_page import control_page
 from tests.house.openapi import openapi
 from tests.house.pages import (
@@ -192,7 +193,8 @@ def test_every_setting_has_an_effect() -> None:
 
 def _use_of(key: Key) -> str:
     """Return a pattern for code that reads a setting; the name of a section alone is no proof."""
-    name = ".".join(key) if key[1:] else f"settings.{key[0]}"
+    owner = "section" if key[0] in CHANNELS else key[0]
+    name = f"{owner}.{key[1]}" if key[1:] else f"settings.{key[0]}"
     return rf"\b{re.escape(name)}\b"
 
 

@@ -7,9 +7,8 @@ from urllib.parse import quote, urlsplit
 from agent.proxies.outbound import OutboundProxy
 from agent.records import frozen
 from gateway.channels.base import Streaming
+from gateway.channels.telegram.spec import OFFICIAL_SERVER
 from gateway.core.records import Trace
-
-OFFICIAL_SERVER = "https://api.telegram.org"
 
 
 @frozen

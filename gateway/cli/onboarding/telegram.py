@@ -8,6 +8,7 @@ from typing import Any
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.cli.onboarding.dialogue import Dialogue
 from gateway.config import Settings
 from gateway.config.origin import Key
@@ -127,7 +128,7 @@ def addition(
         if variable != OWN_VARIABLE:
             config["telegram", "token"] = f"${{{variable}}}"
         return BotChange(config, _secrets_of(token, variable))
-    telegram = settings.telegram
+    telegram = TELEGRAM.section_of(settings)
     if not telegram.enabled or not telegram.token.get_secret_value():
         raise ConfigError(
             t("no bot is connected yet"), hint=t("connect the first one without --name")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
 from gateway.config.json_files.document import read_object
@@ -85,7 +86,10 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
     from gateway.cli.onboarding.telegram import ask_token, check, exported_variable, from_variable
 
     settings = settings_of(args)
-    base_url, current = settings.telegram.base_url, _configured_token(settings, args.name)
+    base_url, current = (
+        TELEGRAM.section_of(settings).base_url,
+        _configured_token(settings, args.name),
+    )
     if args.token_env:
         return from_variable(args.token_env, os.environ, base_url), True
     if is_interactive():
@@ -108,7 +112,7 @@ def _token(args: argparse.Namespace, talk: "Dialogue") -> "tuple[Token, bool]":
 
 def _configured_token(settings: "Settings", name: str | None) -> str:
     """The token that is configured for this bot; '' without one."""
-    telegram = settings.telegram
+    telegram = TELEGRAM.section_of(settings)
     if name is None:
         return telegram.token.get_secret_value() if telegram.enabled else ""
     tokens = (one.token for one in telegram.accounts if one.name == name)
@@ -222,7 +226,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _bots(settings: "Settings") -> list[tuple[str | None, str]]:
-    telegram = settings.telegram
+    telegram = TELEGRAM.section_of(settings)
     if not telegram.enabled:
         return []
     first = (None, telegram.token.get_secret_value())
@@ -241,7 +245,7 @@ def _test(args: argparse.Namespace) -> int:
     from gateway.cli.onboarding.telegram import check
 
     settings = settings_of(args)
-    bot = check(_require_token(settings, args.name), settings.telegram.base_url).bot
+    bot = check(_require_token(settings, args.name), TELEGRAM.section_of(settings).base_url).bot
     assert bot is not None, "check asks Telegram"
     facts = {"ok": True, "id": bot.id, "username": bot.username, "name": bot.name, "link": bot.link}
     if args.json:

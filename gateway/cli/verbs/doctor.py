@@ -10,6 +10,7 @@ from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.text.display_width import wrap_paragraphs
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean as printable
 from gateway.cli.output import print_json
@@ -126,7 +127,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_policy(settings),
         configuration.check_hooks(settings, home),
         configuration.check_language_servers(settings, home),
-        configuration.check_telegram(settings, home),
+        *configuration.check_channels(settings, home),
         _check_store(settings),
         storage.check_files(settings),
         *(
@@ -173,7 +174,10 @@ async def _ask_model(settings: Settings) -> Check:
 async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
     from gateway.ops.credential_checks import try_telegram
 
-    if not settings.telegram.enabled or not settings.telegram.token.get_secret_value():
+    if (
+        not TELEGRAM.section_of(settings).enabled
+        or not TELEGRAM.section_of(settings).token.get_secret_value()
+    ):
         return Check("bot", "ok", t("not tested: Telegram is not enabled")), None
     try:
         name, skew_s = await try_telegram(settings)

@@ -96,12 +96,13 @@ def check_settings(settings: "Settings") -> None:
     """Raises `ConfigError` for what a process that serves people cannot use."""
     import os
 
-    from gateway.config import require_model, require_telegram
+    from gateway.channels.table import check_channels
+    from gateway.config import require_model
     from gateway.config.model_entries import check_models
 
     require_model(settings)
     check_models(settings, os.environ)
-    require_telegram(settings)
+    check_channels(settings)
     _require_anything(settings)
 
 
@@ -110,13 +111,19 @@ def _require_anything(settings: "Settings") -> None:
     import os
 
     from agent.providers.registry import OFFLINE
+    from gateway.config.channel_section import environment_variable
     from gateway.config.model_entries import chosen_model
+    from gateway.core.channel_table import NUMERIC_CHANNEL
 
-    is_configured = settings.files or settings.telegram.enabled or settings.agent.model == OFFLINE
+    any_enabled = any(section.enabled for section in settings.channels.values())
+    is_configured = settings.files or any_enabled or settings.agent.model == OFFLINE
     if not is_configured and chosen_model(settings, os.environ) == OFFLINE:
         raise ConfigError(
             t("nothing is configured yet: no model and no chat app"),
-            hint=t("run `kore init`; in a container set KORE_TELEGRAM_TOKEN and OPENAI_API_KEY"),
+            hint=t(
+                "run `kore init`; in a container set {variable} and OPENAI_API_KEY",
+                variable=environment_variable(NUMERIC_CHANNEL, "token"),
+            ),
         )
 
 
@@ -228,7 +235,7 @@ def watched_config(
 async def _announce(service: "Service") -> None:
     """The first sign of life; later ones are only of what goes wrong."""
     facts = await service.status()
-    channels = ", ".join(facts["channels"]) or "none (telegram.enabled is false)"
+    channels = ", ".join(facts["channels"]) or "none (none is enabled)"
     log.info(
         "Kore %s is running: model %s, channels %s; press Ctrl-C to stop",
         facts["version"],

@@ -12,6 +12,7 @@ from agent.i18n import t
 from agent.providers.registry import OFFLINE, default_model
 from agent.providers.vendors import VENDORS
 from agent.version import VERSION
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.runtime.paths import DataDir, write_private
 
@@ -113,7 +114,10 @@ def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
     talk.say("  " + t("`kore agent`: chat here with {model}", model=model))
     if model == OFFLINE:
         talk.say("  " + t("No model is set up yet: run `kore init` again to choose one."))
-    if settings.telegram.enabled and settings.telegram.token.get_secret_value():
+    if (
+        TELEGRAM.section_of(settings).enabled
+        and TELEGRAM.section_of(settings).token.get_secret_value()
+    ):
         talk.say(
             "  " + t("`kore gateway`: answer in Telegram; `kore service install` keeps it running")
         )

@@ -1,8 +1,9 @@
 """What the settings name: the model, its limits, the roles, the channels and the sandbox."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, t
@@ -10,7 +11,11 @@ from agent.providers.registry import OFFLINE, resolve_model
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox.selector import installation_hint, select_sandbox
 from agent.text.visible import escape_line
-from gateway.config import Settings, require_model, require_telegram
+from gateway.channels.registry import chat_settings
+from gateway.channels.spec import ChannelSpec
+from gateway.channels.table import all_specs, require_usable
+from gateway.config import Settings, require_model
+from gateway.config.channel_section import ChannelSection
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
@@ -122,28 +127,35 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
     return Check("language servers", "ok", text)
 
 
-def check_telegram(settings: Settings, home: DataDir) -> Check:
-    if not settings.telegram.enabled:
-        return Check("telegram", "ok", t("not enabled"))
-    from gateway.channels.registry import telegram_chats
+def check_channels(settings: Settings, home: DataDir) -> Iterator[Check]:
+    """Yield what is wrong with the settings of each channel, and who may write to it."""
+    for spec in all_specs(settings):
+        try:
+            section = spec.section_of(settings)
+            if not section.enabled:
+                yield Check(spec.name, "ok", t("not enabled"))
+                continue
+            require_usable(spec, section, settings)
+            chat_settings(spec.settings_key, section, settings, home)
+        except KoreError as exc:
+            yield Check(spec.name, "fail", str(exc), exc.hint)
+            continue
+        yield _check_senders(spec, section)
+        for finding in spec.doctor(section):
+            yield Check(spec.name, finding.state, finding.detail, finding.fix)
 
-    try:
-        require_telegram(settings)
-        telegram_chats(settings, home)
-    except KoreError as exc:
-        return Check("telegram", "fail", str(exc), exc.hint)
-    if "*" in settings.telegram.allow_from:
+
+def _check_senders(spec: ChannelSpec[Any], section: ChannelSection) -> Check:
+    if "*" in section.allow_from:
         return Check(
-            "telegram",
+            spec.name,
             "warn",
             t('allow_from is ["*"]: anyone can use this bot'),
-            t("list numeric ids in telegram.allow_from"),
+            t("list the ids of people in {key}", key=f"{spec.settings_key}.allow_from"),
         )
-    if not settings.telegram.allow_from:
-        return Check("telegram", "ok", t("new users get a pairing code: `kore pair approve CODE`"))
-    return Check(
-        "telegram", "ok", t("allowed: {allow_from}", allow_from=len(settings.telegram.allow_from))
-    )
+    if not section.allow_from:
+        return Check(spec.name, "ok", t("new users get a pairing code: `kore pair approve CODE`"))
+    return Check(spec.name, "ok", t("allowed: {allow_from}", allow_from=len(section.allow_from)))
 
 
 def check_sandbox(settings: Settings, home: DataDir) -> Check:

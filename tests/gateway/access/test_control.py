@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access.control import AccessControl
-from gateway.channels.registry import sole_owner
+from gateway.channels.table import owner_of
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.commands import is_command
+from gateway.config import Settings
 from gateway.core.messages import Sender
 from tests.gateway.parts import chat_message, console_message
 
@@ -46,7 +48,11 @@ def test_an_owner_elsewhere_is_nobody_here() -> None:
 def test_somebody_alone_on_the_list_is_the_owner(
     owner: str | None, allow: tuple[str, ...], expected: str | None
 ) -> None:
-    assert sole_owner(owner, allow) == expected
+    settings = Settings()
+    section = TELEGRAM.section_of(settings).model_copy(update={"allow_from": allow})
+    access = settings.access.model_copy(update={"owner": owner})
+    changed = settings.model_copy(update={TELEGRAM.name: section, "access": access})
+    assert owner_of(changed) == expected
 
 
 def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:

@@ -5,9 +5,12 @@ import statistics
 
 import pytest
 
-from gateway.channels.rate_limiter import BOT, PREVIEWS, RateLimiter
+from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.telegram.spec import RATES
 from tests.fakes.bot_limits import Gatekeeper, Limits
 from tests.gateway.parts import cancel_and_wait
+
+BOT = RATES.all_traffic.bot
 
 
 class SimulatedTime:
@@ -49,7 +52,7 @@ def time() -> SimulatedTime:
 
 @pytest.fixture
 def gate(time: SimulatedTime) -> RateLimiter:
-    return RateLimiter(clock=time.clock, sleep=time.sleep)
+    return RateLimiter(RATES.all_traffic, clock=time.clock, sleep=time.sleep)
 
 
 async def send(
@@ -87,7 +90,7 @@ async def test_no_minute_in_a_group_sees_more_than_twenty(
 async def test_a_worker_leaves_a_group_its_gateway_s_share(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
-    previews = RateLimiter(rates=PREVIEWS, clock=time.clock, sleep=time.sleep)
+    previews = RateLimiter(RATES.previews, clock=time.clock, sleep=time.sleep)
     shown = 0
 
     async def show() -> None:
@@ -269,7 +272,7 @@ async def test_a_cancelled_wait_costs_nothing(gate: RateLimiter, time: Simulated
 
 
 async def test_without_limits_nothing_waits_but_a_penalty_counts(time: SimulatedTime) -> None:
-    gate = RateLimiter("none", clock=time.clock, sleep=time.sleep)
+    gate = RateLimiter(None, clock=time.clock, sleep=time.sleep)
     assert set(await send(gate, time, "7", 1000)) == {0.0}
     assert all(gate.try_acquire("7", group=False) for _ in range(100))
     now = time.now

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.config.diff import update
 from gateway.config.key_catalog import is_at_once
 from tests.gateway.config.loading import load
@@ -13,10 +14,10 @@ def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None
     )
     found = update(running, wanted)
     assert found.changed_keys == ("agent.max_iterations",)
-    assert found.restart_keys == ("telegram.enabled", "http.port")
+    assert found.restart_keys == ("http.port", "telegram.enabled")
     assert found.settings.agent.max_iterations == 4
     assert found.settings.http.port == 1
-    assert not found.settings.telegram.enabled
+    assert not TELEGRAM.section_of(found.settings).enabled
     assert update(found.settings, wanted).restart_keys == found.restart_keys
 
 
@@ -31,7 +32,7 @@ def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
     assert update(running, load(tmp_path, bots("1:one", 6))).changed_keys == ("telegram.accounts",)
     found = update(running, load(tmp_path, bots("2:two", 6)))
     assert (found.changed_keys, found.restart_keys) == ((), ("telegram.accounts",))
-    assert found.settings.telegram.accounts == running.telegram.accounts
+    assert TELEGRAM.section_of(found.settings).accounts == TELEGRAM.section_of(running).accounts
 
 
 def test_section_decides_for_its_keys() -> None:

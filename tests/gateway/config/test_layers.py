@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
 from gateway.config import Settings
 from tests.gateway.config.loading import load
 
@@ -36,7 +37,7 @@ def test_a_map_or_a_list_is_set_as_a_whole_and_never_mixed_from_two_layers(tmp_p
     )
     assert settings.access.roles == {"telegram:2": "guest"}
     assert (settings.mcp_servers["a"].command, settings.mcp_servers["a"].env) == (None, {})
-    assert settings.telegram.allow_from == ("2",)
+    assert TELEGRAM.section_of(settings).allow_from == ("2",)
 
 
 def test_what_a_layer_above_overrides_needs_no_reference(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_a_token_that_leads_nowhere_does_not_bring_back_the_one_below(tmp_path: 
     settings = load(
         tmp_path, {"telegram": {"token": "old"}}, environ={"KORE_TELEGRAM_TOKEN": "${GONE}"}
     )
-    assert settings.telegram.token.get_secret_value() == ""
+    assert TELEGRAM.section_of(settings).token.get_secret_value() == ""
     assert [lack.name for lack in settings.missing] == ["GONE"]
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from agent.errors import ConfigError
 from agent.i18n import use_locale
-from gateway.config import Settings, load_settings, require_model, require_telegram
+from gateway.channels.table import check_channels
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
+from gateway.config import Settings, load_settings, require_model
 from gateway.config.model_entries import chosen_model, model_list
 from tests.gateway.config.loading import load
 
@@ -50,7 +52,7 @@ def test_example_is_a_valid_configuration(tmp_path: Path) -> None:
 def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
     config = {"telegram": {"long_answer_messages": 0}, "media": {"keep_days": None}}
     settings = load(tmp_path, config)
-    assert settings.telegram.long_answer_messages == 0
+    assert TELEGRAM.section_of(settings).long_answer_messages == 0
     assert settings.media.keep_days is None
 
 
@@ -101,7 +103,7 @@ def test_what_is_written_is_what_is_read(
         again = load(Path(root), {**settings.model_dump(mode="json"), "telegram": {"token": token}})
     assert settings.agent.max_iterations == iterations
     assert settings.agent.temperature == temperature
-    assert settings.telegram.token.get_secret_value() == token
+    assert TELEGRAM.section_of(settings).token.get_secret_value() == token
     assert list(settings.security.blocked_commands) == commands
     assert again == settings
 
@@ -160,7 +162,7 @@ def test_settings_print_without_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["KORE_TELEGRAM_TOKEN", "KORE_TELEGRAM__TOKEN"])
 def test_both_spellings_of_a_variable_work(tmp_path: Path, name: str) -> None:
     settings = load(tmp_path, environ={name: "1:a"})
-    assert settings.telegram.token.get_secret_value() == "1:a"
+    assert TELEGRAM.section_of(settings).token.get_secret_value() == "1:a"
 
 
 def test_the_documented_variable_of_the_stores_key_is_no_setting(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_lists_come_from_the_environment_as_json(tmp_path: Path) -> None:
         environ={"KORE_MODEL_LIST": json.dumps([entry]), "KORE_TELEGRAM_ALLOW_FROM": '[1, "*"]'},
     )
     assert settings.model_list[0].model == "ollama/x"
-    assert settings.telegram.allow_from == ("1", "*")
+    assert TELEGRAM.section_of(settings).allow_from == ("1", "*")
 
 
 def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
@@ -194,9 +196,9 @@ def test_a_reference_is_filled_from_the_environment_then_from_the_secrets(tmp_pa
     secrets.chmod(0o600)
     user = {"telegram": {"token": "${A}", "webhook_secret": "x${B}"}, "http": {"port": "${P}"}}
     settings = load(tmp_path, user, environ={"A": "1:outside", "P": "81"})
-    assert settings.telegram.token.get_secret_value() == "1:outside"
-    assert settings.telegram.webhook_secret
-    assert settings.telegram.webhook_secret.get_secret_value() == "xb"
+    assert TELEGRAM.section_of(settings).token.get_secret_value() == "1:outside"
+    assert TELEGRAM.section_of(settings).webhook_secret
+    assert TELEGRAM.section_of(settings).webhook_secret.get_secret_value() == "xb"
     assert settings.http.port == 81
 
 
@@ -242,11 +244,11 @@ def test_what_is_no_token_is_refused_and_not_quoted(tmp_path: Path, token: str) 
 
 
 def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> None:
-    require_telegram(load(tmp_path, {"telegram": {"token": "${T}"}}))
+    check_channels(load(tmp_path, {"telegram": {"token": "${T}"}}))
     with pytest.raises(ConfigError, match=r"telegram.token: found \$\{T\}"):
-        require_telegram(load(tmp_path, {"telegram": {"token": "${T}", "enabled": True}}))
+        check_channels(load(tmp_path, {"telegram": {"token": "${T}", "enabled": True}}))
     with pytest.raises(ConfigError, match=r"telegram\.token is required"):
-        require_telegram(load(tmp_path, {"telegram": {"enabled": True}}))
+        check_channels(load(tmp_path, {"telegram": {"enabled": True}}))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +337,7 @@ def test_an_owner_by_number_is_a_telegram_id(tmp_path: Path) -> None:
 def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: Path) -> None:
     for address in ("http://127.0.0.1:8081", "http://127.0.0.1:8081/", "http://127.0.0.1:8081/bot"):
         settings = load(tmp_path, {"telegram": {"base_url": address}})
-        assert settings.telegram.base_url == "http://127.0.0.1:8081"
+        assert TELEGRAM.section_of(settings).base_url == "http://127.0.0.1:8081"
 
 
 def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from agent.errors import ConfigError
 from gateway.access.roles import RoleRegistry
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.registry import allowed_senders, open_channels
+from gateway.channels.registry import open_channels
+from gateway.channels.table import allowed_senders
 from gateway.config import Settings
 from gateway.config.foreign.python_plugins import python_store, python_tools
 from gateway.config.load import load_settings
@@ -21,6 +22,8 @@ from tests.gateway.cli.kore import kore
 
 MODULE = '''
 import kore
+from gateway.channels.spec import ChannelSpec
+from gateway.config.channel_section import ChannelSection
 from agent.providers.scripted import ScriptedProvider
 
 @kore.tool
@@ -38,13 +41,22 @@ def tools(options):
 def provider(config):
     return ScriptedProvider([f"I am {config.model_id} of a package."])
 
+class Section(ChannelSection):
+    token: str = ""
+    city: str = ""
+
 class Channel:
-    account = "main"
-    def __init__(self, options):
-        self.options, self.name = options, options.get("name", "weather")
+    name, account = "weather", "main"
+    def __init__(self, section):
+        self.section = section
     async def run(self, accept): ...
     def render(self, markdown): return []
     async def send(self, message): return "1"
+
+async def open_channel(context):
+    return [Channel(context.section)]
+
+SPEC = ChannelSpec(name="weather", title="Weather", section=Section, open=open_channel)
 
 def store(options):
     from pathlib import Path
@@ -65,8 +77,9 @@ text = weather_of_kore:MODULE_NAME
 [kore.providers]
 weather = weather_of_kore:provider
 [kore.channels]
-weather = weather_of_kore:Channel
-broken_channel = weather_of_kore:tools
+weather = weather_of_kore:SPEC
+other_name = weather_of_kore:SPEC
+no_channel = weather_of_kore:tools
 [kore.stores]
 cellar = weather_of_kore:store
 attic = weather_of_kore:store
@@ -142,13 +155,14 @@ async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path)
 
         assert await channels() == []
         (channel,) = await channels(weather={"allow_from": ["7"], "token": "t"})
-        assert channel.options["token"] == "t"
-        for plugins in ({"weather": {"name": "telegram"}}, {"broken_channel": {}}):
-            with pytest.raises(ConfigError, match="channel"):
+        assert channel.section.token == "t"
+        assert await channels(weather={"enabled": False}) == []
+        for plugins in ({"other_name": {}}, {"no_channel": {}}, {"weather": {"tokn": "t"}}):
+            with pytest.raises(ConfigError, match=r"channel|weather\.tokn"):
                 await channels(**plugins)
     way = ("weather", "main")
-    assert allowed_senders(settings(weather={"allow_from": ["7"]}), way) == ("7",)
-    assert allowed_senders(settings(weather={}), way) == ()
+    assert allowed_senders(settings(weather={"allow_from": ["7"]}), [way])[way] == ("7",)
+    assert allowed_senders(settings(weather={}), [way])[way] == ()
 
 
 def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:

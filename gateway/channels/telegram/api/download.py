@@ -18,7 +18,8 @@ from agent.i18n import mark_for_translation
 from agent.security.files.safe_open import open_folder_beneath
 from gateway.channels.base import NotFetched
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, UnreadableResponse
-from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.spec import OFFICIAL_SERVER
 from gateway.core.messages import Media
 
 # What Telegram's own server gives out at most; one that is run by oneself sets no limit.

@@ -16,7 +16,8 @@ import aiohttp
 from agent.text.visible import escape_line
 from gateway.channels.base import MessageRefused
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, message_id_of
-from gateway.channels.telegram.settings import OFFICIAL_SERVER, TelegramSettings
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.spec import OFFICIAL_SERVER
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundFile, OutboundPart
 

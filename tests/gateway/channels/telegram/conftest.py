@@ -59,7 +59,7 @@ def store() -> Store:
 @pytest.fixture
 async def channel(bot_api: BotApi) -> AsyncIterator[TelegramChannel]:
     """A channel that only sends."""
-    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter("none"))
+    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter(None))
     yield channel
     await channel.aclose()
 
@@ -71,7 +71,7 @@ def running(bot_api: BotApi, store: Store) -> Running:
     @asynccontextmanager
     async def run(cursor: int | None = None, **changes: object) -> AsyncIterator[TelegramChannel]:
         settings = replace(QUICK, base_url=bot_api.url, **changes)  # type: ignore[arg-type]
-        channel = TelegramChannel(settings, gate=RateLimiter("none"), cursor=cursor)
+        channel = TelegramChannel(settings, gate=RateLimiter(None), cursor=cursor)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(channel.run(store.accept))
             try:

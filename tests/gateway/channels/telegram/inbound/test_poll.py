@@ -288,7 +288,7 @@ async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> No
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter("none"))
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter(None))
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(channel.run(store.accept))
             async with asyncio.timeout(30):

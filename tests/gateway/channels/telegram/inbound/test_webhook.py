@@ -55,7 +55,7 @@ Accept = Callable[[str, str, Batch], Any]
 @asynccontextmanager
 async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIterator[OpenWebhook]:
     settings = replace(QUICK, base_url=api.url, webhook_url="http://proxy.example/", **changes)
-    channel = TelegramChannel(settings, gate=RateLimiter("none"))
+    channel = TelegramChannel(settings, gate=RateLimiter(None))
 
     async def pages(head: list[str]) -> tuple[int, str, str]:
         return 404, "text/plain", head[0]
@@ -212,7 +212,7 @@ async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) 
     said = "Bad Request: bad webhook: HTTPS url must be provided"
     bot_api.fail("setWebhook", status(400, description=said))
     settings = replace(QUICK, base_url=bot_api.url, webhook_url="http://proxy.example")
-    channel = TelegramChannel(settings, gate=RateLimiter("none"))
+    channel = TelegramChannel(settings, gate=RateLimiter(None))
     with pytest.raises(ConfigError, match=r"telegram\.webhook_url.*HTTPS url"):
         await channel.run(store.accept)
     assert channel.status.state == "refused"

@@ -20,6 +20,7 @@ from gateway.channels.base import (
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
+from gateway.channels.telegram.spec import RATES
 from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
@@ -133,7 +134,7 @@ async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense(
 
     async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter("none"))
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter(None))
         with pytest.raises(Ambiguous) as info:
             await channel.send(message())
         await channel.aclose()
@@ -144,7 +145,7 @@ async def test_without_a_connection_nothing_was_sent() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter("none"))
+        channel = TelegramChannel(replace(QUICK, base_url=url), gate=RateLimiter(None))
         with pytest.raises(NotSent, match="no connection"):
             await channel.send(message())
         await channel.aclose()
@@ -161,7 +162,9 @@ async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
 
 
 async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> None:
-    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter())
+    channel = TelegramChannel(
+        replace(QUICK, base_url=bot_api.url), gate=RateLimiter(RATES.all_traffic)
+    )
     bot_api.fail("sendMessage", faults.status(429, retry_after=30), times=3)
     for chat in ("7", "8", "9"):
         with pytest.raises(ChannelRateLimited):
@@ -172,7 +175,7 @@ async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> 
 
 
 async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotApi) -> None:
-    gate = RateLimiter()
+    gate = RateLimiter(RATES.all_traffic)
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
     bot_api.fail("sendMessage", faults.status(429, retry_after=30))
     with pytest.raises(ChannelRateLimited) as info:
@@ -186,7 +189,7 @@ async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotAp
 
 
 async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
-    gate = RateLimiter()
+    gate = RateLimiter(RATES.all_traffic)
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
     await channel.admit(ROUTE)
     gate.penalise("7", 3600)
@@ -246,7 +249,9 @@ async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramC
 
 
 async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
-    channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter())
+    channel = TelegramChannel(
+        replace(QUICK, base_url=bot_api.url), gate=RateLimiter(RATES.all_traffic)
+    )
     shown = await preview(channel, PreviewContent("0"), None)
     for n in range(1, 4):
         assert await preview(channel, PreviewContent(str(n)), shown) == shown
@@ -296,7 +301,7 @@ async def test_groups_see_no_drafts(bot_api: BotApi, channel: TelegramChannel) -
 @pytest.mark.parametrize("code", [400, 404])
 async def test_a_server_without_drafts_is_not_asked_again(bot_api: BotApi, code: int) -> None:
     settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
-    channel = TelegramChannel(settings, gate=RateLimiter("none"))
+    channel = TelegramChannel(settings, gate=RateLimiter(None))
     assert channel.streaming(ROUTE) == "drafts"
     bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
     for _ in range(2):

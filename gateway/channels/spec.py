@@ -1,0 +1,141 @@
+"""Definition of a channel: its settings, how it is opened, checked and set up."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import field
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from agent.errors import ConfigError
+from agent.records import frozen
+from gateway.channels.rate_limiter import Rates
+from gateway.config.channel_section import ChannelSection
+from gateway.core.channel_table import CHANNELS
+
+if TYPE_CHECKING:
+    from gateway.channels.base import Channel
+    from gateway.channels.chat_settings import ChatSettingsIndex
+    from gateway.channels.state import ChannelState
+    from gateway.config import Settings
+
+SectionT = TypeVar("SectionT", bound=ChannelSection)
+
+# Command of a chat -> its description in English.
+CommandMenu = Sequence[tuple[str, str]]
+
+
+class Cursors(Protocol):
+    """Positions in the platform's stream of updates, stored with the last accepted batch."""
+
+    async def __call__(self, account: str, not_before: float) -> int | None:
+        """Return the position of an account, unless it was stored before this Unix time."""
+        ...
+
+
+@frozen
+class ChannelContext(Generic[SectionT]):
+    """Everything a channel gets from Kore when it is opened.
+
+    `owner` is the owner's id on the platform, if it is known. Resources that have to be closed go
+    on `stack`. `rates` are those of the spec, less where another process of the same Kore sends
+    what this one does not.
+    """
+
+    section: SectionT
+    state: "ChannelState"
+    cursors: Cursors
+    places: "ChatSettingsIndex"
+    stack: AsyncExitStack
+    menu: CommandMenu = ()
+    owner: str | None = None
+    rates: Rates | None = None
+
+
+@frozen
+class RateLimits:
+    """Pace that a platform allows: for a process that sends everything, and for a process that
+    shows growing answers while another one sends everything else."""
+
+    all_traffic: Rates
+    previews: Rates
+
+
+@frozen
+class ChannelIdentity:
+    """Account that the platform knows for the credentials: `account` names it in routes, `label`
+    is for people. `facts` are printed by `kore channel test`; `skew_s` is the platform's clock
+    minus ours."""
+
+    account: str
+    label: str
+    link: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    skew_s: float | None = None
+
+
+@frozen
+class Finding:
+    """Result of a check by `kore doctor`; `fix` says what to do."""
+
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    fix: str | None = None
+
+
+@frozen
+class ChannelSpec(Generic[SectionT]):
+    """Definition of a channel: everything the rest of Kore has to know of it.
+
+    Built-in channels are listed in `gateway.core.channel_table`; a package offers one through an
+    entry point of the group `kore.channels`, whose name is the channel's. A spec is loaded with
+    the settings, so a module that defines one imports nothing heavy; `deferred` helps.
+
+    `title` is the platform's name. `open` returns a channel for each account. `check` raises
+    `ConfigError` for settings that cannot be used, `identify` asks the platform whose credentials
+    they are and raises `KoreError`, `doctor` yields further findings without asking anybody.
+    """
+
+    name: str
+    title: str
+    section: type[SectionT]
+    open: Callable[[ChannelContext[SectionT]], Awaitable[Sequence["Channel"]]]
+    check: Callable[[SectionT], None] = lambda section: None
+    identify: Callable[[SectionT], Awaitable[ChannelIdentity]] | None = None
+    doctor: Callable[[SectionT], Sequence[Finding]] = lambda section: ()
+    rates: RateLimits | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.name in CHANNELS
+
+    @property
+    def settings_key(self) -> str:
+        """Name of the section in messages; that of a package is below `python_plugins`."""
+        return self.name if self.is_built_in else f"python_plugins.{self.name}"
+
+    def section_of(self, settings: "Settings") -> SectionT:
+        """Return the settings of this channel. Raises `ConfigError` for those of a package that
+        are not valid. A package that is named is enabled unless its settings say otherwise."""
+        if self.is_built_in:
+            return getattr(settings, self.name)  # type: ignore[no-any-return]
+        options = settings.python_plugins.get(self.name)
+        values = {"enabled": False} if options is None else {"enabled": True, **options}
+        try:
+            return self.section.model_validate(values)
+        except ValidationError as exc:
+            lines = [
+                f"{self.settings_key}.{'.'.join(map(str, error['loc']))}: {error['msg']}"
+                for error in exc.errors(include_url=False)
+            ]
+            raise ConfigError("\n".join(lines)) from None
+
+
+def deferred(path: str) -> Callable[..., Any]:
+    """Return a function that imports the one at `path` (`module:function`) when it is called."""
+
+    def call(*args: Any, **more: Any) -> Any:
+        return resolve_name(path)(*args, **more)
+
+    return call

@@ -1,0 +1,55 @@
+"""Opening of the bots that the settings name."""
+
+import os
+import time
+from collections.abc import Sequence
+
+from agent.proxies.outbound import ensure_usable, proxy_for
+from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.spec import ChannelContext
+from gateway.channels.telegram.spec import TelegramSection
+from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
+
+leave_out_httpx()
+with hidden("cryptography"):
+    import telegram
+
+    drop_docstrings(telegram)
+    from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S  # noqa: E402
+from gateway.channels.telegram.settings import TelegramSettings  # noqa: E402
+
+
+async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[TelegramChannel]:
+    """Return a channel for each bot. Raises `ConfigError` for a proxy that cannot be used."""
+    section = context.section
+    bots = [(None, section.token), *((bot.name, bot.token) for bot in section.accounts)]
+    secret = section.webhook_secret
+    proxy = proxy_for(section.base_url, os.environ, section.proxy)
+    ensure_usable(proxy)
+    channels = []
+    for name, token in bots:
+        settings = TelegramSettings(
+            token=token.get_secret_value(),
+            base_url=section.base_url,
+            proxy=proxy,
+            name=name,
+            owner=context.owner if (context.owner or "").isdigit() else None,
+            reaction=None if section.reactions == "off" else section.reactions,
+            webhook_url=section.webhook_url if section.mode == "webhook" else None,
+            webhook_secret=secret.get_secret_value() if secret else None,
+            streaming=section.streaming,
+            long_answer_messages=section.long_answer_messages,
+            trace=section.trace,
+            menu=tuple(context.menu),
+        )
+        channel = TelegramChannel(
+            settings,
+            gate=RateLimiter(None if section.rate_limits == "none" else context.rates),
+            cursor=await context.cursors(settings.account, time.time() - OFFSET_LIFE_S),
+            places=context.places,
+            memo=context.state,
+        )
+        context.stack.push_async_callback(channel.aclose)
+        channels.append(channel)
+    return channels
