@@ -110,7 +110,7 @@ constraints:
 	@$(find_python); \
 	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
 	$$python -m venv "$$work" && \
-	$$python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['build-system']['requires'], *p['project']['dependencies'], *sum(p['project']['optional-dependencies'].values(), []), sep='\n')" > "$$work/wanted" && \
+	$$python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['build-system']['requires'], *p['project']['dependencies'], *(d for d in sum(p['project']['optional-dependencies'].values(), []) if not d.startswith(p['project']['name'])), sep='\n')" > "$$work/wanted" && \
 	"$$work/bin/pip" install -q --dry-run --ignore-installed --only-binary :all: --target "$$work/t" \
 		--python-version 3.11.0 --report "$$work/report.json" -r "$$work/wanted" && \
 	$$python -c "import json, re, sys; print(*sorted(re.sub('[-_.]+', '-', i['metadata']['name']).lower() + '==' + i['metadata']['version'] for i in json.load(open(sys.argv[1]))['install']), sep='\n')" "$$work/report.json" > constraints.txt && \

@@ -85,5 +85,12 @@ def test_the_pinned_list_names_every_dependency_and_no_registry() -> None:
     assert [one for one in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", one)] == []
     pinned = {one.split("==")[0] for one in lines}
     extras = project()["optional-dependencies"].values()
-    wanted = [*project()["dependencies"], *(one for extra in extras for one in extra)]
-    assert {normal(one) for one in wanted} - pinned == set()
+    declared = [*project()["dependencies"], *(item for extra in extras for item in extra)]
+    assert {normal(item) for item in declared} - pinned == {project()["name"]}
+
+
+def test_development_installs_every_extra_of_the_product() -> None:
+    extras = project()["optional-dependencies"]
+    (own,) = [item for item in extras["dev"] if normal(item) == project()["name"]]
+    names = set(own.partition("[")[2].rstrip("]").split(","))
+    assert names == extras.keys() - {"dev", "docs"}
