@@ -1,9 +1,9 @@
-"""LaTeX as a chat can show it: in Unicode, as far as that goes."""
+"""Conversion of LaTeX formulas to Unicode text."""
 
 import re
 from collections.abc import Callable
 
-# What the converter takes grows with the square of a formula's length.
+# The converter takes time quadratic in the length of a formula.
 _CHARS = 600
 _LATEX = re.compile(r"[\\^_]")
 _COMMAND = re.compile(r"\\[a-zA-Z]")
@@ -13,7 +13,7 @@ _FAILURES = (ValueError, TypeError, LookupError, AttributeError, AssertionError,
 
 
 def readable(latex: str) -> str | None:
-    """The formula in plain characters; None when it can only be shown as it was written."""
+    """Return the formula in plain characters, or None when only its source can be shown."""
     text = latex.strip()
     if len(text) > _CHARS:
         return None
@@ -24,7 +24,9 @@ def readable(latex: str) -> str | None:
 
 
 def _convert(latex: str) -> str:
-    # Imported with the first formula: the tables of symbols are large.
+    # Imported with the first formula: the tables of symbols are large. The library's documented
+    # `convert` leaves formulas without a command (`x^2`) alone and reads `$` in them as an end;
+    # pylatexenc loses exponents and unicodeit knows no fractions.
     from telegramify_markdown.latex_escape.helper import LatexToUnicodeHelper
 
     try:
