@@ -124,7 +124,6 @@ schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.settings_page --example > config.example.json
 	@$(BIN)/python -m tests.house.openapi > docs/openapi.json
 	@$(BIN)/python -m tests.house.typescript > gateway/server/web/static/app/protocol.d.mts
-	@$(BIN)/python -m tests.gateway.store.sqlite.new_database > gateway/store/sqlite/new_database.sql
 
 vendor: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.vendored

@@ -105,11 +105,14 @@ class PostgresServer:
     def address(self, database: str) -> str:
         return f"postgresql://kore@/{database}?host={self.folder}"
 
-    def create_database(self) -> str:
-        """The address of a new one, which has its tables already."""
+    def create_database(self, template: str = _TEMPLATE) -> str:
+        """Create a database with Kore's tables, or those of `template`; return its address."""
         name = f"kore_{next(_databases)}"
-        self._sql("postgres", f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        self._sql("postgres", f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.address(name)
+
+    def create_empty_database(self) -> str:
+        return self.create_database("template0")
 
     def _make_tables(self) -> None:
         with closing(connect(self.address(_TEMPLATE))) as connection, connection.transaction():

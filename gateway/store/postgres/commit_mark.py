@@ -11,10 +11,6 @@ import psycopg
 
 from gateway.store.port import Row, Transaction
 
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS last_commit"
-    " (slot bigint PRIMARY KEY, epoch bigint NOT NULL, number bigint NOT NULL)"
-)
 _WRITE = (
     "UPDATE last_commit SET epoch = %s, number = %s WHERE slot = %s"
     " AND pg_current_xact_id_if_assigned() IS NOT NULL"

@@ -1,20 +1,20 @@
-"""Bringing a PostgreSQL database up to this Kore: the numbered files that it has not seen.
+"""Creation and upgrade of a PostgreSQL database.
 
-The numbers are those of SQLite's migrations. All that wait are one transaction, so that a kill
-leaves a database of before or after them; a copy is made by `kore backup` or by PostgreSQL's own
-tools, not by an upgrade.
+New tables, or all migrations that are needed, are one transaction: a kill leaves a database of
+before or after it. `kore backup` or PostgreSQL's own tools make a copy; an upgrade does not.
 """
 
 import time
 from pathlib import Path
 
-from gateway.store.errors import StoreError
+from gateway.store.errors import StoreError, catalogue_text
 from gateway.store.port import Transaction
-from gateway.store.postgres import commit_mark
+from gateway.store.schema import BASELINE, Schema, foreign
 
-# The oldest newest migration of a program that may work on these tables as a worker: a migration
-# that it would not understand (a column that is gone, a condition that is new) counts this up.
-OLDEST_SCHEMA = 83
+SCHEMA = Schema(Path(__file__).parent)
+# Newest migration of the oldest program that may be a worker on these tables. Set it to the number
+# of a migration that an older program would not understand: a column is gone, a condition is new.
+OLDEST_SCHEMA = BASELINE
 # Without views, and without what extensions bring along (`pg_stat_statements`).
 _TABLES = (
     "SELECT relname FROM pg_class"
@@ -24,26 +24,13 @@ _TABLES = (
 )
 
 
-def scripts() -> dict[int, Path]:
-    """Every migration that this Kore knows, by its number, in their order."""
-    folder = Path(__file__).parent / "migrations"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
-    return {int(name[:4]): folder / name for name in names}
-
-
 def table_names(tx: Transaction) -> frozenset[str]:
-    """Tables that this database has."""
     return frozenset(name for (name,) in tx.all(_TABLES))
-
-
-def newest() -> int:
-    """The newest migration that this Kore knows."""
-    return max(scripts())
 
 
 def require_current(tx: Transaction, place: str) -> None:
     """For a process that upgrades nothing. Raises `StoreError` for tables that are older than this
-    Kore, or so new that it may not work on them."""
+    Kore, or too new for it."""
     tables = table_names(tx)
     if "worker" not in tables:
         raise StoreError(
@@ -53,47 +40,40 @@ def require_current(tx: Transaction, place: str) -> None:
         )
     (schema,) = tx.one("SELECT max(number) FROM migration")
     (oldest,) = tx.one("SELECT oldest_schema FROM owner")
-    if schema < newest() or newest() < oldest:
+    if schema < SCHEMA.newest or SCHEMA.newest < oldest:
         raise StoreError(
             "the database {path} is of another version of Kore (schema {found}; this version"
             " supports {supported})",
             path=place,
             found=schema,
-            supported=newest(),
+            supported=SCHEMA.newest,
             hint="Upgrade the gateway first, then its workers.",
         )
 
 
-def upgrade(tx: Transaction, place: str) -> None:
-    """In the transaction. Raises `StoreError` for a database of a newer Kore, or one that holds
-    something else."""
-    # Two processes that start at once do not upgrade at once.
+def upgrade(tx: Transaction, place: str, schema: Schema = SCHEMA) -> None:
+    """Create the tables of a new database, or apply the migrations that an older one needs, within
+    the transaction. Raises `StoreError` for one that is newer, too old or of another program."""
+    # Two processes that start at the same time upgrade one after the other.
     tx.all("SELECT pg_advisory_xact_lock(hashtext('kore upgrade'))")
-    available, tables = scripts(), table_names(tx)
-    if tables and "migration" not in tables:
-        raise StoreError(
-            "the database {path} holds tables of another program",
-            path=place,
-            hint="Create a database for Kore alone (`createdb kore`) and name it in store.url.",
+    tables = table_names(tx)
+    if not tables:
+        tx.run(schema.tables)
+        _note(tx, *schema.numbers)
+        return
+    if "migration" not in tables:
+        hint = catalogue_text(
+            "Create a database for Kore alone (`createdb kore`) and name it in store.url."
         )
-    tx.run(
-        "CREATE TABLE IF NOT EXISTS migration"
-        " (number bigint PRIMARY KEY, applied_at double precision NOT NULL)"
-    )
-    tx.run(commit_mark.TABLE)
+        raise foreign(place, hint)
     applied = {number for (number,) in tx.all("SELECT number FROM migration")}
-    if applied and max(applied) > max(available):
-        raise StoreError(
-            "the database {path} was created by a newer Kore (schema {found}; this version"
-            " supports {supported})",
-            path=place,
-            found=max(applied),
-            supported=max(available),
-            hint="Install the newer version again.",
-        )
-    for number, script in available.items():
-        if number not in applied:
-            tx.run(script.read_text("utf-8"))
-            tx.run(
-                "INSERT INTO migration (number, applied_at) VALUES (?, ?)", (number, time.time())
-            )
+    for number, file in schema.pending(applied, place).items():
+        tx.run(file.read_text("utf-8"))
+        _note(tx, number)
+
+
+def _note(tx: Transaction, *numbers: int) -> None:
+    tx.many(
+        "INSERT INTO migration (number, applied_at) VALUES (?, ?)",
+        [(number, time.time()) for number in numbers],
+    )

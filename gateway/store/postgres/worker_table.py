@@ -16,7 +16,7 @@ from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark
 from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
-from gateway.store.postgres.migrator import OLDEST_SCHEMA, newest
+from gateway.store.postgres.migrator import OLDEST_SCHEMA, SCHEMA
 
 # A worker's connections have slots of their own.
 _SLOTS = 1 << 8
@@ -30,7 +30,7 @@ def add(connection: "psycopg.Connection[Row]", name: str) -> int:
     row = connection.execute(
         f"INSERT INTO worker (name, schema, began_at, seen_at) VALUES (%s, %s, {NOW}, {NOW})"
         " RETURNING id",
-        (name, newest()),
+        (name, SCHEMA.newest),
     ).fetchone()
     assert row is not None, "one row was inserted"
     return int(row[0])

@@ -13,7 +13,8 @@ from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
 from gateway.store.errors import StoreError
 from gateway.store.repositories.execution import restored_backup
-from gateway.store.sqlite.migrator import FOLDER, scripts
+from gateway.store.schema import BASELINE, too_old
+from gateway.store.sqlite.migrator import FOLDER, SCHEMA
 from gateway.store.sqlite.transaction import SqliteTransaction
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _COUNTED = {
 
 @frozen
 class BackupSummary:
-    """What a whole copy holds; `schema` is its newest migration."""
+    """Contents of a complete copy; `schema` is the number of its newest migration."""
 
     schema: int
     sealed: bool
@@ -37,8 +38,8 @@ class BackupSummary:
 
 
 def read_back(path: Path) -> BackupSummary:
-    """Look through all of a copy. Raises `StoreError` when it is not whole, no database of Kore's,
-    or of a newer Kore."""
+    """Verify a copy and return what it contains. Raises `StoreError` when it is damaged, newer, too
+    old or no database of Kore."""
     try:
         uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as copy:
@@ -49,25 +50,25 @@ def read_back(path: Path) -> BackupSummary:
             if "inbox" not in tables:
                 raise StoreError("{path} is not a Kore database", path=path)
             version = copy.execute("PRAGMA user_version").fetchone()[0]
+            if version < BASELINE:
+                raise too_old(path, version)
             counts = {
                 name: copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
                 for name, table in _COUNTED.items()
             }
-            sealed = "meta" in tables and bool(
-                copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
-            )
+            mark = copy.execute("SELECT 1 FROM meta WHERE name = 'cipher'").fetchone()
     except sqlite3.Error as exc:
         raise StoreError(
             "{path} is not a complete database: {reason}", path=path, reason=exc
         ) from exc
-    if version > max(scripts()):
+    if version > SCHEMA.newest:
         raise StoreError(
             "{path} was created by a newer Kore (schema {version})",
             path=path,
             version=version,
             hint="Install the newer version.",
         )
-    return BackupSummary(version, sealed, counts)
+    return BackupSummary(version, mark is not None, counts)
 
 
 def take(path: Path, target: Path) -> None:
@@ -142,10 +143,9 @@ def _sync(path: Path) -> None:
 
 
 def mark_restored(fresh: Path) -> None:
-    """Note in the copy that it is one; one from before there were such notes has nothing open."""
+    """Note in a copy of the database that it is one."""
     with closing(sqlite3.connect(fresh)) as copy, copy:
-        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-            restored_backup.mark(SqliteTransaction(copy), time.time())
+        restored_backup.mark(SqliteTransaction(copy), time.time())
 
 
 def _set_aside(path: Path) -> Path:

@@ -24,7 +24,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
 from gateway.store.sqlite.errors import mapped
-from gateway.store.sqlite.migrator import copies, upgrade
+from gateway.store.sqlite.migrator import copies, require_supported, upgrade
 from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
 P = ParamSpec("P")
@@ -81,7 +81,7 @@ class SqliteStore:
     def open(
         cls, path: Path, *, check: bool = False, cipher: Cipher | None = None
     ) -> "SqliteStore":
-        """Open, and migrate when it is older. Raises `StoreError` when it cannot be used.
+        """Open, and upgrade when it is older. Raises `StoreError` when it cannot be used.
 
         `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
         that stored texts are sealed with.
@@ -291,7 +291,7 @@ def _resolve(jobs: list[StoreWork]) -> None:
 
 
 def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
-    """An open, migrated connection. Raises `StoreError`."""
+    """Return an open connection to an up-to-date database. Raises `StoreError`."""
     # SQLite gives the files beside it the same mode.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
@@ -323,7 +323,8 @@ def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
     connection.execute(_LOCKING)
-    # Before anything is written: with a wrong key everything stays as it is.
+    # Before anything is written: a refused database stays as it is.
+    require_supported(connection, path)
     tx = SqliteTransaction(connection)
     check_key(tx, path, cipher, table_names(connection))
     for pragma in _PRAGMAS:

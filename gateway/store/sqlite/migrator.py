@@ -1,80 +1,69 @@
-"""Upgrading a database: the numbered files that it has not seen, behind a copy that is kept.
+"""Creation and upgrade of SQLite databases, with a copy of the file before an upgrade.
 
-Each file is one transaction together with the note that it was applied, so that a kill at any
-moment leaves a database of before or after it. Which ones were applied is remembered by number:
-they may come in any order, with gaps.
-
-A database without tables starts from `new_database.sql`, which has the tables of many migrations at
-once: renaming columns one by one takes SQLite a hundred times as long.
+A new database is one transaction, and so is each migration together with its number: a kill at any
+moment leaves a database of before or after it.
 """
 
 import os
 import sqlite3
 import time
+from collections.abc import Collection
 from contextlib import closing, suppress
 from pathlib import Path
 
-from gateway.store.errors import StoreError
+from gateway.store.errors import StoreError, catalogue_text
+from gateway.store.schema import Schema, foreign
 
+SCHEMA = Schema(Path(__file__).parent)
 COPIES_KEPT = 3
 FOLDER = "backups"
 _PREFIX, _END, _PART = "before-upgrade-", ".db", ".part"
-_APPLIED = (
-    "CREATE TABLE IF NOT EXISTS migration"
-    " (number INTEGER PRIMARY KEY, applied_at REAL NOT NULL) STRICT;"
-)
 
 
-def scripts() -> dict[int, Path]:
-    """Every migration that this Kore knows, by its number, in their order."""
-    folder = Path(__file__).parent / "migrations"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".sql"))
-    return {int(name[:4]): folder / name for name in names}
+def upgrade(connection: sqlite3.Connection, path: Path, schema: Schema = SCHEMA) -> None:
+    """Create the tables of a new database, or apply the migrations that an older one needs.
 
-
-def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a database up to this Kore. Raises `StoreError`: for a newer one, and when the copy
-    that is made before cannot be written; then nothing has changed."""
-    available = scripts()
-    is_new = not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    if is_new:
-        new = Path(__file__).with_name("new_database.sql").read_text("utf-8")
-        connection.executescript(f"BEGIN IMMEDIATE;\n{new}\nCOMMIT;")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    applied = _applied(connection, version)
-    if strange := applied - set(available):
-        raise StoreError(
-            "the database {path} was created by a newer Kore (schema {found}; this version"
-            " supports {supported})",
-            path=path,
-            found=max(strange),
-            supported=max(available),
-            hint="Install the newer version again.",
-        )
-    waiting = [number for number in available if number not in applied]
-    if not waiting:
+    Raises `StoreError` as `require_supported` does, and when the copy cannot be written; nothing
+    has changed then.
+    """
+    if _is_new(connection):
+        _run(connection, schema.tables, schema.numbers, schema.newest)
         return
-    if applied and not is_new:
+    applied = _applied(connection, path)
+    pending = schema.pending(applied, path)
+    if pending:
         keep_copy(connection, path)
-    for number in waiting:
-        apply(connection, number, applied)
+    for number, file in pending.items():
+        applied.add(number)
+        _run(connection, file.read_text("utf-8"), [number], max(applied))
 
 
-def apply(connection: sqlite3.Connection, number: int, applied: set[int]) -> None:
-    """Apply one migration, which `applied` has from then on."""
-    applied.add(number)
-    values = ", ".join(f"({one}, {time.time()!r})" for one in sorted(applied))
+def require_supported(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `StoreError` for a database that is newer, too old or of another program."""
+    if not _is_new(connection):
+        SCHEMA.pending(_applied(connection, path), path)
+
+
+def _is_new(connection: sqlite3.Connection) -> bool:
+    return not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+
+
+def _run(
+    connection: sqlite3.Connection, script: str, numbers: Collection[int], newest: int
+) -> None:
+    """Run a script and note its numbers in one transaction."""
+    values = ", ".join(f"({number}, {time.time()!r})" for number in numbers)
     connection.executescript(
-        f"BEGIN IMMEDIATE;\n{scripts()[number].read_text('utf-8')}\n{_APPLIED}\n"
-        f"INSERT OR IGNORE INTO migration (number, applied_at) VALUES {values};\n"
-        f"PRAGMA user_version={max(applied)};\nCOMMIT;"
+        f"BEGIN IMMEDIATE;\n{script}\n"
+        f"INSERT INTO migration (number, applied_at) VALUES {values};\n"
+        f"PRAGMA user_version={newest};\nCOMMIT;"
     )
 
 
 def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy the database into the folder of copies beside it; only the newest ones are kept.
+    """Copy the database into the folder of copies; only the newest copies are kept.
 
-    A copy has its name only once it is whole. Raises `StoreError`.
+    A copy gets its name once it is complete. Raises `StoreError`.
     """
     folder = path.with_name(FOLDER)
     target = folder / f"{_PREFIX}{time.strftime('%Y%m%d-%H%M%S')}{_END}"
@@ -109,16 +98,21 @@ def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
 
 
 def copies(path: Path) -> list[Path]:
-    """The copies that upgrades of this database have left, oldest first."""
+    """Return the copies that upgrades of this database have left, oldest first."""
     return sorted(path.with_name(FOLDER).glob(f"{_PREFIX}*{_END}"))
 
 
-def _applied(connection: sqlite3.Connection, version: int) -> set[int]:
-    """Numbers of the migrations that were applied. Older ones counted without gaps."""
-    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone():
-        numbers = {number for (number,) in connection.execute("SELECT number FROM migration")}
-        return numbers | ({version} if version > max(numbers, default=0) else set())
-    return set(range(1, version + 1))
+def _applied(connection: sqlite3.Connection, path: Path) -> set[int]:
+    """Return the numbers of the migrations in a database. Raises `StoreError` for one of another
+    program."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if "inbox" not in tables:
+        raise foreign(path, catalogue_text("Name a file for Kore alone in store.url."))
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if "migration" not in tables:
+        return {version}
+    numbers = {number for (number,) in connection.execute("SELECT number FROM migration")}
+    return numbers | ({version} if version > max(numbers, default=0) else set())
 
 
 def _sync(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.store.postgres.connection import connect
-from gateway.store.postgres.migrator import newest
+from gateway.store.postgres.migrator import SCHEMA
 from gateway.store.postgres.transaction import PostgresTransaction
 from tests import postgres_server
 from tests.fakes.bot_api import BotApi
@@ -59,7 +59,7 @@ def pretend(url: str, number: int, oldest: int) -> None:
     """The newest migration there is that number, and programs since `oldest` may be workers."""
     with closing(connect(url)) as server, server.transaction():
         tx = PostgresTransaction(server)
-        stored.change(tx, "migration", {"number": number}, number=newest())
+        stored.change(tx, "migration", {"number": number}, number=SCHEMA.newest)
         stored.change(tx, "owner", {"oldest_schema": oldest})
 
 
@@ -68,15 +68,15 @@ async def test_a_worker_of_another_version_waits_for_the_gateway(
 ) -> None:
     upgrade = "Upgrade the gateway first, then its workers."
     url = postgres_server.create_database()
-    pretend(url, 0, newest())
+    pretend(url, SCHEMA.newest - 1, SCHEMA.newest)
     said = await refused(process, "worker", store={"url": url})
-    assert f"of another version of Kore (schema {newest() - 1}; this version supports" in said
+    assert f"of another version of Kore (schema {SCHEMA.newest - 1}; this version supports" in said
     assert upgrade in said
 
     url = postgres_server.create_database()
-    pretend(url, newest() + 1, newest() + 1)
+    pretend(url, SCHEMA.newest + 1, SCHEMA.newest + 1)
     said = await refused(process, "worker", store={"url": url})
-    assert f"(schema {newest() + 1}; this version supports {newest()})" in said
+    assert f"(schema {SCHEMA.newest + 1}; this version supports {SCHEMA.newest})" in said
     assert upgrade in said
 
 
@@ -84,7 +84,7 @@ async def test_a_worker_of_the_version_before_works_on_newer_tables(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     url = postgres_server.create_database()
-    pretend(url, newest() + 1, newest())
+    pretend(url, SCHEMA.newest + 1, SCHEMA.newest)
     store = {"store": {"url": url}}
     worker = GatewayProcess(tmp_path, bot_api, model_server, store, verb="worker")
     await worker.launch()
