@@ -30,7 +30,6 @@ from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt, message_of
-from agent.run.library import LibraryRun, reachable
 from agent.run.options import (
     ParallelOptions,
     RunOptions,
@@ -39,6 +38,7 @@ from agent.run.options import (
     new_session,
     with_earlier,
 )
+from agent.run.run import AgentRun, reachable
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
@@ -183,7 +183,7 @@ class Agent(Generic[DepsT]):
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
-                if self.skills is not None and names is None:
+                if self.skills is not None and (names is None or "skill" in names):
                     from agent.skills.tool import SkillTool
 
                     own.append(SkillTool(self.skills))
@@ -350,7 +350,7 @@ class Agent(Generic[DepsT]):
         is_data: bool = False,
     ) -> Result:
         error: events.Error | None = None
-        run = LibraryRun(self, prompt, deps, options, guardrails, is_data=is_data)
+        run = AgentRun(self, prompt, deps, options, guardrails, is_data=is_data)
         async with aclosing(run.events()) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
@@ -409,7 +409,7 @@ class Agent(Generic[DepsT]):
         turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
         those of the agent. `initial_messages` are what a new conversation begins with.
         """
-        run = LibraryRun(self, prompt, deps, options, self.guardrails)
+        run = AgentRun(self, prompt, deps, options, self.guardrails)
         async with aclosing(run.events()) as stream:
             async for event in stream:
                 yield event

@@ -7,6 +7,7 @@ one line of `--output-format stream-json`; its `type` is the class's tag.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from agent.approvals import Answer, ApprovalRequest, QuestionView
 from agent.records import frozen
 from agent.types import Message, Result, Usage
 
@@ -177,93 +178,18 @@ class ToolResulted:
 
 
 @frozen
-class ServerQuestion:
-    """What the MCP server `server` asks a person in the middle of a call. `choices` are what may be
-    answered, unless words of one's own are to be written (`takes_text`). `otherwise` says what an
-    empty answer stands for, without which there is none. `is_secret`: it asks for what looks like a
-    password. `url` is the page that a person is to open, if it is that."""
-
-    server: str
-    text: str
-    choices: tuple[str, ...] = ()
-    takes_text: bool = False
-    otherwise: str = ""
-    is_secret: bool = False
-    url: str = ""
-
-
-@frozen
-class QuestionLine:
-    """A line of a question, without any character that a screen would not show.
-
-    `kind` says what it is: code that would run or text that would leave, a detail of the call, a
-    line of a diff, the reason to ask, a note of Kore's own, or words of an MCP server.
-    """
-
-    kind: Literal["code", "detail", "diff", "reason", "note", "quote"]
-    text: str
-
-
-@frozen
-class QuestionOption:
-    """An answer that a question takes: its `label` says what it grants, `key` is a letter for it.
-
-    `words` are what an MCP server is answered with it.
-    """
-
-    key: str
-    label: str
-    answer: Literal["once", "session", "always", "deny"]
-    scope: Literal["call", "prefix", "network"] = "call"
-    words: str = ""
-
-
-@frozen
-class QuestionView:
-    """A question as every screen shows it, whole: the title, each of the lines, the answers."""
-
-    title: str = ""
-    lines: tuple[QuestionLine, ...] = ()
-    options: tuple[QuestionOption, ...] = ()
-
-
-@frozen
 class ApprovalAsked:
-    """`view` is what a person is shown, all other fields are the facts behind it.
+    """An approval is waiting for an answer. `view` is how a person is shown the `request`.
 
-    `number` tells it apart, `command` is the shell line and `folder` where it would run, `sends`
-    what would leave. Without `expires_s` it waits until it is answered. `answers` are those that it
-    takes; `prefix` is what may be allowed of the command with any arguments; a lasting answer about
-    a `network` is about these hosts. `unbound` names a program for whose sake no answer about
-    exactly this command lasts, `confinement` what confines it, `home_settings` files of earlier
-    commands that may steer it. `asker` is whose turn it is, unless it is that of the person who
-    is asked. With `server_question` nothing is to be allowed: a server wants to know something, and
-    the words of the answer are for it.
+    `number` is the approval's number for people. Without `expires_s` it waits until it is answered.
+    `asker` is the person whose turn asks, unless that person is the one who is asked.
     """
 
     type: ClassVar[str] = "approval_asked"
     nonce: str
-    tool: str
-    arguments: Mapping[str, Any]
-    reason: str
-    diff: str | None
-    expires_s: float | None
+    request: ApprovalRequest
     number: int = 0
-    folder: str | None = None
-    sends: str | None = None
-    answers: tuple[Literal["once", "session", "always", "deny"], ...] = (
-        "once",
-        "session",
-        "always",
-        "deny",
-    )
-    prefix: str | None = None
-    network: tuple[str, ...] = ()
-    server_question: ServerQuestion | None = None
-    command: str | None = None
-    unbound: str | None = None
-    confinement: str | None = None
-    home_settings: tuple[str, ...] = ()
+    expires_s: float | None = None
     asker: str | None = None
     view: QuestionView = QuestionView()
 
@@ -277,7 +203,7 @@ class ApprovalAnswered:
     type: ClassVar[str] = "approval_answered"
     nonce: str
     by: str
-    answer: Literal["once", "session", "always", "deny"]
+    answer: Answer
     words: str = ""
     prefix: str | None = None
     network: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.events import Event
 from agent.i18n import t
+from agent.record_json import RecordCodec, safe_text
 from agent.types import (
     Context,
     Image,
@@ -32,16 +33,7 @@ from agent.types import (
 
 T = TypeVar("T")
 _EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
-
-
-def safe_text(text: str) -> str:
-    """The text without lone surrogates, which neither SQLite nor any wire can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.translate(_SURROGATES)
-    return text
+_CODEC = RecordCodec()
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -90,6 +82,8 @@ def event_to_json(event: Event) -> dict[str, Any]:
     """The event's fields, with its `type` first."""
     if isinstance(event, events.Done):
         return {"type": event.type, "result": result_to_json(event.result)}
+    if isinstance(event, events.ApprovalAsked | events.ApprovalAnswered):
+        return {"type": event.type, **_CODEC.encode(type(event), event)}
     return {"type": event.type, **asdict(event)}
 
 
@@ -111,22 +105,11 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         if cls is events.ContextInvalidated:
             return events.ContextInvalidated(data["path"], tuple(data["agents"]))
         if cls in (events.ApprovalAsked, events.ApprovalAnswered):
-            values = {name: _tuple(one) for name, one in data.items()}
-            if isinstance(query := values.get("server_question"), Mapping):
-                query = {name: _tuple(one) for name, one in query.items()}
-                values["server_question"] = _of(events.ServerQuestion, query)
-            if isinstance(view := values.get("view"), Mapping):
-                values["view"] = _question_view(view)
-            return _of(cls, values)
+            event: Event = _CODEC.decode(cls, data, cls.type)
+            return event
         return _of(cls, data)
     except (KeyError, TypeError) as exc:
         raise KoreError(t("a stored event is damaged: {reason!r}", reason=exc)) from exc
-
-
-def _question_view(data: Mapping[str, Any]) -> events.QuestionView:
-    lines = tuple(_of(events.QuestionLine, line) for line in data["lines"])
-    options = tuple(_of(events.QuestionOption, option) for option in data["options"])
-    return events.QuestionView(data["title"], lines, options)
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
@@ -147,10 +130,6 @@ def result_to_json(result: Result) -> dict[str, Any]:
 def result_from_json(data: Mapping[str, Any]) -> Result:
     messages = tuple(message_from_json(message) for message in data["messages"])
     return _of(Result, {**data, "messages": messages, "usage": _of(Usage, data["usage"])})
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _of(cls: type[T], data: Mapping[str, Any]) -> T:

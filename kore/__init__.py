@@ -8,6 +8,7 @@ result = await kore.run("What is in this folder?", model="openai/gpt-5")
 from agent import events
 from agent.agent import Agent
 from agent.api import parallel, run, run_sync, stream
+from agent.approvals import Answer, ApprovalRequest
 from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import (
     ConfigError,
@@ -28,15 +29,7 @@ from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.run.content import ImageUrl
-from agent.security.policy.base import (
-    Answer,
-    Answered,
-    ApprovalRequest,
-    Approver,
-    Decision,
-    Policy,
-    ToolRequest,
-)
+from agent.security.policy.base import Answered, Approver, Decision, Policy, ToolRequest
 from agent.settings import AgentSettings, LspServerSettings, LspSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
 from agent.subagents.handoff import Handoff, remove_all_tools

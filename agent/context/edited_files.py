@@ -1,6 +1,7 @@
 """The files that a conversation edited last: read again when the messages about them leave."""
 
 import os
+import re
 from collections.abc import Sequence
 
 from agent.context.token_budget import estimate_text, level, middle_out
@@ -8,7 +9,6 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.runner import ToolRunner
-from agent.tools.traits import traits_of
 from agent.types import Message, Taint, ToolCall
 
 MOST_FILES = 5
@@ -16,13 +16,15 @@ MOST_FILES = 5
 _MOST_TOKENS = 20_000
 _GOAL_PART = 8
 
+_EDITING = ("write_file", "edit_file", "append_file", "apply_patch")
 # Stands before the name of a skill where otherwise a path stands.
 SKILL = "skill: "
+_PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Move to): (.+)$", re.MULTILINE)
 
 
 @frozen
 class AttachedFile:
-    """`text` is what reading the file showed, without the middle of a long one."""
+    """`text` is what `read_file` showed of it, without the middle of a long one."""
 
     path: str
     text: str
@@ -41,8 +43,8 @@ def attachment_limit(goal: int) -> int:
 
 @frozen
 class EditedFiles:
-    """Reads the files with the tool for that, under the turn's policy. A file that a person would
-    be asked about is left out, because `runner` has nobody to ask."""
+    """Reads them through `read_file`, under the turn's policy; what that would ask a person for is
+    left out, as `runner` has no person to ask."""
 
     runner: ToolRunner
     environment: ToolEnvironment
@@ -61,14 +63,11 @@ class EditedFiles:
         return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
-        """Return the current content, the oldest first, in the room that `goal` leaves."""
-        reader = self.runner.toolbox.file_reader
-        if reader is None:
-            return AttachedFiles()
+        """What is in them now, the oldest first, within the room that `goal` leaves them."""
         texts: dict[str, str] = {}
         taint: frozenset[Taint] = frozenset()
         for path in reversed(paths):
-            call = ToolCall("attached", reader.name, {"path": path}, "")
+            call = ToolCall("attached", "read_file", {"path": path}, "")
             exposed = self.runner.exposure.taint
             context = CallContext(call, self.environment, lambda *_: None, taint=exposed)
             result = await self.runner.run(context, _start)
@@ -83,14 +82,16 @@ class EditedFiles:
     def _paths_of(self, call: ToolCall) -> list[str]:
         toolbox = self.runner.toolbox
         tool = toolbox.find(call.name)
-        if tool is None or (traits := traits_of(tool)).kind != "edit":
+        if tool is None or tool.name not in _EDITING:
             return []
         try:
-            # Models may have used other names for the arguments.
+            # As it ran: models write other names of arguments, too.
             arguments = toolbox.validate(tool, call.arguments or {})
         except ToolError:
             return []
-        return list(traits.paths(arguments))
+        if tool.name == "apply_patch":
+            return [path.strip() for path in _PATCHED.findall(arguments["input"])]
+        return [arguments["path"]]
 
 
 async def _start() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+from agent.approvals import ApprovalRequest
 from agent.errors import KoreError, PolicyDenied
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
@@ -14,7 +15,6 @@ from agent.security.policy.base import (
     ASKED_IN_EVERY_MODE,
     Answered,
     AnswerPending,
-    ApprovalRequest,
     Approver,
     Decision,
     Policy,

@@ -5,13 +5,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agent.approvals import CommandPrefix
 from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
-from agent.security.shell.ast import CommandPrefix
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.editor_files import EditorFiles
 from agent.tools.file_views import FileViews
@@ -349,7 +349,7 @@ class EffectPlan:
             network=self.network,
             deletion=self.deletion,
             taint=taint,
-            kind=traits.kind,
+            kind=None if traits is None else traits.kind,
             executables=self.executables,
             foreign=creates_files and origin is not None and origin.is_foreign(workspace, taint),
         )

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from agent.approvals import ApprovalRequest
 from agent.records import frozen
-from agent.security.policy.base import ApprovalRequest
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall, ToolResult
 

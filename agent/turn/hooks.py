@@ -4,11 +4,11 @@ model call and each tool call."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
+from agent.approvals import ApprovalRequest
 from agent.errors import PolicyDenied, ToolError
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.records import frozen
-from agent.security.policy.base import ApprovalRequest
 from agent.tools.base import CallContext, Tool
 from agent.tools.run_context import DepsT, RunContext
 from agent.types import Context, Message, Taint, ToolCall, ToolResult

@@ -10,7 +10,6 @@ from agent.code.watch.changes import ChangeBatch
 from agent.code.watch.project_watches import ChangeSubscription, ProjectWatches
 from agent.events import FileChanged
 from agent.tools.file_views import FileViews
-from agent.tools.traits import ToolTraits
 
 Emit = Callable[[FileChanged], Awaitable[None]]
 
@@ -27,7 +26,7 @@ class TurnChanges:
         self._clock = WorkClock()
 
     @contextmanager
-    def working(self, tool: ToolTraits) -> Iterator[None]:
+    def working(self, tool: str) -> Iterator[None]:
         self._clock.begin(tool)
         try:
             yield

@@ -70,6 +70,8 @@ class AgentTurn:
         self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
         # What ended the turn, if anything did.
         self.failure: KoreError | None = None
+        # A hook has kept what the person said from the model.
+        self.is_withdrawn = False
 
     async def events(self) -> AsyncGenerator[Event]:
         """The events, `Done` last, whether the turn came to its end or was stopped."""
@@ -177,6 +179,7 @@ class AgentTurn:
         words = await loop.hooks_begin(question.text, is_new_session=is_new)
         if words.refusal is not None:
             await task.progress.replace_prompt(withdrawn_prompt())
+            self.is_withdrawn = True
             refusal = self._agent.redactor.clean(words.refusal)
             raise TurnAborted("hook", t("A hook blocked this message: {why}", why=refusal))
         if words.text:
@@ -349,7 +352,7 @@ class AgentTurn:
         said_before = self._loop.earlier_messages if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
-        if not text and stopped is None and _has_handed_over(messages, self._toolbox):
+        if not text and stopped is None and _has_handed_over(messages):
             text = t("Done.")
         signal, reason = find_signal(text)
         if (
@@ -381,10 +384,9 @@ def _without_answer(messages: Sequence[Message]) -> list[Message]:
     return [note if n == last else one for n, one in enumerate(messages)]
 
 
-def _has_handed_over(messages: Sequence[Message], toolbox: ToolRegistry) -> bool:
-    """Return whether the person got a file: then a model that adds no word has answered."""
-    calls = (call for message in messages for call in message.tool_calls)
-    sent = {call.id for call in calls if toolbox.traits(call.name).purpose == "delivery"}
+def _has_handed_over(messages: Sequence[Message]) -> bool:
+    """Whether the person has got a file: then a model that adds no word has answered."""
+    sent = {call.id for one in messages for call in one.tool_calls if call.name == "send_file"}
     return any(one.tool_call_id in sent and not one.is_error for one in messages)
 
 

@@ -5,13 +5,14 @@ from functools import cache
 
 from agent.security.policy.known_tools import KnownTools
 from agent.settings import ToolSettings
+from agent.tools.aliases import NAMES
 from agent.tools.base import Tool
 from agent.tools.registry import default_tools
 from agent.tools.traits import ToolTraits, traits_of
 
 
 @cache
-def built_in_tools() -> Mapping[str, ToolTraits]:
+def built_in_tools() -> Mapping[str, ToolTraits | None]:
     """Return the traits of the tools that every agent has, in the order in which models see
     them."""
     from agent.code.lsp.tool import LspEditTool, LspTool
@@ -23,7 +24,7 @@ def built_in_tools() -> Mapping[str, ToolTraits]:
 
 
 @cache
-def _optional_tools() -> Mapping[str, ToolTraits]:
+def _optional_tools() -> Mapping[str, ToolTraits | None]:
     from agent.mcp.search import ToolSearch
     from agent.skills.tool import SkillTool
     from agent.tools.creative.asset_export import AssetExport
@@ -37,8 +38,8 @@ def _optional_tools() -> Mapping[str, ToolTraits]:
 def known_tools(others: Iterable[Tool] = ()) -> KnownTools:
     """Return the tools that a policy may name: all of Kore's, and `others`, such as those of
     plugins."""
-    return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)})
+    return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)}, NAMES)
 
 
-def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits]:
+def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits | None]:
     return {tool.name: traits_of(tool) for tool in tools}

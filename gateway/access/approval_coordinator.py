@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from agent.approvals import Answer, ApprovalRequest, ServerQuestion
 from agent.errors import KoreError
-from agent.events import ApprovalAnswered, ApprovalAsked, ServerQuestion
+from agent.events import ApprovalAnswered, ApprovalAsked
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.security.policy.base import Answered
 from agent.types import ToolCall
 from gateway.access.approvals import (
     ApprovalContext,
@@ -197,6 +198,7 @@ class ApprovalCoordinator:
                 (choice for choice in answers if choice == question.state), "deny"
             )
             by = question.by or question.state
+            server_question = question.request.server_question
             event = ApprovalAnswered(
                 question.nonce,
                 by,
@@ -204,11 +206,11 @@ class ApprovalCoordinator:
                 question.words,
                 _prefix_of(question),
                 question.request.network if question.scope == "network" else (),
-                "" if question.server_question is None else question.server_question.server,
+                "" if server_question is None else server_question.server,
             )
             if (awaited := self._awaited.get(question.nonce)) is not None and not awaited.done():
                 awaited.set_result(question)
-            if question.server_question is not None:
+            if server_question is not None:
                 self._tell_settled(question.nonce, question.value)
             for lane in {question.lane, question.route.lane}:
                 self._events.publish(lane, event)

@@ -6,18 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from agent.approvals import ApprovalRequest, Scope, ServerQuestion
 from agent.errors import KoreError
-from agent.events import ApprovalAsked, ServerQuestion
+from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
-from agent.security.policy.base import (
-    SERVER_QUESTION,
-    Answered,
-    AnswerOption,
-    ApprovalRequest,
-    Scope,
-    options_for,
-)
+from agent.security.policy.base import SERVER_QUESTION, Answered, AnswerOption, options_for
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.core.approval import (
@@ -170,7 +164,14 @@ class ApprovalService:
             nonce=nonce,
             number=0,
             title=clean(t("the MCP server {name} asks", name=query.server)),
-            request=ApprovalRequest(call.name, {}, "", call.id, SERVER_QUESTION),
+            request=ApprovalRequest(
+                call.name,
+                {},
+                "",
+                call.id,
+                SERVER_QUESTION,
+                server_question=replace(query, text=clean(query.text)),
+            ),
             lane=context.message.session_key,
             session=context.session,
             asker=context.message.principal,
@@ -179,7 +180,6 @@ class ApprovalService:
             asked_at=asked_at,
             expires_at=asked_at + min(self.expires_s or _SERVER_WAITS_S, _SERVER_WAITS_S),
             root=str(context.root),
-            server_question=replace(query, text=clean(query.text)),
         )
         prompt = approvals.open_server_question(tx, context.turn, call.id, prompt)
         _put(tx, prompt, context.turn, self._render_prompt(prompt, context.message), now)
@@ -212,11 +212,11 @@ class ApprovalService:
         self, tx: Transaction, question: ApprovalPrompt, words: str, now: float
     ) -> None:
         """Where no message shows what became of the question: at the console."""
-        if question.route.channel != CONSOLE or question.server_question is None:
+        if question.route.channel != CONSOLE or question.request.server_question is None:
             return
         text = t(
             "⏹ What the MCP server {name} asked is withdrawn: {words}.",
-            name=escape_markdown(question.server_question.server),
+            name=escape_markdown(question.request.server_question.server),
             words=words,
         )
         parts = self._renderer.render(question.route, text)
@@ -350,8 +350,8 @@ class ApprovalService:
             late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, closed)
         reply = ApprovalReply("deny")
-        if choice is not None and question.server_question is not None:
-            reply = ApprovalReply("once", words_of(question.server_question, choice[1]))
+        if choice is not None and question.request.server_question is not None:
+            reply = ApprovalReply("once", words_of(question.request.server_question, choice[1]))
         elif press is not None:
             reply = ApprovalReply(press[1], scope=press[2])
         question = _answered(question, reply)
@@ -369,7 +369,7 @@ class ApprovalService:
             return None
         number = outbox.question_below(tx, message.route.lane, message.quoted_id)
         mine = [one for one in self._answerable(tx, message) if one.number == number]
-        if mine and mine[0].server_question is not None:
+        if mine and mine[0].request.server_question is not None:
             return self._answer_server(tx, mine[0], message, now)
         return self._deny(tx, mine[0], message, message.content, now) if mine else None
 
@@ -468,7 +468,7 @@ def _put(
 
 def _answered(question: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     """The question with what its answer says beside yes and no."""
-    if question.server_question is not None:
+    if question.request.server_question is not None:
         return replace(question, value=reply.words if reply.answer == "once" else "")
     words = reply.words.strip() if reply.answer == "deny" else ""
     if len(words) > _MOST_WORDS_CHARS:

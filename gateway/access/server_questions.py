@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from agent.approvals import ServerQuestion
 from agent.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
-from agent.events import ServerQuestion
 from agent.i18n import t
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.server_question import MOST_BUTTONS

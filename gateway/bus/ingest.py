@@ -405,7 +405,7 @@ class Ingestor:
         if question is None:
             return entry
         refusals.append(question)
-        if question.server_question is not None:
+        if question.request.server_question is not None:
             # It may be a password, and the server has it.
             message = replace(message, content="")
         return InboxEntry(message, _REFUSAL)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from agent.approvals import Answer, Scope
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.security.policy.base import Answer, Scope
 from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
 from gateway.core.approval import ApprovalPrompt, ApprovalReply

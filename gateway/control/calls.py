@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from agent.errors import KoreError
 from agent.records import frozen
-from gateway.control.codec import decode, encode
+from gateway.control.codec import CODEC
 from gateway.control.declaration import CallScope, declared_scope
 from gateway.control.service import Service
 
@@ -32,7 +32,7 @@ class Call:
     def encode_arguments(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON form. Raises TypeError for arguments that the call does not have."""
         values = self.signature.bind(*args, **kwargs).arguments
-        return {name: encode(self.arguments[name], value) for name, value in values.items()}
+        return {name: CODEC.encode(self.arguments[name], value) for name, value in values.items()}
 
     def decode_arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the method. Raises `KoreError` for missing and unknown arguments
@@ -44,15 +44,15 @@ class Call:
             if name not in data and parameter.default is parameter.empty:
                 raise KoreError(f"{self.name}: the argument {name!r} is missing")
         return {
-            name: decode(self.arguments[name], value, f"{self.name}.{name}")
+            name: CODEC.decode(self.arguments[name], value, f"{self.name}.{name}")
             for name, value in data.items()
         }
 
     def encode_result(self, value: Any) -> Any:
-        return encode(self.result, value)
+        return CODEC.encode(self.result, value)
 
     def decode_result(self, data: Any) -> Any:
-        return decode(self.result, data, self.name)
+        return CODEC.decode(self.result, data, self.name)
 
 
 @cache

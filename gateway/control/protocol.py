@@ -40,7 +40,7 @@ from gateway.core.records import (
 )
 
 # Raised with every change to the calls or to the wire format; `connect` refuses another number.
-PROTOCOL = 13
+PROTOCOL = 14
 HELLO = "hello"
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024

@@ -10,7 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from agent.security.policy.base import Answer, PermissionMode, Scope
+from agent.approvals import Answer, Scope
+from agent.security.policy.base import PermissionMode
 from agent.types import Message
 from gateway.control.declaration import call
 from gateway.core.approval import ApprovalPrompt

@@ -7,10 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from agent.events import QuestionOption, ServerQuestion
+from agent.approvals import Answer, ApprovalRequest, QuestionOption, Scope
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
-from agent.security.policy.base import Answer, ApprovalRequest, Scope
 from agent.serialization import dumps
 from gateway.core.messages import Button, Route
 
@@ -83,7 +82,6 @@ class ApprovalPrompt:
     by: str | None = None
     words: str = ""
     scope: Scope = "call"
-    server_question: ServerQuestion | None = None
     value: str = field(default="", repr=False)
 
 
@@ -196,15 +194,16 @@ def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
 
 def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
     """What was decided, by whom if it `names` them, and what they wrote to the model."""
-    decision = t((_SERVER_VERDICTS if question.server_question else _VERDICTS)[question.state])
-    if question.scope == "prefix" and question.request.prefix is not None:
-        decision = t("✅ Always allowed: {prefix}", prefix=str(question.request.prefix))
+    request = question.request
+    decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[question.state])
+    if question.scope == "prefix" and request.prefix is not None:
+        decision = t("✅ Always allowed: {prefix}", prefix=str(request.prefix))
     if question.scope == "network":
         decision = t(
             "✅ Allowed for this session: network to {hosts}"
             if question.state == "session"
             else "✅ Always allowed: network to {hosts}",
-            hosts=", ".join(question.request.network),
+            hosts=", ".join(request.network),
         )
     if names and question.by:
         decision = t("{decided} by {name}", decided=decision, name=question.by)

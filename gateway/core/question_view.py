@@ -7,10 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.events import ApprovalAsked, QuestionLine, QuestionOption, QuestionView, ServerQuestion
+from agent.approvals import (
+    Answer,
+    ApprovalRequest,
+    QuestionLine,
+    QuestionOption,
+    QuestionView,
+    Scope,
+    ServerQuestion,
+)
+from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, plural, t
 from agent.mcp.names import is_mcp_tool
-from agent.security.policy.base import Answer, Scope, options_for
+from agent.security.policy.base import options_for
 from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
 from agent.tools.files.draft_check import reason_to_insist
@@ -49,43 +58,28 @@ _LABELS: dict[tuple[Answer, Scope], str] = {
 
 
 def approval_event(prompt: ApprovalPrompt, expires_s: float | None = None) -> ApprovalAsked:
-    """The event of a question for screens, in the current language."""
-    request = prompt.request
-    options = options_for(request)
-    event = ApprovalAsked(
-        nonce=prompt.nonce,
-        tool=request.tool,
-        arguments=request.arguments,
-        reason=request.reason,
-        diff=request.diff,
-        expires_s=expires_s,
-        number=prompt.number,
-        folder=str(request.folder) if request.folder else None,
-        sends=request.sends,
-        answers=tuple(option.answer for option in options if option.scope != "prefix"),
-        prefix=str(request.prefix) if request.prefix else None,
-        network=request.network,
-        server_question=prompt.server_question,
-        command=request.command,
-        unbound=request.unbound,
-        confinement=request.confinement,
-        home_settings=request.home_settings,
-        asker=prompt.asker if prompt.asker != prompt.principal else None,
-    )
-    return with_view(event)
+    """Return the event that shows an approval on screens, in the current language."""
+    asker = prompt.asker if prompt.asker != prompt.principal else None
+    return with_view(ApprovalAsked(prompt.nonce, prompt.request, prompt.number, expires_s, asker))
 
 
 def with_view(event: ApprovalAsked) -> ApprovalAsked:
-    """The event with what a person is shown, in the current language."""
-    query = event.server_question
+    """Return the event with its view in the current language."""
+    return replace(event, view=view_of(event.request, event.asker))
+
+
+def view_of(request: ApprovalRequest, asker: str | None = None) -> QuestionView:
+    """Return how a person is shown a request, in the current language."""
+    query = request.server_question
     if query is not None:
         title = t("the MCP server {name} asks", name=query.server)
-        lines = [*visible_lines(query.text, "quote"), *_asker(event)]
+        lines = [*visible_lines(query.text, "quote"), *_asker_lines(asker)]
         options = _server_options(query)
     else:
-        title = " ".join([event.tool, *_path_in_title(event).values()])
-        lines, options = [*_call_lines(event)], _options(event)
-    return replace(event, view=QuestionView(_one_line(title), tuple(lines), options))
+        title = " ".join([request.tool, *_path_in_title(request).values()])
+        lines = [*_call_lines(request), *_asker_lines(asker)]
+        options = _options(request)
+    return QuestionView(_one_line(title), tuple(lines), options)
 
 
 def visible_lines(text: str, kind: Any = "code", indent: str = "") -> Iterator[QuestionLine]:
@@ -120,57 +114,58 @@ def _one_line(text: str) -> str:
     return escape_for_approval(" ".join(text.split()))
 
 
-def _path_in_title(event: ApprovalAsked) -> dict[str, str]:
+def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
     """The path that the title names, if it is short and plain, by the name of its argument."""
-    for name in _PATHS if event.command is None else ():
-        path = event.arguments.get(name)
+    for name in _PATHS if request.command is None else ():
+        path = request.arguments.get(name)
         if isinstance(path, str) and len(path) <= _TITLE_CHARS and _one_line(path) == path:
             return {name: path}
     return {}
 
 
-def _call_lines(event: ApprovalAsked) -> Iterator[QuestionLine]:
+def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
     """All of what would happen."""
-    arguments = dict(event.arguments)
+    arguments = dict(request.arguments)
     code, details = None, arguments
-    if event.command is not None:
-        code = event.command
+    if request.command is not None:
+        code = request.command
         details = {name: value for name, value in arguments.items() if value != code}
-    elif event.diff:
+    elif request.diff:
         # It shows what the other arguments come to.
         details = {name: arguments[name] for name in _PATHS if name in arguments}
-    elif event.sends and not is_mcp_tool(event.tool) and event.sends not in arguments.values():
+    elif (
+        request.sends and not is_mcp_tool(request.tool) and request.sends not in arguments.values()
+    ):
         # What leaves for an MCP server are the arguments themselves.
-        code = event.sends
-    details = {n: value for n, value in details.items() if n not in _path_in_title(event)}
+        code = request.sends
+    details = {n: value for n, value in details.items() if n not in _path_in_title(request)}
     lines = [
         *(visible_lines(code) if code is not None else ()),
-        *_details({**details, **_further_details(event)}),
-        *(visible_lines(event.diff, "diff") if event.diff else ()),
+        *_details({**details, **_further_details(request)}),
+        *(visible_lines(request.diff, "diff") if request.diff else ()),
     ]
     yield from lines
-    if event.diff and (insists := reason_to_insist(arguments)):
+    if request.diff and (insists := reason_to_insist(arguments)):
         text = t("Brings new errors; the model insists: {reason}", reason=insists)
         yield from visible_lines(text, "note", _INDENT)
-    yield from visible_lines(localized(event.reason), "reason", _INDENT)
-    if event.confinement == "none":
+    yield from visible_lines(localized(request.reason), "reason", _INDENT)
+    if request.confinement == "none":
         yield QuestionLine("note", t("It runs without a sandbox."))
-    if event.home_settings:
-        names = ", ".join(event.home_settings)
+    if request.home_settings:
+        names = ", ".join(request.home_settings)
         text = t("Files of earlier commands in its home: {names}", names=names)
         yield from visible_lines(text, "note", _INDENT)
-    if event.unbound is not None and not event.network:
+    if request.unbound is not None and not request.network:
         text = t(
             "Exactly this can only be allowed once: which files {program} runs is not known.",
-            program=event.unbound,
+            program=request.unbound,
         )
         yield from visible_lines(text, "note", _INDENT)
-    yield from _asker(event)
 
 
-def _further_details(event: ApprovalAsked) -> dict[str, str]:
+def _further_details(request: ApprovalRequest) -> dict[str, str]:
     """What the arguments do not tell, or not as it will be done."""
-    details = {"in": event.folder or "", "network": ", ".join(event.network)}
+    details = {"in": str(request.folder or ""), "network": ", ".join(request.network)}
     return {name: text for name, text in details.items() if text}
 
 
@@ -181,24 +176,21 @@ def _details(values: Mapping[str, Any]) -> Iterator[QuestionLine]:
         yield from visible_lines(f"{_one_line(name)}: {text}", "detail", _INDENT)
 
 
-def _asker(event: ApprovalAsked) -> Iterator[QuestionLine]:
-    if event.asker is not None:
-        yield from visible_lines(t("Requested by {name}", name=event.asker), "note", _INDENT)
+def _asker_lines(asker: str | None) -> Iterator[QuestionLine]:
+    if asker is not None:
+        yield from visible_lines(t("Requested by {name}", name=asker), "note", _INDENT)
 
 
-def _options(event: ApprovalAsked) -> tuple[QuestionOption, ...]:
-    choices: list[tuple[Answer, Scope]] = []
-    for answer in event.answers:
-        lasts = answer in ("session", "always")
-        choices.append((answer, "network" if lasts and event.network else "call"))
-    if event.prefix is not None:
-        choices.insert(-1, ("always", "prefix"))
-    values = {"hosts": ", ".join(event.network), "prefix": event.prefix or ""}
+def _options(request: ApprovalRequest) -> tuple[QuestionOption, ...]:
+    values = {"hosts": ", ".join(request.network), "prefix": str(request.prefix or "")}
     return tuple(
         QuestionOption(
-            _KEYS[choice], escape_for_approval(t(_LABELS[choice]).format(**values)), *choice
+            _KEYS[option.answer, option.scope],
+            escape_for_approval(t(_LABELS[option.answer, option.scope]).format(**values)),
+            option.answer,
+            option.scope,
         )
-        for choice in choices
+        for option in options_for(request)
     )
 
 

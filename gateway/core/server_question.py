@@ -1,6 +1,6 @@
 """What an MCP server asks a person: the buttons below it, and what a press on one says."""
 
-from agent.events import ServerQuestion
+from agent.approvals import ServerQuestion
 from agent.i18n import t
 from gateway.core.messages import Button
 

@@ -232,4 +232,5 @@ def _localized_event(event: Any) -> Any:
     """A question in the language that the client has named."""
     if not isinstance(event, ApprovalAsked):
         return event
-    return with_view(replace(event, reason=localized(event.reason)))
+    request = replace(event.request, reason=localized(event.request.reason))
+    return with_view(replace(event, request=request))

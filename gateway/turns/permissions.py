@@ -6,8 +6,8 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.approvals import ServerQuestion
 from agent.elicitation import Elicitation, ElicitationAnswer
-from agent.events import ServerQuestion
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink

@@ -1,9 +1,9 @@
 """Denies approvals while a scheduled job runs, and lists them afterwards."""
 
+from agent.approvals import Answer, ApprovalRequest
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.prompts import load_prompt
-from agent.security.policy.base import Answer, ApprovalRequest
 from agent.tools.runner import Permissions
 from gateway.core.approval import title_of
 

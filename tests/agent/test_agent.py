@@ -12,6 +12,7 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.approvals import Answer, ApprovalRequest
 from agent.errors import (
     ConfigError,
     ContextTooLong,
@@ -29,7 +30,7 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import RetryingProvider
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import MODES, Answer, ApprovalRequest, PermissionMode
+from agent.security.policy.base import MODES, PermissionMode
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import AgentSettings

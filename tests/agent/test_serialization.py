@@ -1,6 +1,7 @@
 """JSON forms: what is written is read again, also by other versions."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import events
+from agent.approvals import (
+    ApprovalRequest,
+    CommandPrefix,
+    QuestionLine,
+    QuestionOption,
+    QuestionView,
+    ServerQuestion,
+)
 from agent.errors import KoreError
+from agent.record_json import safe_text
 from agent.serialization import (
     dumps,
     event_from_json,
@@ -17,7 +27,6 @@ from agent.serialization import (
     message_to_json,
     result_from_json,
     result_to_json,
-    safe_text,
 )
 from agent.types import (
     Image,
@@ -56,18 +65,22 @@ EVENTS: list[events.Event] = [
     events.ToolStart("c1", "exec", {"command": ["ls"]}),
     events.ToolOutput("c1", "out", "stderr", 3),
     events.ToolResulted("c1", "exec", "ok", False, 0.5, "-a\n+b", 7, "/spill/x.txt"),
-    events.ApprovalAsked("n", "exec", {"command": "ls"}, "why", None, 60.0),
+    events.ApprovalAsked("n", ApprovalRequest("exec", {"command": "ls"}, "why"), 1, 60.0),
     events.ApprovalAsked(
         "n",
-        "exec",
-        {"command": "ls"},
-        "why",
-        None,
-        60.0,
-        view=events.QuestionView(
+        ApprovalRequest(
             "exec",
-            (events.QuestionLine("code", "ls"),),
-            (events.QuestionOption("y", "Allow once", "once"),),
+            {"command": "ls"},
+            "why",
+            folder=Path("/w"),
+            prefix=CommandPrefix(("git", "commit"), "hash"),
+            network=("a.example",),
+            server_question=ServerQuestion("s", "Which?", ("a", "b")),
+        ),
+        view=QuestionView(
+            "exec",
+            (QuestionLine("code", "ls"),),
+            (QuestionOption("y", "Allow once", "once"),),
         ),
     ),
     events.ApprovalAnswered("n", "owner", "once"),

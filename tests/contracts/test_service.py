@@ -435,7 +435,7 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         asked = await asked_on(events)
-        assert asked.tool == "exec"
+        assert asked.request.tool == "exec"
         (question,) = await service.list_approvals()
         assert (question.nonce, question.lane) == (asked.nonce, sent.session_key)
         assert question.route == sent.route

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agent.approvals import Answer, ApprovalRequest, Scope
 from agent.errors import KoreError
 from agent.events import (
     ApprovalAnswered,
@@ -29,7 +30,6 @@ from agent.events import (
     ToolStart,
     UsageReport,
 )
-from agent.security.policy.base import Answer, ApprovalRequest, Scope
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message, Result, Signal, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt

@@ -12,10 +12,9 @@ from rich.console import Console
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
+from agent.approvals import ApprovalRequest, CommandPrefix
 from agent.events import ApprovalAsked
 from agent.records import frozen
-from agent.security.policy.base import ApprovalRequest
-from agent.security.shell.ast import CommandPrefix
 from agent.serialization import event_from_json, event_to_json
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.cli.acp.questions import EditorQuestions

@@ -8,12 +8,20 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent.types import Message
 from gateway.core.records import WatchEvent
 
-_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_SIMPLE = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    Path: "string",
+}
 # A message in its stored form: docs/events.md tells it, agent/serialization.py writes it.
 _MESSAGE = {
     "type": "object",

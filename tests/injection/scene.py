@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 from agent.agent import Agent
+from agent.approvals import Answer, ApprovalRequest
 from agent.context.project.context import ProjectContext
 from agent.events import Done
 from agent.mcp.settings import McpServerSettings, McpSettings
-from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
 from agent.security.taint.file_marks import mark_tainted

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
+from agent.approvals import Answer, ApprovalRequest, Scope
 from agent.records import frozen
-from agent.security.shell.ast import CommandPrefix
 from agent.types import Effect, Taint, ToolKind
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -62,7 +62,7 @@ class ToolRequest:
     the session has taken in so far. `read_only` says that a command would run with the workspace
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
-    that it would reach beyond those of the settings. `kind` is that of the tool.
+    that it would reach beyond those of the settings. `kind` is None for a tool that declares none.
     `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
     may steer what happens in the workspace. `deletion` is what it is known to delete.
     """
@@ -83,7 +83,7 @@ class ToolRequest:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
-    kind: ToolKind = "other"
+    kind: ToolKind | None = None
     executables: tuple[Path, ...] = ()
     foreign: bool = False
     deletion: Deletion | None = None
@@ -175,43 +175,6 @@ class LimitsWriting(Protocol):
     """Optional ability of a policy: say whether commands of a tool may change files."""
 
     def may_write(self, tool: str) -> bool: ...
-
-
-@frozen
-class ApprovalRequest:
-    """A question to a person. `diff`, `command` or `sends` shows exactly what would happen.
-
-    `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
-    hash of the scripts that it runs, `confinement` what confines it: the answer is about these.
-    `unbound` names a program that may run other files than the answer is bound to, so that no
-    answer about exactly this call lasts. `prefix` is what may be allowed of it with any arguments;
-    a lasting answer about a `network` is about these hosts, not the command. `home_settings` names
-    files of earlier commands that may steer it, whose contents are part of `confinement`.
-    """
-
-    tool: str
-    arguments: Mapping[str, Any]
-    reason: str
-    call_id: str = ""
-    rule: str = ""
-    command: str | None = None
-    folder: Path | None = None
-    sends: str | None = None
-    diff: str | None = None
-    contents: str | None = None
-    unbound: str | None = None
-    confinement: str | None = None
-    prefix: CommandPrefix | None = None
-    network: tuple[str, ...] = ()
-    home_settings: tuple[str, ...] = ()
-
-
-# Whether a standing answer is about exactly this call, about its command with any arguments, or
-# about the hosts that it wants to reach.
-Scope = Literal["call", "prefix", "network"]
-# Allowed this once, in this session, from now on (exactly these arguments in this folder), or not.
-Answer = Literal["once", "session", "always", "deny"]
-ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
 @frozen

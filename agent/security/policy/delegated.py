@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
+from agent.approvals import Answer, ApprovalRequest
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
-    Answer,
     Answered,
-    ApprovalRequest,
     Approver,
     Decision,
     LimitsHosts,

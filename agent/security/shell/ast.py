@@ -61,18 +61,6 @@ class Script:
     assigned_names: frozenset[str] = frozenset()
 
 
-@frozen
-class CommandPrefix:
-    """The first words of a command that may be allowed with any arguments; `contents` is a hash of
-    the scripts that these words run, None when there are none."""
-
-    words: tuple[str, ...]
-    contents: str | None = None
-
-    def __str__(self) -> str:
-        return f"{' '.join(self.words)} *"
-
-
 ARGUMENTS = frozenset(
     {"word", "string", "raw_string", "number", "concatenation", "ansi_c_string"}
     | {"translated_string", "simple_expansion", "expansion", "arithmetic_expansion"}

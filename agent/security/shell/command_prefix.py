@@ -4,7 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from agent.security.shell.ast import Command, CommandPrefix
+from agent.approvals import CommandPrefix
+from agent.security.shell.ast import Command
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import PathScope, place_of
 from agent.security.shell.program_arguments import names_option

@@ -1,7 +1,4 @@
-"""Files that a shell script deletes, as far as its words tell.
-
-Moving the store of a repository counts, too: what protects it does not follow it.
-"""
+"""Files that a shell script deletes, as far as its words tell."""
 
 import glob
 import os
@@ -11,15 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
-from agent.security.files.instruction_files import GIT
 from agent.security.shell.ast import Command, Script
 from agent.security.shell.path_scope import loop_values
 from agent.security.shell.words import is_pattern
 
 _REMOVERS = frozenset({"rm", "rmdir", "shred", "unlink"})
 # Only a script with one of these is looked at.
-_HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b|\bmv\b.*\.git\b", re.DOTALL)
+_HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b")
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _MOST_MATCHES = 10_000
 
@@ -64,8 +59,6 @@ def _targets(
     """Yield each path that a command deletes, and whether it chooses below that."""
     if command.program in _REMOVERS:
         yield from _removed(command, script, folder, root)
-    elif command.program == "mv":
-        yield from _moved_stores(command, folder)
     elif command.program == "find" and "-delete" in command.argv:
         starts = list(_starts(command))
         yield from ((root if start is None else _path(folder, start), True) for start in starts)
@@ -97,14 +90,6 @@ def _removed(
     if not names:
         # It is given names when it runs, by xargs for example.
         yield root, True
-
-
-def _moved_stores(command: Command, folder: Path) -> Iterator[tuple[Path, bool]]:
-    for word in command.argv[1:]:
-        if word is not None and normalize_filename(os.path.basename(os.path.normpath(word))) == GIT:
-            path = _path(folder, word)
-            if path.is_dir() and not path.is_symlink():
-                yield path, False
 
 
 def _starts(command: Command) -> Iterator[str | None]:

@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/images/create
 import base64
 import binascii
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -14,10 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from agent.errors import ConfigError, LimitReached, ToolError
-from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.proxies.outbound import ensure_usable, proxy_for
-from agent.proxies.trust_store import trust_store
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
@@ -82,9 +81,7 @@ class ImageGenerate:
     each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
 
     name: ClassVar[str] = "image_generate"
-    traits: ClassVar[ToolTraits] = ToolTraits(
-        "edit", ("paths",), mark_for_translation("Making a picture: {prompt}")
-    )
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(prompt="string", path="string?", size="string?")
@@ -205,7 +202,8 @@ def _prompt(args: Mapping[str, Any]) -> str:
 
 
 def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
-    """Return a client that goes through the proxy for an address. Raises `ToolError`."""
+    """Return a client that goes through the proxy for an address, and trusts the certificates that
+    the system trusts, or SSL_CERT_FILE names. Raises `ToolError`."""
     import openai
 
     try:
@@ -214,7 +212,7 @@ def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
         return openai.DefaultAsyncHttpxClient(
             proxy=proxy.url if proxy else None,
             trust_env=False,
-            verify=trust_store(),
+            verify=ssl.create_default_context(),
         )
     except ConfigError as exc:
         raise ToolError(str(exc)) from exc

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
-from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.taint import PRIVATE
@@ -30,9 +29,7 @@ class Undo:
     """Brings files back to what they were before the last steps that changed something."""
 
     name: ClassVar[str] = "undo"
-    traits: ClassVar[ToolTraits] = ToolTraits(
-        "edit", ("paths",), mark_for_translation("Undoing changes")
-    )
+    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(steps="integer?", path="string?")

@@ -16,9 +16,9 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from agent.events import ApprovalAsked, QuestionOption, ServerQuestion
+from agent.approvals import Answer, QuestionOption, ServerQuestion
+from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
-from agent.security.policy.base import Answer
 from agent.text.visible import escape_line
 from gateway.core.approval import ApprovalReply
 from gateway.core.markdown import code_block
@@ -68,8 +68,10 @@ class EditorQuestions:
     async def ask(self, session: str, approval: ApprovalAsked, call: str) -> ApprovalReply:
         """The answer. `call` is the editor's id of the tool call that it is about."""
         try:
-            if approval.server_question is not None:
-                return await self._ask_for_server(session, approval, approval.server_question, call)
+            if approval.request.server_question is not None:
+                return await self._ask_for_server(
+                    session, approval, approval.request.server_question, call
+                )
             return await self._ask_for_approval(session, approval, call)
         except (acp.RequestError, ValueError) as exc:
             log.warning("the editor cannot show a question: %s", type(exc).__name__)

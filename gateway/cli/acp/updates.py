@@ -107,17 +107,17 @@ class TurnUpdates:
         """The call that a person is asked about; it starts under the same id when they allow it."""
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
-        self._names[call], self._arguments[call] = approval.tool, approval.arguments
+        self._names[call], self._arguments[call] = approval.request.tool, approval.request.arguments
         self._unended[call] = None
         self._questions[approval.nonce] = call
         return acp.start_tool_call(
             call,
             approval.view.title,
-            kind=_KINDS.get(approval.tool, "other"),
+            kind=_KINDS.get(approval.request.tool, "other"),
             status="pending",
             content=question_content(approval),
-            locations=self._locations(approval.arguments),
-            raw_input=_escaped(approval.arguments),
+            locations=self._locations(approval.request.arguments),
+            raw_input=_escaped(approval.request.arguments),
         )
 
     def answered(self, answer: events.ApprovalAnswered) -> Iterator[Update]:
@@ -147,7 +147,7 @@ class TurnUpdates:
     def _is_it(self, id_: str, approval: events.ApprovalAsked) -> bool:
         name, raw = self._pieces[id_]
         try:
-            return name == approval.tool and json.loads(raw) == approval.arguments
+            return name == approval.request.tool and json.loads(raw) == approval.request.arguments
         except ValueError:
             return False
 

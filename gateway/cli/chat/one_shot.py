@@ -212,14 +212,14 @@ class OneShotTurn:
             self._note(f"● {call_line(event.name, event.arguments)}")
 
     async def _approve(self, approval: events.ApprovalAsked) -> None:
-        if self._ask is None and approval.server_question is None:
+        if self._ask is None and approval.request.server_question is None:
             self._note(
                 t(
                     "{call} needs approval ({reason}) and was denied: nobody can be "
                     "asked here. An interactive session can approve it; -y allows "
                     "everything that does not always need a person.",
-                    call=call_line(approval.tool, approval.arguments),
-                    reason=localized(approval.reason),
+                    call=call_line(approval.request.tool, approval.request.arguments),
+                    reason=localized(approval.request.reason),
                 )
             )
         with self._progress.pause():

@@ -9,15 +9,12 @@ from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from agent.i18n import plural, t
 from gateway.cli.console.approvals.key_choice import PAUSE_S, KeyChoice
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_choices import (
-    ApprovalChoice,
-    choices_for,
-    choices_text,
-)
+from gateway.cli.console.output.approval_choices import choices_for, choices_text
 from gateway.cli.console.output.approval_text import time_left, words_hint
 from gateway.core.approval import ApprovalReply
 
@@ -166,12 +163,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         assert self._approval is not None
-        if self._approval.server_question is None:
+        if self._approval.request.server_question is None:
             self._settle(ApprovalReply("deny", event.value))
         elif event.value:
             self._settle(ApprovalReply("once", event.value))
 
-    def _decide(self, choice: ApprovalChoice) -> None:
+    def _decide(self, choice: QuestionOption) -> None:
         if choice.takes_words:
             self._take_words(True)
         else:
@@ -184,7 +181,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _take_words(self, takes: bool) -> None:
         assert self._approval is not None
         words = self.query_one("#words", Input)
-        query = self._approval.server_question
+        query = self._approval.request.server_question
         words.display, words.value = takes, ""
         words.password = query is not None and query.is_secret
         words.placeholder = words_hint(self._approval)

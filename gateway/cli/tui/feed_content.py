@@ -228,7 +228,7 @@ class FeedContent:
             if event.server
             else verdict(event.answer, event.words, event.prefix, event.network)
         )
-        subject = f"{question.tool}: " if question is not None else ""
+        subject = f"{question.request.tool}: " if question is not None else ""
         self._note(f"? {subject}{words}")
 
     def _take_other(self, event: events.Event) -> None:

@@ -256,5 +256,6 @@ async def _next(items: AsyncIterator[T]) -> T:
 
 
 def _title(question: events.ApprovalAsked) -> str:
-    words = question.arguments.get("command") or question.arguments.get("path") or ""
-    return f"{question.tool} {words}".strip().replace("`", "'")[:_TITLE_CHARS]
+    request = question.request
+    words = request.arguments.get("command") or request.arguments.get("path") or ""
+    return f"{request.tool} {words}".strip().replace("`", "'")[:_TITLE_CHARS]

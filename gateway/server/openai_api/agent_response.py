@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agent import events
+from agent.security.policy.base import options_for
 from gateway.core.records import MessageStored
 from gateway.server.openai_api.agent_answer import (
     AgentAnswer,
@@ -70,15 +71,17 @@ class _Steps:
             case events.ToolResulted() if event.id in self._calls:
                 changes = {"output": event.content[:_RESULT_CHARS], "is_error": event.is_error}
                 writer.end_item(self._calls.pop(event.id), changes)
-            case events.ApprovalAsked():
+            case events.ApprovalAsked(_, request):
                 writer.end_message()
                 more = {
                     "nonce": event.nonce,
-                    "reason": event.reason,
-                    "answers": event.answers,
+                    "reason": request.reason,
+                    "answers": [
+                        option.answer for option in options_for(request) if option.scope != "prefix"
+                    ],
                     "view": asdict(event.view),
                 }
-                item = _item("kore:approval", event.tool, event.arguments, **more)
+                item = _item("kore:approval", request.tool, request.arguments, **more)
                 self._questions[event.nonce] = writer.add_item(item, "kore")
             case events.ApprovalAnswered() if event.nonce in self._questions:
                 writer.end_item(self._questions.pop(event.nonce), {"answer": event.answer})

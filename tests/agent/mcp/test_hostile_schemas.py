@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pytest
 
 from agent.agent import Agent
+from agent.approvals import ApprovalRequest
 from agent.mcp.settings import McpSettings
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.tools.runner import Permissions
 from agent.types import JsonSchema, ToolCall

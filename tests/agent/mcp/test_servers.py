@@ -13,12 +13,12 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.approvals import ApprovalRequest
 from agent.errors import ToolError
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.base import ToolSpec
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import ApprovalRequest
 from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.subagents.definition import SubagentDefinition

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent
+from agent.approvals import Answer, ApprovalRequest
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.security.policy.base import Answered
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import AgentSettings, ToolSettings

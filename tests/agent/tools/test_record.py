@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from agent.approvals import Answer, ApprovalRequest
 from agent.errors import KoreError
 from agent.security.audit import AuditEntry
-from agent.security.policy.base import Answer, ApprovalRequest, Decision, ToolRequest
+from agent.security.policy.base import Decision, ToolRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.tools.base import CallContext
 from agent.tools.runner import Permissions

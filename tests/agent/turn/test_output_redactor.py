@@ -12,13 +12,13 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.approvals import Answer, ApprovalRequest
 from agent.errors import Rejected
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer, ApprovalRequest
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.redaction import MARK, Redactor
 from agent.settings import AgentSettings

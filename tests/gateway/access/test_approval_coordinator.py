@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.approvals import Answer, ApprovalRequest
 from agent.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -18,7 +19,6 @@ from agent.events import (
 )
 from agent.prompts import load_prompt
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.base import Answer, ApprovalRequest
 from agent.types import Effect, Message, ToolCall, assistant
 from gateway.access.approvals import ApprovalContext
 from gateway.core.approval import ApprovalPrompt, buttons_for
@@ -163,7 +163,8 @@ async def test_what_is_asked_each_time_is_allowed_once_at_most(tmp_path: Path) -
         with pytest.raises(AwaitingAnswer):
             await parts.approvals.ask(context, request)
         asked = (await parts.service.list_approvals())[-1]
-        assert parts.approvals.request_event(asked).answers == ("once", "deny")
+        options = parts.approvals.request_event(asked).view.options
+        assert [option.answer for option in options] == ["once", "deny"]
         assert await parts.service.answer_approval(asked.nonce, "always", "cli:0")
         assert await parts.stored("approval", "state", id=asked.number) == [("once",)]
         assert not await parts.count("permission_grant")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.approvals import Answer, ApprovalRequest, Scope
 from agent.events import ApprovalAsked
-from agent.security.policy.base import Answer, ApprovalRequest, Scope
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec

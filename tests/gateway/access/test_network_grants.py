@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
+from agent.approvals import Answer, ApprovalRequest
+from agent.security.policy.base import Answered
 from agent.types import assistant
 from gateway.access.approvals import ApprovalContext
 from gateway.core.errors import AwaitingAnswer
@@ -40,7 +41,7 @@ class Downloads:
         """Have it asked and answered; what then holds for the very call."""
         assert await self.ask(line, *hosts) is None
         asked = (await self._parts.service.list_approvals())[-1]
-        assert self._parts.approvals.request_event(asked).network == hosts
+        assert self._parts.approvals.request_event(asked).request.network == hosts
         assert await self._parts.service.answer_approval(asked.nonce, answer, "cli:0")
         return await self.ask(line, *hosts)
 

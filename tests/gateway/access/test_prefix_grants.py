@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.policy.base import Answered, ApprovalRequest, Scope
+from agent.approvals import ApprovalRequest, Scope
+from agent.security.policy.base import Answered
 from agent.security.shell.command_prefix import prefix_of
 from agent.security.shell.script_contents import script_contents
 from agent.types import assistant

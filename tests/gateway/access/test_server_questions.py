@@ -45,10 +45,10 @@ class Asking(Platform):
     """A platform with buttons."""
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
-        assert question.server_question is not None
-        buttons = buttons_of(question.nonce, question.server_question)
+        assert question.request.server_question is not None
+        buttons = buttons_of(question.nonce, question.request.server_question)
         return OutboundPart(
-            decided or question.server_question.text, (), () if decided else buttons
+            decided or question.request.server_question.text, (), () if decided else buttons
         )
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
@@ -91,8 +91,10 @@ async def hear(parts: Parts) -> Any:
 
 
 async def press(parts: Parts, question: ApprovalPrompt, label: str, who: str = "7") -> None:
-    assert question.server_question is not None
-    buttons = {one.label: one.data for one in buttons_of(question.nonce, question.server_question)}
+    assert question.request.server_question is not None
+    buttons = {
+        one.label: one.data for one in buttons_of(question.nonce, question.request.server_question)
+    }
     more: dict[str, Any] = {"kind": "button", "sender": Sender(who, "Ann")}
     await accept_messages(parts, chat_message(buttons[label], **more))
 
@@ -106,8 +108,8 @@ async def reply(parts: Parts, text: str) -> None:
 async def question_in_chat(parts: Parts, number: int = 1) -> ApprovalPrompt:
     """The open question, once the chat shows it."""
     question = await open_question(parts, number)
-    assert question.server_question is not None
-    text = question.server_question.text
+    assert question.request.server_question is not None
+    text = question.request.server_question.text
     await parts.platform.until(lambda: text in parts.platform.texts("1"))
     await parts.until_stored("outbox", state="sent", delivery_id=f"q{number}")
     return question
@@ -122,8 +124,8 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         await reply(p, "Turin")
         await press(p, await question_in_chat(p, 2), "Yes")
         last = await question_in_chat(p, 3)
-        assert last.server_question is not None
-        assert "City: Turin\nexpress: Yes" in last.server_question.text
+        assert last.request.server_question is not None
+        assert "City: Turin\nexpress: Yes" in last.request.server_question.text
         # Nothing has left yet.
         assert await p.stored("turn", "state") == [("running",)]
         await press(p, last, "Send")
@@ -152,8 +154,8 @@ async def test_what_does_not_fit_is_asked_again(tmp_path: Path) -> None:
         await question_in_chat(p)
         await reply(p, "many")
         again = await question_in_chat(p, 2)
-        assert again.server_question is not None
-        assert "many is not a number from 1 to 5." in again.server_question.text
+        assert again.request.server_question is not None
+        assert "many is not a number from 1 to 5." in again.request.server_question.text
         await reply(p, "3")
         assert await hear(p) == {"action": "accept", "content": {"n": 3}}
 
@@ -166,9 +168,9 @@ async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowher
         use_server(p, tmp_path)
         await accept_messages(p, chat_message("go", private=True))
         query = await question_in_chat(p)
-        assert query.server_question is not None
-        assert query.server_question.is_secret
-        assert "The MCP server s asks for it, not the model" in query.server_question.text
+        assert query.request.server_question is not None
+        assert query.request.server_question.is_secret
+        assert "The MCP server s asks for it, not the model" in query.request.server_question.text
         await reply(p, "hunter2-7Qx9f3Zk")
         await p.platform.until(lambda: "done" in p.platform.texts("1"))
         for table in ("approval", "inbox", "outbox"):
@@ -201,8 +203,8 @@ async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
         use_server(p, tmp_path)
         await accept_messages(p, chat_message("go"))
         query = await question_in_chat(p)
-        assert query.server_question is not None
-        assert f"It wants you to open a page on: {host}\n" in query.server_question.text
+        assert query.request.server_question is not None
+        assert f"It wants you to open a page on: {host}\n" in query.request.server_question.text
         await press(p, query, "I agree to open it")
         assert await hear(p) == {"action": "accept"}
 

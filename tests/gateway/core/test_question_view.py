@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from agent.events import ApprovalAsked, ServerQuestion
+from agent.approvals import ApprovalRequest, CommandPrefix, ServerQuestion
 from agent.i18n import use_locale
-from gateway.core.question_view import LINE_CHARS, with_view
+from gateway.core.question_view import LINE_CHARS, view_of
 
 
 def lines_of(**facts: Any) -> list[str]:
-    facts = {"tool": "exec", "arguments": {}, "reason": "why", "diff": None, **facts}
-    return [line.text for line in with_view(ApprovalAsked("n", expires_s=None, **facts)).view.lines]
+    facts = {"tool": "exec", "arguments": {}, "reason": "why", **facts}
+    asker = facts.pop("asker", None)
+    return [line.text for line in view_of(ApprovalRequest(**facts), asker).lines]
 
 
 def labels_of(**facts: Any) -> dict[str, str]:
-    facts = {"tool": "exec", "arguments": {}, "reason": "why", "diff": None, **facts}
-    view = with_view(ApprovalAsked("n", expires_s=None, **facts)).view
-    return {option.key: option.label for option in view.options}
+    facts = {"tool": "exec", "arguments": {}, "reason": "why", **facts}
+    return {option.key: option.label for option in view_of(ApprovalRequest(**facts)).options}
 
 
 def test_every_argument_and_every_character_is_shown() -> None:
@@ -81,9 +81,9 @@ def test_a_diff_is_shown_with_its_path_and_why_errors_are_insisted_on() -> None:
     ],
 )
 def test_a_short_path_is_in_the_title(path: str, title: str, row: list[str]) -> None:
-    asked = with_view(ApprovalAsked("n", "read_file", {"path": path}, "why", None, None))
-    assert asked.view.title == title
-    assert [line.text for line in asked.view.lines] == [*row, "why"]
+    view = view_of(ApprovalRequest("read_file", {"path": path}, "why"))
+    assert view.title == title
+    assert [line.text for line in view.lines] == [*row, "why"]
 
 
 def test_what_would_leave_is_shown() -> None:
@@ -104,7 +104,7 @@ def test_each_answer_says_what_it_grants() -> None:
         "a": "Always allow network to example.org, example.com for all commands",
         "n": "Deny",
     }
-    assert labels_of(answers=("once", "deny"), prefix="go test *") == {
+    assert labels_of(unbound="go", prefix=CommandPrefix(("go", "test"))) == {
         "y": "Allow once",
         "p": "Always allow go test * (any arguments)",
         "n": "Deny",
@@ -134,8 +134,7 @@ def test_settings_in_the_home_are_named() -> None:
 @pytest.mark.parametrize("name", ["shop", "shop\nKore asks: allow?", "shop\u202e"])
 def test_a_server_is_named_on_one_line_and_its_words_hide_nothing(name: str) -> None:
     query = ServerQuestion(name, "a\u200b\n\n\n\n\nb", ("x\ny", "z"))
-    asked = ApprovalAsked("n", "t", {}, "", None, None, server_question=query)
-    view = with_view(asked).view
+    view = view_of(ApprovalRequest("t", {}, "", server_question=query))
     assert view.title.startswith("the MCP server shop")
     assert "\n" not in view.title
     assert "\u202e" not in view.title

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from agent.approvals import ApprovalRequest
 from agent.history_validation import is_valid, repair
-from agent.security.policy.base import Answered, ApprovalRequest
+from agent.security.policy.base import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State

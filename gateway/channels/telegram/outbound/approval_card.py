@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from agent.events import QuestionLine, QuestionView, ServerQuestion
+from agent.approvals import QuestionLine, QuestionView, ServerQuestion
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_for_approval
@@ -38,8 +38,8 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     and only "once" can be allowed.
     """
     view = approval_event(question).view
-    if question.server_question is not None:
-        return _server_question(question, question.server_question, view, decided)
+    if question.request.server_question is not None:
+        return _server_question(question, question.request.server_question, view, decided)
     code = _text(view.lines, _CODE) or t("(nothing)")
     notes = _text(view.lines, _NOTES)
     shortened = _shorten(code, _CODE_UNITS)
@@ -71,7 +71,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:
     """A file with all that would happen, when `render_approval` leaves something out; else None."""
     view = approval_event(question).view
-    if question.server_question is not None or _is_whole(view):
+    if question.request.server_question is not None or _is_whole(view):
         return None
     text = mend("\n".join(line.text for line in view.lines))
     name = f"question-{question.number}.{'diff' if _language(question) == 'diff' else 'txt'}"

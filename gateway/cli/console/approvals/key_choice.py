@@ -5,12 +5,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from gateway.cli.console.output.approval_choices import ApprovalChoice
+from agent.approvals import QuestionOption
 
 _CTRL_C = "\x03"
 _ENTER = ("\r", "\n")
 _REFUSALS = ("\x1b", _CTRL_C, *_ENTER)
-_REFUSAL = ApprovalChoice("n", "", "deny")
+_REFUSAL = QuestionOption("n", "", "deny")
 # What was typed for another purpose must not approve anything: keys count after this pause.
 PAUSE_S = 0.4
 # "why" begins with no yes, but "yesterday" does: only a letter that nothing follows is one.
@@ -27,14 +27,14 @@ class KeyChoice:
 
     def __init__(
         self,
-        decide: Callable[[ApprovalChoice], None],
+        decide: Callable[[QuestionOption], None],
         after_keys: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
         self._decide = decide
         self._after_keys = after_keys
-        self.choices: Sequence[ApprovalChoice] = ()
+        self.choices: Sequence[QuestionOption] = ()
         self._armed_at = 0.0
-        self._pending: ApprovalChoice | None = None
+        self._pending: QuestionOption | None = None
         self._pending_key = ""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -80,7 +80,7 @@ class KeyChoice:
         self._pending, self._timer = None, None
         return key
 
-    def _choice_of(self, key: str) -> ApprovalChoice | None:
+    def _choice_of(self, key: str) -> QuestionOption | None:
         if key in _REFUSALS:
             return _REFUSAL
         return next((one for one in self.choices if key.lower() == one.key), None)

@@ -8,13 +8,10 @@ import tty
 from collections.abc import Awaitable, Callable
 from typing import TextIO
 
+from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_choices import (
-    ApprovalChoice,
-    choices_for,
-    choices_text,
-)
+from gateway.cli.console.output.approval_choices import choices_for, choices_text
 from gateway.cli.console.output.approval_text import (
     question_text,
     server_verdict,
@@ -40,11 +37,12 @@ def ask_at_terminal(
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
-        if approval.server_question is not None:
+        if approval.request.server_question is not None:
             print(server_verdict(reply.answer), file=screen, flush=True)
             return reply
-        prefix = approval.prefix if reply.scope == "prefix" else None
-        network = approval.network if reply.scope == "network" else ()
+        request = approval.request
+        prefix = str(request.prefix) if reply.scope == "prefix" else None
+        network = request.network if reply.scope == "network" else ()
         print(verdict(reply.answer, reply.words, prefix, network), file=screen, flush=True)
         return reply
 
@@ -95,7 +93,7 @@ class _Question:
         """A key of the sentence for the model."""
         if key in _ENTER:
             self._print("\n  ")
-            if self._approval.server_question is None:
+            if self._approval.request.server_question is None:
                 self._settle(ApprovalReply("deny", line))
             elif line:
                 self._settle(ApprovalReply("once", line))
@@ -111,10 +109,10 @@ class _Question:
             self._print(self._visible(key))
 
     def _visible(self, text: str) -> str:
-        query = self._approval.server_question
+        query = self._approval.request.server_question
         return "•" * len(text) if query is not None and query.is_secret else text
 
-    def _decide(self, choice: ApprovalChoice) -> None:
+    def _decide(self, choice: QuestionOption) -> None:
         if choice.takes_words:
             self._line = ""
             self._print(f"\n  {words_hint(self._approval)}\n  ")

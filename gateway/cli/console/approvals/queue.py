@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 
+from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_choices import ApprovalChoice, choices_for
+from gateway.cli.console.output.approval_choices import choices_for
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.core.approval import ApprovalReply
 
@@ -63,7 +64,7 @@ class ApprovalQueue:
 
     def say(self, words: str) -> None:
         """Deny what stands first, with these words for the model, or answer the server."""
-        if self._open[0].server_question is None:
+        if self._open[0].request.server_question is None:
             self._settle(ApprovalReply("deny", words))
         elif words:
             self._settle(ApprovalReply("once", words))
@@ -81,7 +82,7 @@ class ApprovalQueue:
     def take_back(self) -> str:
         return self._choice.take_back()
 
-    def _decide(self, choice: ApprovalChoice) -> None:
+    def _decide(self, choice: QuestionOption) -> None:
         if choice.takes_words:
             self._take_words(True)
         else:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from agent.approvals import Answer
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
-from agent.security.policy.base import Answer
 from agent.text.visible import escape_for_approval
 from gateway.cli.console.output.text import seconds
 
@@ -31,7 +31,7 @@ def time_left(left_s: float | None) -> str:
 
 def words_hint(approval: ApprovalAsked) -> str:
     """What the line is for that is to be written."""
-    return t(SAY_WHY if approval.server_question is None else WRITE_ANSWER)
+    return t(SAY_WHY if approval.request.server_question is None else WRITE_ANSWER)
 
 
 def server_verdict(answer: Answer) -> str:

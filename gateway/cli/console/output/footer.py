@@ -78,7 +78,7 @@ class Footer:
         return lines
 
     def _shown_text(self) -> str:
-        query = self.approval.server_question if self.approval and self.asks_words else None
+        query = self.approval.request.server_question if self.approval and self.asks_words else None
         if query is not None and query.is_secret:
             return "•" * len(self.typed_text)
         return escape_invisible(self.typed_text)

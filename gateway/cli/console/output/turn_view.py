@@ -129,7 +129,7 @@ class TurnView:
             self._screen.print()
             self._last = "beside"
         self._screen.print(renderables.question(approval))
-        self._shown_diff = approval.diff
+        self._shown_diff = approval.request.diff
         self.footer.ask(approval, is_armed)
         if not self._screen.live:
             # There is no foot that would say it.

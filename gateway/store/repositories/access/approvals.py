@@ -3,14 +3,14 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
-from pathlib import Path
+from dataclasses import field, replace
 from typing import Any, get_args
 
-from agent.events import ServerQuestion
+from agent.approvals import Answer, ApprovalRequest, CommandPrefix
+from agent.errors import KoreError
+from agent.record_json import RecordCodec
 from agent.records import frozen
-from agent.security.policy.base import Answer, Answered, ApprovalRequest
-from agent.security.shell.ast import CommandPrefix
+from agent.security.policy.base import Answered
 from agent.serialization import dumps
 from gateway.core.approval import (
     ApprovalPrompt,
@@ -29,11 +29,16 @@ from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.codecs import QUESTION, QUESTION_PLACE
 from gateway.store.repositories.states import AWAITING
 
+_CODEC = RecordCodec()
 _ROUTE = ("channel", "account", "chat", "thread")
 _PLACE_COLUMNS = tuple(QUESTION_PLACE.split(", "))
 # In the place of a hash of what is asked for: a server's question binds nothing.
 _ASKED = "asked by a server"
 _SELECT = f"SELECT id, asked_at, expires_at, question, {QUESTION_PLACE} FROM approval"
+
+
+class UnreadableApproval(ValueError):
+    """A stored approval has the form of another version."""
 
 
 @frozen
@@ -167,9 +172,10 @@ def close_approval(
         reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
         params = {"action": state, "who": question.asker, "chat": question.lane}
         audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=question.session))
-    if question.server_question is not None:
+    server_question = question.request.server_question
+    if server_question is not None:
         reason = (
-            f"question {question.number} of the MCP server {question.server_question.server}: "
+            f"question {question.number} of the MCP server {server_question.server}: "
             f"{audit_text_for_server(state, by)}"
         )
         params = {"who": question.asker, "chat": question.lane}
@@ -219,12 +225,12 @@ def find(tx: Transaction, nonce: str) -> ApprovalPrompt | None:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[ApprovalPrompt]:
-    """The questions as they were put. One that was changed since is void, and its call asks again
-    when it needs its decision."""
+    """Yield the approvals as they were asked for. An approval that was changed since, or that
+    another version wrote, is void: its call asks again when it needs the decision."""
     for row in rows:
         try:
             yield _stored_approval(tx, row)
-        except SealBroken:
+        except (SealBroken, UnreadableApproval):
             _void(tx, number=row[0])
 
 
@@ -331,52 +337,23 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
     )
 
 
-def _format_content(question: ApprovalPrompt) -> str:
-    """What is stored of what a person is shown."""
-    request = question.request
+def _format_content(approval: ApprovalPrompt) -> str:
+    """Return the stored form of what a person is shown and has answered."""
     return dumps(
         {
-            "title": question.title,
-            "tool": request.tool,
-            "arguments": request.arguments,
-            "reason": request.reason,
-            "command": request.command,
-            "folder": str(request.folder) if request.folder else None,
-            "sends": request.sends,
-            "diff": request.diff,
-            "root": question.root,
-            "rule": request.rule,
-            "prefix": request.prefix and [request.prefix.words, request.prefix.contents],
-            "unbound": request.unbound,
-            "confinement": request.confinement,
-            "network": request.network,
-            "home_settings": request.home_settings,
-            "words": question.words,
-            "scope": question.scope,
-            **(
-                {}
-                if question.server_question is None
-                else {"server_question": asdict(question.server_question)}
-            ),
+            "title": approval.title,
+            "root": approval.root,
+            "words": approval.words,
+            "scope": approval.scope,
+            "request": _CODEC.encode(ApprovalRequest, approval.request),
         }
     )
 
 
 def _parse_content(content: str) -> dict[str, Any]:
-    """What a stored question shows: its title, root and request, and what the answer says."""
-    values = json.loads(content)
-    # Older questions lack some of them.
-    names = ("title", "root", "words", "scope")
-    contents: dict[str, Any] = {name: values.pop(name) for name in names if name in values}
-    if (query := values.pop("server_question", None)) is not None:
-        query["choices"] = tuple(query["choices"])
-        contents["server_question"] = ServerQuestion(**query)
-    folder, prefix = values.pop("folder"), values.pop("prefix", None)
-    contents["request"] = ApprovalRequest(
-        folder=Path(folder) if folder else None,
-        prefix=CommandPrefix(tuple(prefix[0]), prefix[1]) if prefix else None,
-        network=tuple(values.pop("network", ())),
-        home_settings=tuple(values.pop("home_settings", ())),
-        **values,
-    )
-    return contents
+    """Return the stored fields of an approval. Raises `UnreadableApproval` for another form."""
+    values: dict[str, Any] = json.loads(content)
+    try:
+        return {**values, "request": _CODEC.decode(ApprovalRequest, values["request"], "request")}
+    except (KeyError, KoreError) as exc:
+        raise UnreadableApproval from exc

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.shell.ast import CommandPrefix
+from agent.approvals import CommandPrefix
 from agent.security.shell.command_prefix import prefix_of
 from agent.security.shell.program_table import interpreters, prefixes, wrappers
 

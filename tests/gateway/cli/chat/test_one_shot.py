@@ -116,7 +116,7 @@ async def test_auto_travels_with_the_message(service: MemoryService) -> None:
 
 async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> None:
     async def ask(asked: ApprovalAsked) -> ApprovalReply:
-        return ApprovalReply("session" if asked.tool == "exec" else "deny")
+        return ApprovalReply("session" if asked.request.tool == "exec" else "deny")
 
     out = io.StringIO()
     await OneShotTurn(

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from agent.approvals import ApprovalRequest
 from agent.history_validation import close_unanswered_calls, tool_message
-from agent.security.policy.base import ApprovalRequest
 from agent.types import Message, ToolCall, ToolResult, assistant
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State

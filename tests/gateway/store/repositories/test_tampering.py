@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.policy.base import Answered, ApprovalRequest
+from agent.approvals import ApprovalRequest
+from agent.security.policy.base import Answered
 from agent.security.taint.taint import BOTH, PRIVATE
 from agent.types import ToolCall, ToolResult, assistant, user
 from gateway.core.approval import ApprovalPrompt
@@ -85,6 +86,16 @@ def ask(tx: Transaction, claim: TurnClaim) -> tuple[ApprovalKey, ApprovalPrompt]
         expires_at=9.0,
     )
     return key, approvals.open_approval(tx, key, question)
+
+
+def test_approval_of_another_version_is_asked_again(tmp_path: Path) -> None:
+    with open_transaction(tmp_path / "kore.db", cipher=None) as tx:
+        key, _ = ask(tx, begin(tx))
+        content = '{"title": "exec ls", "tool": "exec"}'
+        stored.change(tx, "approval", {"question": content}, nonce="n1")
+        assert approvals.open_questions(tx) == []
+        assert approvals.find_decision(tx, key) is None
+        assert stored.read(tx, "approval", "state") == [("withdrawn",)]
 
 
 def test_an_answer_holds_as_it_was_given(each: Transaction) -> None:

@@ -8,7 +8,7 @@ import { t } from "./texts.mjs"
 const ARMED_AFTER_MS = 500
 
 export function Approval({ asked, answer }) {
-  return asked.server_question
+  return asked.request.server_question
     ? html`<${ServerQuestion} asked=${asked} answer=${answer} />`
     : html`<${CallQuestion} asked=${asked} answer=${answer} />`
 }
@@ -70,7 +70,7 @@ function CallQuestion({ asked, answer }) {
 }
 
 function ServerQuestion({ asked, answer }) {
-  const { takes_text, is_secret } = asked.server_question
+  const { takes_text, is_secret } = asked.request.server_question
   const { title, lines, options } = asked.view
   const [words, setWords] = useState("")
   const [isSeen, setSeen] = useState(false)

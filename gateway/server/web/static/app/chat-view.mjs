@@ -59,7 +59,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     return true
   }
   const answer = async (asked, option, words) => {
-    const takesWords = option.answer === "deny" || asked.server_question
+    const takesWords = option.answer === "deny" || asked.request.server_question
     const args = { nonce: asked.nonce, answer: option.answer, scope: option.scope, by: "web", words: takesWords ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }

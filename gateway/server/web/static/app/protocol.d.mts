@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 13); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 14); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -370,22 +370,9 @@ export interface ApprovalAnsweredEvent {
 export interface ApprovalAskedEvent {
   type: "approval_asked"
   nonce: string
-  tool: string
-  arguments: { [key: string]: any }
-  reason: string
-  diff: string | null
-  expires_s: number | null
+  request: ApprovalRequest
   number?: number
-  folder?: string | null
-  sends?: string | null
-  answers?: ("once" | "session" | "always" | "deny")[]
-  prefix?: string | null
-  network?: string[]
-  server_question?: ServerQuestion | null
-  command?: string | null
-  unbound?: string | null
-  confinement?: string | null
-  home_settings?: string[]
+  expires_s?: number | null
   asker?: string | null
   view?: QuestionView
 }
@@ -407,7 +394,6 @@ export interface ApprovalPrompt {
   by?: string | null
   words?: string
   scope?: "call" | "prefix" | "network"
-  server_question?: ServerQuestion | null
   value?: string
 }
 
@@ -427,6 +413,7 @@ export interface ApprovalRequest {
   prefix?: CommandPrefix | null
   network?: string[]
   home_settings?: string[]
+  server_question?: ServerQuestion | null
 }
 
 export interface CommandPrefix {
@@ -652,6 +639,7 @@ export interface QuestionOption {
   answer: "once" | "session" | "always" | "deny"
   scope?: "call" | "prefix" | "network"
   words?: string
+  takes_words?: boolean
 }
 
 export interface QuestionView {

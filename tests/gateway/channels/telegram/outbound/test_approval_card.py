@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.events import ServerQuestion
+from agent.approvals import ANSWERS, ApprovalRequest, CommandPrefix, ServerQuestion
 from agent.i18n import use_locale
-from agent.security.policy.base import ANSWERS, ApprovalRequest
-from agent.security.shell.ast import CommandPrefix
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
@@ -150,9 +148,13 @@ def test_other_buttons_are_none_of_ours() -> None:
         assert read_press(data) is None
 
 
+def asked_by(query: ServerQuestion) -> ApprovalPrompt:
+    return replace(ASKED, request=replace(ASKED.request, server_question=query))
+
+
 def test_a_server_asks_in_its_own_name_with_a_button_for_each_choice() -> None:
     query = ServerQuestion("shop", "Which\u200b one?", ("red", "blue"), otherwise="Keep red")
-    part = render_approval(replace(ASKED, server_question=query))
+    part = render_approval(asked_by(query))
     head = "❓ Question 3: the MCP server shop asks"
     assert part.text == f"{head}\n\nWhich\\u{{200b}} one?"
     assert [button.label for button in part.buttons] == ["red", "blue", "Keep red", "Decline"]
@@ -167,7 +169,7 @@ def test_a_server_asks_in_its_own_name_with_a_button_for_each_choice() -> None:
 
 def test_a_server_that_asks_for_a_password_is_answered_by_a_reply_to_delete() -> None:
     query = ServerQuestion("shop", "Password?", takes_text=True, is_secret=True)
-    question = replace(ASKED, server_question=query)
+    question = asked_by(query)
     text = render_approval(question).text
     assert "Answer by a reply to this message. Delete your reply afterwards" in text
     decided = render_approval(question, "✅ Answered")

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from agent.approvals import Answer, ApprovalRequest, CommandPrefix
 from agent.events import ApprovalAsked
-from agent.security.policy.base import Answer
 from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
 from gateway.cli.console.output.approval_choices import choices_for, choices_text
 from gateway.core.question_view import with_view
 
-QUESTION = with_view(ApprovalAsked("n", "exec", {}, "why", None, None))
+REQUEST = ApprovalRequest("exec", {}, "why")
+QUESTION = with_view(ApprovalAsked("n", REQUEST))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,9 @@ async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> N
 async def test_what_a_question_does_not_take_is_no_answer() -> None:
     given: list[Answer] = []
     choice = KeyChoice(lambda one: given.append(one.answer))
-    choice.choices = choices_for(with_view(replace(QUESTION, answers=("once", "deny"))))
+    choice.choices = choices_for(
+        with_view(replace(QUESTION, request=replace(REQUEST, rule="hook-ask")))
+    )
     assert not choice.press("s")
     assert not choice.press("a")
     assert choice.press("y")
@@ -71,7 +74,8 @@ async def test_what_a_question_does_not_take_is_no_answer() -> None:
 
 
 def test_a_prefix_is_offered_by_its_name() -> None:
-    asked = with_view(replace(QUESTION, prefix="git commit *"))
+    request = replace(REQUEST, prefix=CommandPrefix(("git", "commit")))
+    asked = with_view(replace(QUESTION, request=request))
     assert "[p] Always allow git commit * (any arguments)" in choices_text(asked)
     assert "[p]" not in choices_text(QUESTION)
     (prefix,) = (one for one in choices_for(asked) if one.key == "p")

@@ -1,13 +1,15 @@
 """What MCP servers ask at the terminal: which keys there are, and what they answer."""
 
-from agent.events import ApprovalAsked, ServerQuestion
+from agent.approvals import ApprovalRequest, ServerQuestion
+from agent.events import ApprovalAsked
 from gateway.cli.console.output.approval_choices import choices_for, choices_text
 from gateway.cli.console.output.approval_text import question_text
 from gateway.core.question_view import with_view
 
 
 def asked_by(query: ServerQuestion) -> ApprovalAsked:
-    return with_view(ApprovalAsked("n", "mcp__s__t", {}, "", None, 9.0, 1, server_question=query))
+    request = ApprovalRequest("mcp__s__t", {}, "", server_question=query)
+    return with_view(ApprovalAsked("n", request, 1, 9.0))
 
 
 def test_each_choice_has_a_key_and_says_what_it_is() -> None:

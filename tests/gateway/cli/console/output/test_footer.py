@@ -1,10 +1,14 @@
 import io
 
+from agent.approvals import ApprovalRequest
 from agent.events import ApprovalAsked
 from gateway.cli.console.output.footer import Footer
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import without_ansi
 from gateway.core.question_view import with_view
+
+REQUEST = ApprovalRequest("exec", {}, "Runs a command.")
+ASKED = with_view(ApprovalAsked("n", REQUEST, expires_s=300))
 
 
 def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
@@ -13,7 +17,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
     now = 100.0
     below.begin()
     now = 102.0
-    below.ask(with_view(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300)), lambda: True)
+    below.ask(ASKED, lambda: True)
     now = 162.0
     assert below.worked_s == 2
     assert "4:00" in " ".join(below.lines(thinking=False))
@@ -25,7 +29,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
 def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> None:
     now = 0.0
     below = Footer(Screen(io.StringIO()), lambda: now)
-    below.ask(with_view(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300)), lambda: True)
+    below.ask(ASKED, lambda: True)
     now = 10.0
     below.begin()
     assert below.worked_s == 0
@@ -39,7 +43,7 @@ def test_each_line_of_the_answers_begins_below_the_question() -> None:
     screen = Screen(io.StringIO())
     screen.console.width = 50
     below = Footer(screen, lambda: 0.0)
-    below.ask(with_view(ApprovalAsked("n", "exec", {}, "Runs a command.", None, 300)), lambda: True)
+    below.ask(ASKED, lambda: True)
     lines = [without_ansi(line) for line in below.lines(thinking=False)]
     assert len(lines) > 1
     assert all(line.startswith("  ") and len(line) < 50 for line in lines if line)

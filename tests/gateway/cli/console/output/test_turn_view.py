@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from agent import events
+from agent.approvals import ApprovalRequest
 from agent.text.visible import escape_invisible
 from agent.types import Result
 from gateway.cli.console.output.screen import Screen
@@ -13,6 +14,9 @@ from gateway.cli.console.output.text import call_line, outcome, seconds, without
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.core.question_view import with_view
 from gateway.core.records import Delivered
+
+REQUEST = ApprovalRequest("exec", {}, "It runs.", command="ls")
+ASKED = with_view(events.ApprovalAsked("n", REQUEST, expires_s=300.0))
 
 
 def rendered_turn(*happened: events.Event | Delivered) -> str:
@@ -84,8 +88,7 @@ def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
 
 def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
     out = io.StringIO()
-    asked = with_view(events.ApprovalAsked("n", "exec", {}, "It runs.", None, 300.0, command="ls"))
-    TurnView(Screen(out)).ask(asked, bool)
+    TurnView(Screen(out)).ask(ASKED, bool)
     choices = "[y] Allow once [s] Allow exactly this for this session [a] Always allow exactly this"
     assert f"{choices} [n] Deny [f] Deny and say why (5:00 min left)" in " ".join(
         out.getvalue().split()
@@ -96,10 +99,7 @@ def test_a_question_stands_apart_from_the_text_before_it() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out))
     view.take(events.TextDelta("I would run this:"))
-    view.ask(
-        with_view(events.ApprovalAsked("n", "exec", {}, "It runs.", None, 300.0, command="ls")),
-        bool,
-    )
+    view.ask(ASKED, bool)
     assert "I would run this:\n\n? exec\n  ls\n" in out.getvalue()
 
 

@@ -1,0 +1,118 @@
+"""Approvals: what a person is asked, how screens show it, and what may be answered.
+
+`ApprovalRequest` is the one record of what is asked. The tool runner creates it from a call's plan;
+it is stored, sent to screens and bound to the answer as it is. `QuestionView` is how it is shown.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.records import frozen
+
+# Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
+Answer = Literal["once", "session", "always", "deny"]
+ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
+# A lasting answer covers exactly this call, its command with any arguments, or the hosts that it
+# wants to reach.
+Scope = Literal["call", "prefix", "network"]
+
+
+@frozen
+class CommandPrefix:
+    """The first words of a command that may be allowed with any arguments; `contents` is a hash of
+    the scripts that these words run, None when there are none."""
+
+    words: tuple[str, ...]
+    contents: str | None = None
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.words)} *"
+
+
+@frozen
+class ServerQuestion:
+    """A question of the MCP server `server` in the middle of a call.
+
+    `choices` are the possible answers, unless the person writes one (`takes_text`). `otherwise`
+    is the label of an empty answer; without it an empty answer is impossible. `is_secret`: the
+    server asks for what looks like a password. `url` is a page that the person should open.
+    """
+
+    server: str
+    text: str
+    choices: tuple[str, ...] = ()
+    takes_text: bool = False
+    otherwise: str = ""
+    is_secret: bool = False
+    url: str = ""
+
+
+@frozen
+class ApprovalRequest:
+    """A question to a person about a call. `diff`, `command` or `sends` shows exactly what would
+    happen.
+
+    `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
+    hash of the scripts that it runs, `confinement` what confines it; an answer is bound to these.
+    `unbound` names a program that may run files to which no answer is bound, so that no answer
+    about exactly this call lasts. `prefix` is the part of the command that may be allowed with any
+    arguments; with `network`, a lasting answer covers these hosts, not the command. `home_settings`
+    names files of earlier commands that may steer the command; their contents are part of
+    `confinement`. With `server_question` nothing is to be allowed: an MCP server asks, and the
+    words of the answer are for it.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    call_id: str = ""
+    rule: str = ""
+    command: str | None = None
+    folder: Path | None = None
+    sends: str | None = None
+    diff: str | None = None
+    contents: str | None = None
+    unbound: str | None = None
+    confinement: str | None = None
+    prefix: CommandPrefix | None = None
+    network: tuple[str, ...] = ()
+    home_settings: tuple[str, ...] = ()
+    server_question: ServerQuestion | None = None
+
+
+@frozen
+class QuestionLine:
+    """A line of a question, without any character that a screen would not show.
+
+    Kinds: code that would run or text that would leave, a detail of the call, a line of a diff, the
+    reason to ask, a note of Kore, or words of an MCP server.
+    """
+
+    kind: Literal["code", "detail", "diff", "reason", "note", "quote"]
+    text: str
+
+
+@frozen
+class QuestionOption:
+    """A possible answer: its `label` says what it grants, `key` is a key for it.
+
+    `words` are the answer to an MCP server. With `takes_words` the person writes them: for the
+    model with a denial, else for the MCP server.
+    """
+
+    key: str
+    label: str
+    answer: Answer
+    scope: Scope = "call"
+    words: str = ""
+    takes_words: bool = False
+
+
+@frozen
+class QuestionView:
+    """A question as every screen shows it, complete: the title, the lines, the answers."""
+
+    title: str = ""
+    lines: tuple[QuestionLine, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
