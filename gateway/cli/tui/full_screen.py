@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.command import CommandPalette
 from textual.containers import Horizontal
+from textual.css.query import NoMatches
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Tab, TabbedContent
 
@@ -69,6 +70,10 @@ class FullScreen(App[None]):
         self._folder = folder
         self._count = 0
         self._title_columns = 0
+        # Held here, because timers and workers still run while the widgets are being removed.
+        self._tabs = TabbedContent(id="sessions")
+        self._panel = SidePanel(folder)
+        self._panel.display = False
         for keys, action, words in (
             ("ctrl+n", "new_tab", t("New")),
             ("ctrl+o", "open_session", t("Open")),
@@ -95,10 +100,8 @@ class FullScreen(App[None]):
 
     def compose(self) -> ComposeResult:
         with Horizontal():
-            yield TabbedContent(id="sessions")
-            panel = SidePanel(self._folder)
-            panel.display = False
-            yield panel
+            yield self._tabs
+            yield self._panel
         yield KeyFooter(_FOOTER_ACTIONS, self._escape_words)
 
     async def on_mount(self) -> None:
@@ -109,14 +112,9 @@ class FullScreen(App[None]):
         self.default_screen.screen_layout_refresh_signal.subscribe(self, self._underline)
 
     @property
-    def _tabs(self) -> TabbedContent:
-        return self.query_one("#sessions", TabbedContent)
-
-    @property
     def tab(self) -> SessionTab | None:
-        """The one in front."""
-        pane = self._tabs.active_pane
-        return pane if isinstance(pane, SessionTab) else None
+        """The tab in front; None before the first is mounted and once the screen closes."""
+        return next((tab for tab in self._all_tabs() if tab.id == self._tabs.active), None)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand(t("New session"), t("in a tab of its own"), self.action_new_tab)
@@ -177,7 +175,7 @@ class FullScreen(App[None]):
             self.tab.open_search()
 
     def action_toggle_panel(self) -> None:
-        panel = self.query_one(SidePanel)
+        panel = self._panel
         panel.display = not panel.display
         self._refresh_panel()
 
@@ -216,10 +214,10 @@ class FullScreen(App[None]):
 
     def on_session_tab_changed(self, event: SessionTab.Changed) -> None:
         tab = event.tab
-        if tab.id is None or not tab.is_mounted:
+        label = self._label_of(tab)
+        if label is None:
             return
         title = tab.title_text
-        label = self._tabs.get_tab(tab.id)
         if label.label_text != title.plain:
             if tab.state == "asks" and tab is not self.tab:
                 self.notify(t("{name} asks something", name=title.plain[2:]), markup=False)
@@ -291,6 +289,13 @@ class FullScreen(App[None]):
     def _all_tabs(self) -> list[SessionTab]:
         return list(self._tabs.query(SessionTab))
 
+    def _label_of(self, tab: SessionTab) -> Tab | None:
+        """Return the label of a tab, or None while the tab is being mounted or removed."""
+        try:
+            return self._tabs.get_tab(tab)
+        except NoMatches:
+            return None
+
     def _write(self, text: str) -> None:
         """Put words into the line of the tab in front."""
         if self.tab is not None:
@@ -299,9 +304,8 @@ class FullScreen(App[None]):
 
     def _underline(self, _screen: Screen[Any]) -> None:
         """The line below a title is drawn by its old width where the layout comes late."""
-        if (tab := self.tab) is None or tab.id is None:
+        if (tab := self.tab) is None or (label := self._label_of(tab)) is None:
             return
-        label = self._tabs.get_tab(tab.id)
         if label.size.width != self._title_columns:
             self._title_columns = label.size.width
             label.post_message(Tab.Relabelled(label))
@@ -328,7 +332,7 @@ class FullScreen(App[None]):
         self.notify(complaint(error), severity="error", markup=False)
 
     def _refresh_panel(self) -> None:
-        panel, tab = self.query_one(SidePanel), self.tab
+        panel, tab = self._panel, self.tab
         if not panel.display or tab is None:
             return
         panel.show_calls(tab.conversation.content.calls)

@@ -81,26 +81,35 @@ class SessionTab(TabPane):
         self._is_status_stale = False
         self._queued = 0
         self._has_failed = False
+        # Held here, because workers still run while the widgets are being removed.
+        self.feed = Feed(self.conversation.content)
+        self._search_line = Input(
+            id="search", placeholder=t("search; Enter goes on, Escape closes")
+        )
+        self._search_line.display = False
+        self._approval_panel = ApprovalPanel()
+        self._offered = Static(id="offered")
+        self._offered.display = False
+        self.input = self._message_input()
+        self._status_line = Static(id="status", markup=False)
 
-    def compose(self) -> ComposeResult:
-        place = self._start.workdir
+    def _message_input(self) -> MessageInput:
         pastes = Pastes()
         folder = self._start.options.cwd or ""
         history = ConsoleHistory(
             self._start.folder / "console_history", folder, pastes.recall, pastes.whole
         )
-        commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), place)
+        commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), self._start.workdir)
         commands.service = self.conversation.service
-        yield Feed(self.conversation.content)
-        search = Input(id="search", placeholder=t("search; Enter goes on, Escape closes"))
-        search.display = False
-        yield search
-        yield ApprovalPanel()
-        offered = Static(id="offered")
-        offered.display = False
-        yield offered
-        yield MessageInput(history, commands, pastes)
-        yield Static(id="status", markup=False)
+        return MessageInput(history, commands, pastes)
+
+    def compose(self) -> ComposeResult:
+        yield self.feed
+        yield self._search_line
+        yield self._approval_panel
+        yield self._offered
+        yield self.input
+        yield self._status_line
 
     def on_mount(self) -> None:
         self.run_worker(self._follow(), name="events of a session")
@@ -112,7 +121,7 @@ class SessionTab(TabPane):
         event.prevent_default()
 
     def on_resize(self) -> None:
-        self.query_one(ApprovalPanel).fit(self.size.height)
+        self._approval_panel.fit(self.size.height)
 
     @property
     def state(self) -> State:
@@ -135,22 +144,14 @@ class SessionTab(TabPane):
     @property
     def escape_words(self) -> str:
         """What Escape does now; empty where it does nothing."""
-        panel = self.query_one(ApprovalPanel)
+        panel = self._approval_panel
         if panel.has_focus:
             return t("No")
-        is_open = self.query_one("#search").display or self.query_one("#offered").display
+        is_open = self._search_line.display or self._offered.display
         if panel.has_focus_within or is_open:
             return t("Close")
         is_busy = self.state in ("asks", "runs") or self._runs_command
         return t("Stop") if is_busy else ""
-
-    @property
-    def feed(self) -> Feed:
-        return self.query_one(Feed)
-
-    @property
-    def input(self) -> MessageInput:
-        return self.query_one(MessageInput)
 
     def come_to_front(self) -> None:
         """It is looked at from now on."""
@@ -159,12 +160,12 @@ class SessionTab(TabPane):
 
     def scroll_pages(self, pages: int) -> None:
         """Through the question if there is one, else through the feed."""
-        panel = self.query_one(ApprovalPanel)
+        panel = self._approval_panel
         view: Widget = panel.query_one(VerticalScroll) if panel.display else self.feed
         view.scroll_relative(y=pages * max(1, view.size.height - 2), animate=False)
 
     def open_search(self) -> None:
-        search = self.query_one("#search", Input)
+        search = self._search_line
         search.display = True
         search.focus()
 
@@ -204,7 +205,7 @@ class SessionTab(TabPane):
 
     def on_message_input_offered(self, event: MessageInput.Offered) -> None:
         event.stop()
-        offered = self.query_one("#offered", Static)
+        offered = self._offered
         offered.display = bool(event.choices)
         offered.update(_offer(event.choices, event.at))
         self.post_message(self.Changed(self))
@@ -227,7 +228,7 @@ class SessionTab(TabPane):
 
     def close_search(self) -> bool:
         """False when it was not open."""
-        search = self.query_one("#search", Input)
+        search = self._search_line
         was_open, search.display = search.display, False
         if was_open:
             self.feed.needle = ""
@@ -284,7 +285,7 @@ class SessionTab(TabPane):
 
     def _search(self, words: str, *, backwards: bool) -> None:
         is_there = self.feed.find(words, backwards=backwards)
-        self.query_one("#search", Input).set_class(bool(words) and not is_there, "-none")
+        self._search_line.set_class(bool(words) and not is_there, "-none")
 
     def _take(self, event: SessionEvent | None) -> None:
         if event is not None:
@@ -317,7 +318,7 @@ class SessionTab(TabPane):
         return self.display
 
     def _show_question(self) -> None:
-        panel = self.query_one(ApprovalPanel)
+        panel = self._approval_panel
         had_focus = panel.has_focus_within or panel.has_focus
         before = panel.approval
         panel.show_first(self.conversation.content.approvals)
@@ -325,7 +326,7 @@ class SessionTab(TabPane):
             self._focus()
 
     def _focus(self) -> None:
-        panel = self.query_one(ApprovalPanel)
+        panel = self._approval_panel
         if panel.display:
             panel.focus()
             panel.arm()
@@ -336,7 +337,7 @@ class SessionTab(TabPane):
         words = {"away": t("Kore is away; looking for it …"), "runs": t("working; Escape stops")}
         state = words.get(self.state, "")
         line = self.status.line(max(20, self.size.width - len(state) - 3), self._queued)
-        self.query_one("#status", Static).update(f"{state} · {line}" if state else line)
+        self._status_line.update(f"{state} · {line}" if state else line)
 
 
 def _offer(choices: Sequence[Completion], at: int) -> Text:

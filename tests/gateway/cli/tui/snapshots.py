@@ -24,14 +24,12 @@ from textual.widgets import Input, TextArea
 from gateway.cli.tui.feed import Feed
 
 FOLDER = Path(__file__).parent / "snapshots"
-# What is different in every run, with as many cells in each.
-_TIMES = re.compile(r"\b\d+(\.\d+)? (ms|s)\b")
 # Of a picture that differs; the others are there at once.
 _DEADLINE_S = 8
 _SAME = 12
 _PREFIX = "kore-picture-"
-# A call that took a second, on a machine that is busy.
-_TOOK = re.compile(r" \(\d+\.\d s\)")
+# Shown for calls that took a second or longer, which happens on a busy machine.
+_DURATION = re.compile(r" \(?\d+(\.\d)? s\b\)?")
 _NAMES = re.compile(rf"{_PREFIX}\w{{8}}")
 
 
@@ -99,10 +97,10 @@ def picture_of(app: App[None]) -> str:
     shown, styles = [], []
     for strip in app.screen._compositor.render_strips():
         text = "".join(segment.text for segment in strip)
-        took = _TOOK.search(text)
-        if took:
-            text = text[: took.start()] + " " * len(took[0]) + text[took.end() :]
-        text = _TIMES.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
+        durations = [
+            tuple(cell_len(text[:at]) for at in match.span()) for match in _DURATION.finditer(text)
+        ]
+        text = _DURATION.sub(lambda match: " " * len(match[0]), text)
         shown.append(_NAMES.sub(f"{_PREFIX}xxxxxxxx", text).rstrip())
         cells: list[str] = []
         for segment in strip:
@@ -110,8 +108,7 @@ def picture_of(app: App[None]) -> str:
             name = sha256(look.encode()).hexdigest()[:3]
             looks[name] = look
             cells += [name] * segment.cell_length
-        if took:
-            begin, end = (cell_len(text[:at]) for at in took.span())
+        for begin, end in durations:
             cells[begin:end] = [cells[end]] * (end - begin)
         styles.append(" ".join(f"{name}x{len(list(run))}" for name, run in groupby(cells)))
     legend = sorted(f"{name} {look}" for name, look in looks.items())

@@ -249,6 +249,14 @@ async def test_a_session_is_chosen_from_all_and_its_history_is_there(tmp_path: P
             assert len(await parts.service.list_sessions()) == 1
 
 
+async def test_closed_screen_still_takes_late_updates(tmp_path: Path) -> None:
+    async with running(tmp_path, ["answer"]) as parts:
+        async with full_screen_of(parts.service, tmp_path) as screens:
+            tab = screens.tab
+        assert screens.full_screen.tab is None
+        await tab.refresh_status()
+
+
 async def test_the_panel_lists_calls_and_changes_and_shows_them_in_full(tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(90))
     steps = [call("write_file", path="new.txt", content=lines), "written"]
