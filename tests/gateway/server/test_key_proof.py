@@ -1,7 +1,6 @@
 """Connections on which both sides prove a key: what another user of the machine tries."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -26,8 +25,8 @@ from tests.gateway.server.proving import (
 )
 from tests.gateway.server.served import Served, served
 from tests.gateway.server.test_typescript import CLIENT
+from tests.node import FLAGS, node
 
-NODE = shutil.which("node")
 SECRET = "kore_secret-of-a-program"
 PROGRAM = """
 const { Connection } = await import(process.argv[1])
@@ -163,13 +162,13 @@ async def test_python_clients_tell_an_impostor_nothing() -> None:
     assert not any("private words" in record for record in impostor.records)
 
 
-@pytest.mark.skipif(NODE is None, reason="node is not installed")
 async def test_a_node_program_tells_an_impostor_nothing() -> None:
     port = free_port()
     async with Impostor(port) as impostor:
-        words = ("--experimental-websocket", "--input-type=module", "-e", PROGRAM)
+        words = (node(), *FLAGS, "-e", PROGRAM)
         program = await asyncio.create_subprocess_exec(
-            *(str(NODE), *words, str(CLIENT), f"http://127.0.0.1:{port}", SECRET),
+            *words,
+            *(str(CLIENT), f"http://127.0.0.1:{port}", SECRET),
             stdout=asyncio.subprocess.PIPE,
         )
         out, _ = await program.communicate()

@@ -15,10 +15,10 @@ from gateway.server.tokens import TokenFile
 from tests.fakes.model import ModelServer
 from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.house.typescript import FILE
+from tests.node import FLAGS, node
 
 CLIENT = FILE.with_name("protocol.mjs")
 TSC = shutil.which("tsc")
-NODE = shutil.which("node")
 ROUNDS = 4
 
 # Says one thing after the other, each when the last one was answered, and tells what it saw.
@@ -87,17 +87,17 @@ def end(program: asyncio.subprocess.Process) -> None:
         program.kill()
 
 
-@pytest.mark.skipif(NODE is None, reason="node is not installed")
 async def test_a_node_program_goes_on_over_a_killed_server(machine: Machine) -> None:
     port = free_port()
     token = TokenFile(machine.home / "tokens.json").add("program", ("chat",))
     listen = ("--listen-addr", f"127.0.0.1:{port}")
-    words = ("--experimental-websocket", "--input-type=module", "-e", PROGRAM)
+    words = (node(), *FLAGS, "-e", PROGRAM)
     arguments = (str(CLIENT), f"http://127.0.0.1:{port}", token, str(ROUNDS))
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(machine.serving(*listen))
         program = await asyncio.create_subprocess_exec(
-            *(str(NODE), *words, *arguments),
+            *words,
+            *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
