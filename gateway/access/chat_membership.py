@@ -72,7 +72,7 @@ class ChatMembership:
                 )
                 if message is not None
                 else t(
-                    "I can't write to the group {chat} any more: {reason}. "
+                    "I can't write to the chat {chat} any more: {reason}. "
                     "What waited for it was dropped.",
                     chat=route.chat_id,
                     reason=escape_markdown(reason),

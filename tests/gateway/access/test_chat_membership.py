@@ -87,7 +87,7 @@ async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
             "7",
             "I can't write to Bob (8) any more: blocked. What waited for this person was dropped.",
         ),
-        ("7", "I can't write to the group -5 any more: blocked. What waited for it was dropped."),
+        ("7", "I can't write to the chat -5 any more: blocked. What waited for it was dropped."),
     ]
 
 
@@ -100,7 +100,7 @@ async def test_changed_message_of_a_person_stops_no_route(tmp_path: Path) -> Non
         await parts.database.transact(stored.change, "inbox", {"payload": "forged"})
         await unreachable(parts, "8")
         await parts.until_stored("outbox", chat="7", state="sent")
-    assert "I can't write to the group 8" in parts.platform.texts("7")[-1]
+    assert "I can't write to the chat 8" in parts.platform.texts("7")[-1]
 
 
 async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_owner_is_told_when_a_chat_becomes_unreachable(gateway: GatewayPro
     gateway.api.chats.muted.add(group)
     await gateway.until(lambda: any("-87" in one for one in gateway.api.answers(OWNER)))
     notice = gateway.api.answers(OWNER)[-1]
-    assert notice.startswith("I can't write to the group -87 any more: ")
+    assert notice.startswith("I can't write to the chat -87 any more: ")
     assert "not enough rights to send text messages" in notice
     await gateway.api.user_says(group, "@kore_test_bot again")
     await gateway.idle()

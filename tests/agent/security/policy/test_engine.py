@@ -165,7 +165,7 @@ def test_question_names_what_is_lost_and_what_the_command_does_not_see() -> None
         unseen=("/home/ada/x",),
     )
     assert policy("auto", is_confined=True).decide(asked).reason.split("\n") == [
-        "Deletes the history of a repository, which undo does not bring back: .git/.",
+        "Deletes or moves the history of a repository, which undo does not bring back: .git/.",
         "Deletes for good, as undo leaves out files over 2 MB: video.mp4.",
         "Deletes files that undo brings back: a.txt.",
         "Outside the folder, where the command sees only programs of this machine and its own "

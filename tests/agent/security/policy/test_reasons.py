@@ -25,7 +25,7 @@ def test_reason_of_several_sentences_is_translated_line_by_line() -> None:
     ]
     with use_locale("zh-Hans"):
         assert localized("\n".join(lines)) == (
-            "删除一个仓库的历史，无法撤销：.git/。\n删除以下文件，可以撤销：a.txt。"
+            "删除或移动一个仓库的历史，无法撤销：.git/。\n删除以下文件，可以撤销：a.txt。"
         )
 
 
