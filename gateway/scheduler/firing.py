@@ -1,7 +1,7 @@
-"""Firing: due jobs are started and recorded as started, in one transaction.
+"""Start of due jobs, recorded in the transaction that starts them.
 
-A reminder goes to the outbox, a prompt to the inbox. Each is keyed by its slot, so that a crash
-before the commit repeats it and one after the commit does not.
+A reminder goes to the outbox, a prompt to the inbox. Each is keyed by its slot: a crash before the
+commit repeats it, a crash after the commit does not.
 """
 
 import logging
@@ -29,22 +29,23 @@ from gateway.store.repositories.jobs import Job
 
 log = logging.getLogger(__name__)
 
-# As late as this is on time: a start, a suspended laptop that wakes, a busy machine.
+# Delays up to this count as on time: a start, a laptop that wakes up, a busy machine.
 ON_TIME_S = 300.0
 
-# Missed slots that are made good at most where all are.
-CATCH_UP_MOST = 10
+# Limit on missed slots that are made up when a job catches up on all of them.
+MAX_CATCH_UP = 10
 
 _BATCH = 50
 
-# Undelivered runs before a job is paused; among the latest slots some were only missed.
-_UNDELIVERED_MOST = 2
+# Undelivered runs before a job is paused. Only the latest slots are read; some may have been
+# missed.
+_MAX_UNDELIVERED = 2
 _SLOTS_LOOKED_AT = 10
 
 
 @frozen
 class _Due:
-    """The slots of a job that something is done for, and how many were missed."""
+    """Slots of a job to act on, and the number of missed ones."""
 
     slots: tuple[int, ...]
     missed_slots: tuple[int, ...]
@@ -65,7 +66,7 @@ def fire_due(tx: Transaction, context: JobContext, now: float) -> FiredJobs:
 
 
 def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> FiredJobs:
-    """Run it now, regardless of its schedule, quiet hours, and a chat that took nothing."""
+    """Run a job now, regardless of its schedule, quiet hours and an unreachable chat."""
     fired = FiredJobs()
     chats.touch(tx, job.route)
     _begin(tx, context, job, (int(now), ""), now, fired)
@@ -73,7 +74,10 @@ def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> Fire
 
 
 def shift_clock_back(tx: Transaction, now: float) -> None:
-    """The clock was set back: what waits for an instant that was only thought to be near."""
+    """Recompute waiting times after the clock was set back.
+
+    A job that waits for an instant only seemed to be near it.
+    """
     for job in jobs.listed(tx, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
             continue
@@ -87,8 +91,7 @@ def shift_clock_back(tx: Transaction, now: float) -> None:
 
 
 def _fail(tx: Transaction, job: Job, why: KoreError) -> None:
-    """A rule that cannot be worked out any more, in a time zone that this machine does not know,
-    costs its own job."""
+    """Fail a job whose rule can no longer be computed, such as an unknown time zone."""
     log.error("job %d is disabled: %s", job.id, why)
     jobs.set_state(tx, job.id, "failed", str(why))
 
@@ -121,13 +124,13 @@ def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: Fir
 
 
 def _choose_slots(job: Job, rule: Recurrence, now: float) -> _Due:
-    """By the job's rule: what is late is skipped, made good once, or all of it."""
+    """Return the slots to run by the job's catch-up rule: none that are late, one, or all."""
     assert job.slot_at is not None, "what is due has a slot"
-    slots = rule.slots(job.slot_at, now, job.created_at, CATCH_UP_MOST)
+    slots = rule.slots(job.slot_at, now, job.created_at, MAX_CATCH_UP)
     is_late = now - slots[-1] > ON_TIME_S
     if job.catch_up == "all":
         return _Due(tuple(slots), (), is_late)
-    # What quiet hours have held is not lost, whatever the rule says of down time.
+    # A slot that quiet hours postponed is not late, even if the rule skips late slots.
     if job.catch_up == "skip" and is_late and not job.is_postponed:
         return _Due((), tuple(slots), is_late)
     return _Due((slots[-1],), tuple(slots[:-1]), is_late)
@@ -141,7 +144,7 @@ def _begin(
     now: float,
     fired: FiredJobs,
 ) -> None:
-    """Run one slot; with it comes the sentence that says how late it is."""
+    """Run one slot. The slot comes with a sentence about its lateness."""
     slot, late = slot_with_lateness
     if job.kind != "reminder" and jobs.is_under_way(tx, job):
         if jobs.begin(tx, job, slot, "missed", now):
@@ -165,7 +168,7 @@ def _begin(
 
 
 def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
-    """The message that the job's turn answers: in the chat's conversation, or in one of its own."""
+    """Queue the message that the job's turn answers, in the chat's session or a separate one."""
     chat, session = job.route.lane, None
     sessions.unbind(tx, job.lane)
     if not job.has_own_session:
@@ -186,11 +189,10 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
 def _pause_if_unreachable(
     tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs
 ) -> bool:
-    """Pause a job whose last runs did not reach its chat, which still takes nothing; the owner is
-    told."""
+    """Pause a job whose latest runs did not reach its chat, and tell the owner."""
     runs = [slot for slot in jobs.slots(tx, job, _SLOTS_LOOKED_AT) if slot.state != "missed"]
-    last = runs[:_UNDELIVERED_MOST]
-    is_lost = len(last) == _UNDELIVERED_MOST and all(slot.lost for slot in last)
+    last = runs[:_MAX_UNDELIVERED]
+    is_lost = len(last) == _MAX_UNDELIVERED and all(slot.lost for slot in last)
     if not is_lost or not chats.is_unreachable(tx, job.route):
         return False
     log.warning("job %d is paused: %d runs did not reach %s", job.id, len(last), job.route.lane)
@@ -215,7 +217,7 @@ def _pause_if_unreachable(
 
 
 def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> bool:
-    """Whether a reminder has failed to arrive so often that it is not sent any more."""
+    """Return whether a reminder failed to arrive so often that it is no longer sent."""
     last = jobs.slots(tx, job, 2)[1:]
     failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
     if failures < context.schedule.max_failures:
@@ -245,12 +247,12 @@ def _tell_missed(
 
 
 def _is_idle(context: JobContext, job: Job) -> bool:
-    """A heartbeat asks no model as long as nothing is written down for it."""
+    """Return whether the job is a heartbeat without anything to do; it then calls no model."""
     return job.kind == "heartbeat" and not has_work(context.workspace)
 
 
 def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
-    """What is said of a slot that was not met in time."""
+    """Return the sentence about a slot that did not run on time."""
     if not slots_due.is_late and slot == slots_due.slots[-1] and not slots_due.missed_slots:
         return ""
     if slot != slots_due.slots[-1] or not slots_due.missed_slots:
@@ -263,17 +265,17 @@ def _lateness(slots_due: _Due, slot: int, zone: str) -> str:
     )
 
 
-# What a model says that has nothing to say, as it may be formatted.
+# Reply of a model that has nothing to report, with any formatting.
 _SILENT = re.compile(r"[*_`\"]*\bHEARTBEAT(?:\\?_| )OK\b[*_`\"]*[.!]?")
 
-# An answer with that word and so little besides is "nothing" in many words.
+# A reply that contains the word and at most this much else still means "nothing".
 _SILENT_CHARS = 120
 
 _NOTE_CHARS = 200
 
 
 def is_silent(text: str) -> bool:
-    """Whether a job's answer need not reach anybody."""
+    """Return whether a job's answer says that there is nothing to report."""
     if not text.strip(" \n\t*_`.!"):
         return True
     return _SILENT.search(text) is not None and len(without_silent_word(text)) <= _SILENT_CHARS
@@ -292,8 +294,8 @@ def record_result(
     jobs.ended(tx, message.job, slot, "failed" if failed else "ran", note)
     failures = jobs.count_failure(tx, message.job, failed=bool(failed))
     job = jobs.find(tx, message.job)
-    most = context.schedule.max_failures
-    if job is None or job.state != "on" or failures < most:
+    limit = context.schedule.max_failures
+    if job is None or job.state != "on" or failures < limit:
         return
     log.warning("job %d is disabled: it failed %d times in a row", job.id, failures)
     jobs.set_state(

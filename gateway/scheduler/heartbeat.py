@@ -1,4 +1,4 @@
-"""The heartbeat: a look into HEARTBEAT.md now and then, and no model call while it is empty."""
+"""Heartbeat: a periodic look into HEARTBEAT.md, without a model call while it is empty."""
 
 import logging
 import os
@@ -17,14 +17,16 @@ from gateway.store.repositories.jobs import Job
 log = logging.getLogger(__name__)
 FILE = "HEARTBEAT.md"
 _MADE_BY = "heartbeat"
-# Headings, comments, rules, quotes, and list items without a word or ticked off.
+# Headings, comments, rules, quotes, and list items that are empty or ticked off.
 _NOTHING = re.compile(r"\s*(#.*|>.*|[-*_=]{3,}|[-*+]\s*(\[[ xX]?\])?|[-*+]\s*\[[xX]\].*)?\s*")
 _COMMENT = re.compile(r"<!--.*?(-->|$)", re.DOTALL)
 
 
 def has_work(workspace: Path) -> bool:
-    """Whether the file says that anything is to be done, in words that a person has seen: what a
-    command wrote there after strangers' words is not carried out."""
+    """Return whether the file lists work in text that a person has seen.
+
+    Text that a command wrote after reading untrusted content is not carried out.
+    """
     path = workspace / FILE
     try:
         prompt_text = read_prompt_file(Path(os.path.realpath(workspace), FILE))
@@ -50,8 +52,10 @@ def has_work(workspace: Path) -> bool:
 def ensure_heartbeat_job(
     tx: Transaction, schedule: ScheduleSection, owner: str | None, zone: str, now: float
 ) -> None:
-    """The heartbeat is a job like others, as long as the settings want one and it is known where
-    the owner reads."""
+    """Create, update or remove the heartbeat job as the settings want it.
+
+    The job needs a chat in which the owner reads.
+    """
     existing = jobs.made(tx, _MADE_BY)
     minutes = schedule.heartbeat_minutes
     route = chats.private_route(tx, owner) if owner and minutes else None

@@ -1,4 +1,4 @@
-"""The counter: where people, the terminal and the model ask for jobs. Inside one transaction."""
+"""Requests about jobs from people, the terminal and the model, each inside one transaction."""
 
 import re
 import time
@@ -25,7 +25,7 @@ from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.jobs import CATCH_UPS, Job
 
-# Phones make one dash of two.
+# Phones turn two hyphens into one dash.
 _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")
 _OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
 _BUTTON_JOBS = 8
@@ -43,7 +43,7 @@ def handle_chat(
     argument: str,
     session: str | None,
 ) -> str:
-    """What `/cron` answers."""
+    """Return the answer to `/cron`."""
     action, _, rest = argument.strip().partition(" ")
     action = action.casefold()
     try:
@@ -70,7 +70,7 @@ def handle_chat(
 
 
 def add_from_cli(tx: Transaction, notifier: JobNotifier, job: NewJob) -> str:
-    """For `kore cron add`, by the owner at the machine. Raises `KoreError`."""
+    """Add a job for `kore cron add`, by the owner at the machine. Raises `KoreError`."""
     message = _terminal(tx, notifier)
     mode = notifier.context.permissions.mode(message, None)
     author = JobAuthor(message, mode, f"c:{job.key}", time.time())
@@ -90,7 +90,7 @@ def add_from_cli(tx: Transaction, notifier: JobNotifier, job: NewJob) -> str:
 
 
 def change_from_cli(tx: Transaction, notifier: JobNotifier, number: int, change: JobChange) -> str:
-    """For the other actions of `kore cron`. Raises `KoreError` for an unknown job."""
+    """Apply the other actions of `kore cron`. Raises `KoreError` for an unknown job."""
     job = jobs.find(tx, number)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
@@ -100,7 +100,7 @@ def change_from_cli(tx: Transaction, notifier: JobNotifier, number: int, change:
 def handle_tool(
     tx: Transaction, notifier: JobNotifier, claim: TurnClaim, request: JobRequest
 ) -> ToolResult:
-    """For the model, in the speaker's name. Raises `KoreError`."""
+    """Apply a tool call of the model on behalf of the speaker. Raises `KoreError`."""
     with use_locale(ENGLISH):
         return _handle_tool(tx, notifier, claim, request)
 
@@ -133,12 +133,12 @@ def all_facts(tx: Transaction) -> list[dict[str, Any]]:
 
 
 def parse_request(text: str) -> JobRequest:
-    """Options in front, then when, then what. Raises `KoreError`."""
+    """Parse options, then a time, then the text. Raises `KoreError`."""
     request = JobRequest("add")
     while match := _FLAG.match(text):
         name, value = match[1], match[2] or ""
         if name in ("urgent", "own"):
-            # What follows belongs to the time already.
+            # From here on it is the time.
             text = text[match.end(1) :].lstrip()
             request = replace(
                 request,
@@ -150,7 +150,9 @@ def parse_request(text: str) -> JobRequest:
         if name == "zone":
             request = replace(request, zone=zone_of(value).key)
         elif value in CATCH_UPS:
-            request = replace(request, catch_up=next(one for one in CATCH_UPS if one == value))
+            request = replace(
+                request, catch_up=next(choice for choice in CATCH_UPS if choice == value)
+            )
         else:
             message = t("--catch-up: found {found!r}, expected skip, once or all", found=value)
             raise KoreError(message)
@@ -166,7 +168,7 @@ def parse_request(text: str) -> JobRequest:
 def choices(
     tx: Transaction, notifier: JobNotifier, message: InboundMessage
 ) -> list[tuple[str, str]]:
-    """Labels and arguments: what can be done with each of the first jobs that are listed."""
+    """Return labels and arguments of the actions on the first listed jobs."""
     buttons = []
     for job in job_editor.visible(tx, notifier.context, message)[:_BUTTON_JOBS]:
         if job.state == "on":
@@ -192,7 +194,7 @@ def _list(tx: Transaction, notifier: JobNotifier, message: InboundMessage) -> st
 def _set_clock(
     tx: Transaction, notifier: JobNotifier, message: InboundMessage, column: str, value: str
 ) -> str:
-    """A person's own chat, or the owner's word for a group."""
+    """Set a clock setting of a private chat, or of a group on the owner's request."""
     if not message.private and not notifier.context.access.is_owner(message):
         raise KoreError(t("only the owner can set this for a group"))
     if column == "zone":
@@ -207,7 +209,7 @@ def _set_clock(
 
 
 def _describe_zone(tx: Transaction, notifier: JobNotifier, message: InboundMessage) -> str:
-    """The zone that holds now, and the jobs that keep the one they were made in."""
+    """Describe the time zone in use, and the jobs that keep the zone they were created in."""
     zone = job_editor.zone_for(tx, notifier.context, message)
     visible_jobs = job_editor.visible(tx, notifier.context, message)
     older = [
@@ -229,7 +231,7 @@ def _describe_zone(tx: Transaction, notifier: JobNotifier, message: InboundMessa
 
 
 def _change(tx: Transaction, notifier: JobNotifier, job: Job, action: str) -> str:
-    """Raises `KoreError`."""
+    """Apply an action to a job. Raises `KoreError`."""
     if action == "run":
         fired = fire_now(tx, notifier.context, job, time.time())
         tx.after_commit(lambda: notifier.notify_fired(fired))
@@ -242,7 +244,9 @@ def _change(tx: Transaction, notifier: JobNotifier, job: Job, action: str) -> st
 
 
 def _terminal(tx: Transaction, notifier: JobNotifier) -> InboundMessage:
-    """The owner at the machine; told where they read: in their private chat, else in the terminal
-    that opens next."""
+    """Return a message of the owner at the machine.
+
+    Its route is the owner's private chat, or the terminal that opens next.
+    """
     owner = notifier.context.access.owner_id
     return job_editor.delivery_route(tx, owner, time.time())

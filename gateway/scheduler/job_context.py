@@ -1,4 +1,4 @@
-"""What a job meets, and who is told of what became of jobs."""
+"""Context of jobs at run time, and the notifier about their changes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from gateway.turns.permissions import TurnPermissions
 
 @frozen
 class JobContext:
-    """What a job meets: who may, ways to tell, and the owner's limits."""
+    """Permissions, delivery and limits that apply to a job when it runs."""
 
     access: AccessControl
     roles: RoleRegistry
@@ -32,7 +32,7 @@ class JobContext:
 
 @dataclass(slots=True)
 class FiredJobs:
-    """Lanes with new input (`lanes`) or output (`mail_lanes`); `has_more`: more jobs are due."""
+    """Lanes with new input (`lanes`) or output (`mail_lanes`); `has_more` if more jobs are due."""
 
     lanes: set[str] = field(default_factory=set)
     mail_lanes: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class FiredJobs:
 
 
 class JobNotifier(Protocol):
-    """Learns of changes once they are stored: `gateway.scheduler.service.JobService`."""
+    """Receiver of committed changes to jobs; implemented by `JobService`."""
 
     @property
     def context(self) -> JobContext: ...

@@ -1,4 +1,4 @@
-"""Creates jobs, and changes them for people who may."""
+"""Creation and changes of jobs, for people who may make them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from gateway.store.repositories.delivery import chats
 from gateway.store.repositories.jobs import CatchUp, Job
 
 TEXT_LIMIT_CHARS = 4_000
-# What a terminal chose for one message, and for all that comes of it.
+# Options that a terminal chose for a single message; they do not carry over to jobs.
 _LASTING = (
     *("cwd", "agent", "model", "thinking", "allowed_tools", "disallowed_tools"),
     *("max_iterations", "max_cost_usd"),
@@ -29,7 +29,7 @@ _LASTING = (
 
 @frozen
 class JobRequest:
-    """What is asked of the scheduler. `call` is the model's call; `zone` was named beside it."""
+    """Request to the scheduler. `call` is the model's call; `zone` was named with the time."""
 
     action: str
     when: str = ""
@@ -46,7 +46,7 @@ class JobRequest:
 
 @frozen
 class JobAuthor:
-    """Whose job it becomes: by their message, with at most the mode that holds for it now."""
+    """Future owner of a job, from their message, with the permission mode in effect now."""
 
     message: InboundMessage
     mode: str
@@ -56,12 +56,14 @@ class JobAuthor:
 
 
 def create_job(tx: Transaction, context: JobContext, author: JobAuthor, request: JobRequest) -> str:
-    """Make a job; returns what is said of it. A call that is made again makes no second one.
-    Raises `KoreError`."""
+    """Create a job and return a sentence about it.
+
+    Repeating a call does not create a second job. Raises `KoreError`.
+    """
     if existing := jobs.made(tx, author.made_by):
         return describe_new_job(existing)
     if author.message.route.lane.startswith(ONCE):
-        # Its terminal is gone when the time has come.
+        # The terminal will be closed when the job runs.
         route_message = delivery_route(tx, context.access.owner_id, author.now)
         author = replace(author, message=route_message)
     zone = request.zone or zone_for(tx, context, author.message)
@@ -98,7 +100,7 @@ def create_job(tx: Transaction, context: JobContext, author: JobAuthor, request:
 
 
 def describe_new_job(job: Job) -> str:
-    """What is said of a new one."""
+    """Return the sentence about a new job."""
     assert job.slot_at is not None, "a new job has a slot"
     when = local_time(job.slot_at, job.zone)
     if job.rule.startswith("at "):
@@ -113,7 +115,7 @@ def describe_new_job(job: Job) -> str:
 
 
 def zone_for(tx: Transaction, context: JobContext, message: InboundMessage) -> str:
-    """The chat's own, that of the owner's USER.md, the setting's, the machine's."""
+    """Return the zone of the chat, else of the owner's USER.md, the settings or the machine."""
     own, _ = jobs.clock_of(tx, message.route)
     if own is not None and is_zone(own):
         return own
@@ -124,7 +126,7 @@ def zone_for(tx: Transaction, context: JobContext, message: InboundMessage) -> s
 
 
 def visible(tx: Transaction, context: JobContext, message: InboundMessage) -> list[Job]:
-    """At the terminal all; in a group the group's, in private one's own."""
+    """Return all jobs for a terminal, a group's jobs in the group, a person's jobs in private."""
     if message.channel == CONSOLE:
         return jobs.listed(tx, None, None)
     if not message.private:
@@ -133,8 +135,10 @@ def visible(tx: Transaction, context: JobContext, message: InboundMessage) -> li
 
 
 def find(tx: Transaction, context: JobContext, message: InboundMessage, number: int | None) -> Job:
-    """Return a job that the speaker may change: in private the owner, who is told of jobs that are
-    paused elsewhere, may change any. Raises `KoreError`."""
+    """Return a job that the speaker may change. Raises `KoreError`.
+
+    In private the owner may change any job, because the owner is notified of jobs paused elsewhere.
+    """
     if context.access.is_private_owner(message):
         reachable_jobs = jobs.listed(tx, None, None)
     else:
@@ -148,7 +152,7 @@ def find(tx: Transaction, context: JobContext, message: InboundMessage, number: 
 
 
 def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
-    """Remove, pause or resume it; returns a sentence."""
+    """Remove, pause or resume a job and return a sentence about it."""
     if action == "remove":
         jobs.remove(tx, job)
         return t("Job {job} removed.", job=job.id)
@@ -159,9 +163,9 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     if slot is None:
         raise KoreError(t("job {job} has ended: create a new one", job=job.id))
     jobs.set_state(tx, job.id, "on")
-    # A group that gives the bot its rights back tells nobody: only another try does.
+    # Nobody is notified when a group gives the bot its rights back: only another attempt shows it.
     chats.touch(tx, job.route)
-    # What was missed meanwhile was meant to be.
+    # Slots missed during the pause were skipped on purpose.
     jobs.advance(tx, job.id, slot)
     return describe_new_job(replace(job, slot_at=slot))
 
@@ -169,7 +173,7 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
 def _check(
     tx: Transaction, context: JobContext, author: JobAuthor, rule: Recurrence, text: str
 ) -> None:
-    """Raises `KoreError` for what the owner's limits or the role refuse."""
+    """Raise `KoreError` for a job that the owner's limits or the role refuse."""
     limits, message = context.schedule, author.message
     if message.channel == API:
         raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
@@ -203,7 +207,7 @@ def _check(
 
 
 def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessage:
-    """Of the message that asked for it, what holds for the job."""
+    """Return the request's message, reduced to what applies to the job."""
     message = author.message
     options = MessageOptions(
         **{name: getattr(message.options, name) for name in _LASTING},
@@ -226,7 +230,7 @@ def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessa
 
 
 def delivery_route(tx: Transaction, owner: str | None, now: float) -> InboundMessage:
-    """The owner as they speak where they read in private, else in the terminal that opens next."""
+    """Return a message of the owner, from their private chat or the terminal that opens next."""
     route = chats.private_route(tx, owner) if owner else None
     if route is None or owner is None or route.channel == CONSOLE:
         return InboundMessage(CONSOLE, "local", "main", Sender("0"), "", "", now)

@@ -1,4 +1,4 @@
-"""Jobs in words: for the chat, the terminal and the model."""
+"""Text about jobs for the chat, the terminal and the model."""
 
 import re
 from collections.abc import Callable
@@ -43,13 +43,13 @@ _MONTHS = (
 
 
 def title(job: Job) -> str:
-    """One line of what it says or asks."""
+    """Return the job's text in one line."""
     line = " ".join(job.message.content.split())
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
 def local_time(at: float, zone: str) -> str:
-    """In UTC if the zone is no longer known, so that a list shows every job."""
+    """Format a time in `zone`, or in UTC if the zone is unknown, so that lists show every job."""
     here = zone_of(zone) if is_zone(zone) else UTC
     return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 
@@ -82,7 +82,7 @@ def _days_in_words(spec: str) -> str:
 
 
 def _cron_in_words(spec: str) -> str:
-    """The usual ones; any other as it is."""
+    """Return common cron lines in words, any other line unchanged."""
     match = _USUAL.fullmatch(spec)
     if match is None:
         return spec
@@ -98,8 +98,10 @@ def _cron_in_words(spec: str) -> str:
 
 
 def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
-    """For a list: number, words, rule, next slot, and how the last one went; `escape` makes
-    markdown of it."""
+    """Return a list entry: number, text, rule, next slot and the latest result.
+
+    `escape` makes it safe for markdown.
+    """
     details = [describe_recurrence(job)]
     if job.state == "on" and job.slot_at is not None:
         details.append(t("next {when}", when=local_time(job.slot_at, job.zone)))
@@ -115,13 +117,13 @@ def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
 
 
 def last_time(tx: Transaction, job: Job) -> str | None:
-    """When it was last due, and what became of it."""
+    """Return when the job was last due and the result, or None before the first slot."""
     last = jobs.slots(tx, job, 1)
     return f"{local_time(last[0].at, job.zone)}: {how(last[0])}" if last else None
 
 
 def how(slot: Slot) -> str:
-    """Ran and delivered are two things."""
+    """Describe the result of a slot; running and delivery are separate."""
     if slot.state == "missed":
         return t("missed ({why})", why=slot.note) if slot.note else t("missed")
     if slot.state == "waits":
@@ -139,7 +141,7 @@ def how(slot: Slot) -> str:
 
 
 def facts(tx: Transaction, job: Job) -> dict[str, Any]:
-    """For programs: times in Unix seconds."""
+    """Return a job for programs, with times in Unix seconds."""
     return {
         "id": job.id,
         "kind": job.kind,

@@ -1,4 +1,4 @@
-"""When a job comes due: an instant, an interval, a cron line, or every few days in a time zone."""
+"""Recurrence of jobs: an instant, an interval, a cron line, or every few days in a time zone."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.core.timezones import zone_of
 
-# What cronsim says of a line, in words.
+# Errors of cronsim in words.
 _WRONG = {
     "Bad minute": mark_for_translation("minutes must be 0 to 59"),
     "Bad hour": mark_for_translation("hours must be 0 to 23"),
@@ -21,14 +21,17 @@ _WRONG = {
         "days of the week must be 0 (Sunday) to 7, or MON to SUN"
     ),
 }
-# More than anybody lists: a guard against a rule that never ends.
+# Guard against rules that never end; lists are shorter.
 _LOOK_AHEAD = 100
 
 
 @frozen
 class Recurrence:
-    """`spec` is the instant in Unix seconds, the seconds in between, the cron line, or a number of
-    days with the first day and the time of day; `zone` an IANA name."""
+    """Rule that yields the slots of a job.
+
+    `spec` is the instant in Unix seconds, the interval in seconds, the cron line, or a number of
+    days with the first day and the time of day. `zone` is an IANA name.
+    """
 
     kind: Literal["at", "every", "cron", "days"]
     spec: str
@@ -50,7 +53,7 @@ class Recurrence:
 
     @classmethod
     def of_cron(cls, line: str, zone: str, now: float) -> "Recurrence":
-        """Raises `KoreError` for a line that is none."""
+        """Return the rule of a cron line. Raises `KoreError` for an invalid line."""
         from cronsim import CronSim, CronSimError
 
         try:
@@ -62,7 +65,7 @@ class Recurrence:
         return cls("cron", line, zone)
 
     def after(self, instant: float, anchor: int) -> int | None:
-        """The first slot later than `instant`, in whole seconds; None when there is none.
+        """Return the first slot after `instant` in whole seconds, or None.
 
         Intervals are counted from `anchor`.
         """
@@ -76,9 +79,9 @@ class Recurrence:
         return next((slot for slot in slots if slot > instant), None)
 
     def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
-        """The slots from `first`, which is one, to `until`: the newest `most` of them."""
+        """Return the newest `most` slots from `first`, which is a slot, to `until`."""
         if self.kind == "every":
-            # After a month of downtime with a slot each minute, counting one by one is too slow.
+            # Counting is too slow after a month of downtime with a slot each minute.
             length = int(self.spec)
             last = first + max(0, int(until - first) // length) * length
             return list(range(max(first, last - (most - 1) * length), last + 1, length))
@@ -86,13 +89,13 @@ class Recurrence:
         while (slot := self.after(slots[-1], anchor)) is not None and slot <= until:
             slots.append(slot)
             if len(slots) > 10_000:
-                # Not one by one either: go on close to the end.
+                # Skip close to the end instead of counting.
                 slot = self.after(until - 86_400, anchor) or slot
                 slots = [slot]
         return slots[-most:]
 
     def shortest_s(self, now: float) -> float:
-        """The least time between two of the next slots; infinite for a single one."""
+        """Return the shortest time between two upcoming slots; infinite for a single slot."""
         slots: list[int] = []
         at: float = now
         while len(slots) < _LOOK_AHEAD and (slot := self.after(at, int(now))) is not None:
@@ -102,8 +105,11 @@ class Recurrence:
         return min(gaps, default=math.inf)
 
     def _cron(self, instant: float) -> Iterator[int]:
-        """As Debian's cron: a time of day that the clocks leave out comes right after the gap, one
-        that comes twice the first time only; what comes each hour comes each hour that there is."""
+        """Yield slots as Debian's cron does around changes of the clock.
+
+        A time of day inside the gap comes right after it, a repeated one only the first time;
+        hourly slots come in every hour that exists.
+        """
         from cronsim import CronSim
 
         now = datetime.fromtimestamp(instant, zone_of(self.zone))
@@ -114,7 +120,7 @@ class Recurrence:
             return
 
     def _days(self, instant: float) -> Iterator[int]:
-        """At that time of day in its zone, however long the days are."""
+        """Yield slots at the time of day in the rule's zone, however long the days are."""
         length, first, clock = self.spec.split()
         day, here = date.fromisoformat(first), zone_of(self.zone)
         step = timedelta(days=int(length))

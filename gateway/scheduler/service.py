@@ -1,4 +1,4 @@
-"""Jobs: where they are made, changed and told of. What a job needs is imported with it."""
+"""Service for jobs, which imports the code that they need on first use."""
 
 import asyncio
 import time
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class JobService:
     """Jobs for chats, tools and terminals.
 
-    `changed` is set when a job has changed, `has_audience` once a person can be notified: a
-    gateway runs, or a terminal is open. `on_fired` is called with what was begun by hand. With
-    `is_held` nothing comes due: this process has no sandbox that jobs could count on.
+    `changed` is set when a job has changed, `has_audience` once a person can be notified: a gateway
+    runs, or a terminal is open. `on_fired` is called with jobs started by hand. With `is_held`
+    nothing comes due, because this process has no sandbox for jobs.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class JobService:
         self._on_fired = on_fired
 
     def start_firing(self) -> None:
-        """A person can be notified from now on: a gateway runs, or a terminal is open."""
+        """Allow jobs to fire, because a person can be notified now."""
         if not self._is_held:
             self.has_audience.set()
 
     def notify_changed(self) -> None:
-        """A job has changed, and is stored."""
+        """Wake the timer after a change of a job was committed."""
         self.changed.set()
 
     def notify_fired(self, fired: FiredJobs) -> None:
-        """Something was begun by hand, and is stored."""
+        """Announce jobs started by hand after the commit."""
         self._on_fired(fired)
 
     def set_heartbeat(self, tx: Transaction, now: float) -> None:
@@ -70,19 +70,22 @@ class JobService:
     def handle_chat(
         self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
     ) -> str:
-        """What `/cron` answers, in markdown."""
+        """Return the answer to `/cron` in markdown."""
         from gateway.scheduler.job_commands import handle_chat
 
         return handle_chat(tx, self, message, argument, session)
 
     def choices(self, tx: Transaction, message: InboundMessage) -> list[tuple[str, str]]:
-        """What buttons below `/cron` say, and the argument of each."""
+        """Return labels and arguments of the buttons below `/cron`."""
         from gateway.scheduler.job_commands import choices
 
         return choices(tx, self, message)
 
     def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
-        """The turn of a job is over, in the transaction that ends it; `failed` says why, or ''."""
+        """Record the end of a job's turn, in the transaction that ends the turn.
+
+        `failed` is the reason, or ''.
+        """
         for message in claim.messages:
             if message.kind == "job":
                 from gateway.scheduler.firing import record_result
@@ -90,7 +93,7 @@ class JobService:
                 record_result(tx, self.context, message, failed, time.time())
 
     def is_silent(self, claim: TurnClaim, ending: TurnOutcome) -> bool:
-        """Whether a job has come to nothing that anybody need read."""
+        """Return whether a job's result has nothing that people need to read."""
         if claim.messages[-1].job is None or ending.error is not None or ending.denied_summary:
             return False
         from gateway.scheduler.firing import is_silent
@@ -98,7 +101,7 @@ class JobService:
         return ending.result is not None and is_silent(ending.result.text)
 
     def clean(self, claim: TurnClaim, text: str) -> str:
-        """Return a text for people; that of a job without its word for "nothing to say"."""
+        """Return a text for people, without the word by which jobs report nothing."""
         if claim.messages[-1].job is None:
             return text
         from gateway.scheduler.firing import without_silent_word
@@ -106,7 +109,7 @@ class JobService:
         return without_silent_word(text)
 
     def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
-        """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
+        """Return a sentence about permissions that a job's turn lacked, or ''."""
         if claim.messages[-1].job is None:
             return ""
         from gateway.turns.unattended import denied_summary
@@ -119,13 +122,13 @@ class JobService:
         return await self._database.transact(all_facts)
 
     async def add_from_cli(self, job: NewJob) -> str:
-        """A sentence for the terminal. Raises `KoreError`."""
+        """Add a job and return a sentence for the terminal. Raises `KoreError`."""
         from gateway.scheduler.job_commands import add_from_cli
 
         return await self._database.transact(add_from_cli, self, job)
 
     async def change_from_cli(self, number: int, change: JobChange) -> str:
-        """A sentence for the terminal. Raises `KoreError` for an unknown job."""
+        """Change a job and return a sentence. Raises `KoreError` for an unknown job."""
         from gateway.scheduler.job_commands import change_from_cli
 
         return await self._database.transact(change_from_cli, self, number, change)
@@ -134,13 +137,13 @@ class JobService:
         return TurnSchedule(self, claim)
 
     async def handle_tool(self, claim: TurnClaim, request: "JobRequest") -> ToolResult:
-        """Raises `KoreError`."""
+        """Apply a tool call. Raises `KoreError`."""
         from gateway.scheduler.job_commands import handle_tool
 
         return await self._database.transact(handle_tool, self, claim, request)
 
     async def check_tool(self, claim: TurnClaim, request: "JobRequest") -> None:
-        """Raise `KoreError` for what `handle_tool` would refuse, which is tried and rolled back."""
+        """Raise `KoreError` if `handle_tool` would, by trying the call and rolling back."""
         from gateway.scheduler.job_commands import handle_tool
 
         def attempt(tx: Transaction) -> None:
@@ -152,12 +155,12 @@ class JobService:
 
 
 class _RolledBack(Exception):
-    """What was tried is not to be stored."""
+    """Raised to roll back a trial."""
 
 
 @frozen
 class TurnSchedule:
-    """Implements `agent.tools.base.Schedule` for one turn."""
+    """Implementation of `agent.tools.base.Schedule` for one turn."""
 
     service: JobService
     claim: TurnClaim
@@ -169,7 +172,7 @@ class TurnSchedule:
         return await self.service.handle_tool(self.claim, self._job_request(request, call))
 
     def _job_request(self, request: ScheduleRequest, call: CallContext) -> "JobRequest":
-        """Raises `KoreError`."""
+        """Return the request of a call. Raises `KoreError`."""
         from gateway.scheduler.job_editor import JobRequest
 
         if len({message.principal for message in self.claim.messages}) > 1:

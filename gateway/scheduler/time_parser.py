@@ -1,7 +1,7 @@
-"""Reading when: the words that a text begins with, in English and Chinese, and their rule.
+"""Parser for times at the start of a text, in English and Chinese.
 
-A grammar of our own (docs/adr/0065-reading-times.md): a text goes on behind the time, and a time
-that was understood wrongly is worse than one that was refused.
+It has its own grammar (docs/adr/0065): text follows the time, and a misunderstood time is worse
+than a refused one.
 """
 
 import re
@@ -59,7 +59,7 @@ _INTERVALS = tuple(
     )
 )
 _ORDINALS = {"other": 2, "second": 2, "third": 3, "fourth": 4}
-# "every second monday", "every 2 weeks on monday", "每隔一天": days by the calendar.
+# "every second monday", "every 2 weeks on monday", "每隔一天": counted by the calendar.
 _COUNTED = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -92,10 +92,10 @@ _CRON = re.compile(
     rf"(?P<cron>{_FIELD}\s+{_FIELD}\s+[\d*L][\d*,/L-]*\s+[\dA-Za-z*][\dA-Za-z*,/-]*"
     r"\s+[\dA-Za-z*][\dA-Za-z*,/#-]*)(?=$|[\s:,;])"
 )
-# Full-width signs are the same signs; each stays one letter.
+# Full-width characters mean the same; each stays one character.
 _NARROW = {n: n - 0xFEE0 for n in range(0xFF01, 0xFF5F)} | {0x3000: " "}
 _SIMPLE = str.maketrans("點時鐘鍾後週禮兩過間個號裡", "点时钟钟后周礼两过间个号里")
-# What goes on with a time that was not understood to its end; behind a colon anything is text.
+# Signs that a time continues and was only partly understood. After a colon anything is text.
 _CLOCK = rf"\d{{1,2}}(?![\d%])|(?:{HOUR})(?![a-z])|noon|midnight"
 _MORE = re.compile(
     rf"[\s,，、;；。]*(?:"
@@ -115,7 +115,7 @@ _BEHIND = " \t\n:,;：，；。、"
 
 @frozen
 class ParsedTime:
-    """`rest` stands behind the time; `note` says how something was taken that has two meanings."""
+    """Parsed time. `rest` is the text after it; `note` explains the choice between two readings."""
 
     rule: Recurrence
     rest: str
@@ -123,7 +123,7 @@ class ParsedTime:
 
 
 def parse_time(text: str, zone: str, now: float) -> ParsedTime:
-    """What a text begins with. Raises `KoreError`."""
+    """Parse the time at the start of a text. Raises `KoreError`."""
     text = text.strip()
     plain = text.translate(_NARROW).translate(_SIMPLE)
     for reader in (_instant, _parse_counted, _interval, _delay, _cron, _phrase):
@@ -142,7 +142,7 @@ def parse_time(text: str, zone: str, now: float) -> ParsedTime:
 
 
 def _refuse_more(plain: str, end: int, text: str) -> None:
-    """What is not understood of a time is no text. Raises `KoreError`."""
+    """Raise `KoreError` if the text after the time looks like more of the time."""
     more = _MORE.match(plain, end)
     if more is None and _WORD_HOUR.search(plain, max(0, end - 7), end):
         more = _WORD_NUMBER.match(plain, end)
@@ -161,7 +161,7 @@ def _refuse_more(plain: str, end: int, text: str) -> None:
 
 @frozen
 class _Match:
-    """A rule, and where the text goes on."""
+    """A rule and the position after it."""
 
     rule: Recurrence
     end: int
@@ -172,7 +172,7 @@ class _Match:
 
 
 def _zone_behind(text: str, end: int, zone: str) -> tuple[str, int]:
-    """The zone that is named behind a time: "and/or" is none."""
+    """Return the zone named after a time, and the position after it; "and/or" is not a zone."""
     match = _ZONE.match(text, end)
     if match and is_zone(match["zone"]):
         return match["zone"], match.end()
@@ -221,7 +221,7 @@ def _parse_counted(text: str, zone: str, now: float) -> _Match | None:
 
 
 def _days_of(parts: dict[str, str | None]) -> tuple[int, bool]:
-    """How many, and whether it is a mere length when no time of day follows."""
+    """Return the number of days, and whether it is a duration unless a time of day follows."""
     unit = parts.get("unit") or parts.get("zhunit") or "week"
     length = 1 if unit in ("天", "日") or unit.lower() in ("d", "day", "days") else 7
     if nth := parts.get("nth"):
@@ -264,7 +264,7 @@ def _delay(text: str, zone: str, now: float) -> _Match | None:
         if day is None or day.time is None:
             zone, end = _zone_behind(text, match.end(), zone)
             return _Match(Recurrence("at", str(int(now) + seconds), zone), end)
-        # "in 2 days at 9": that day, by the calendar.
+        # "in 2 days at 9" means the calendar day.
         zone, end = _zone_behind(text, day.end, zone)
         here = datetime.fromtimestamp(now, zone_of(zone))
         at = _at(here.date() + timedelta(days=seconds // 86_400), day, zone)
@@ -273,7 +273,10 @@ def _delay(text: str, zone: str, now: float) -> _Match | None:
 
 
 def _instant(text: str, zone: str, now: float) -> _Match | None:
-    """An hour that the clocks leave out is the one after it, one that comes twice the first."""
+    """Parse an instant.
+
+    An hour inside the gap of a clock change is the hour after it; a repeated hour is the first.
+    """
     match = _INSTANT.match(text)
     if match is None or not _ends(text, match.end()):
         return None
@@ -318,7 +321,7 @@ def _phrase(text: str, zone: str, now: float) -> _Match | None:
 
 
 def _note_of_slash(phrase: TimePhrase, day: date, today: date) -> str:
-    """How a date was read, and how the other one is written."""
+    """Explain how an ambiguous date was read, and how to write the other reading."""
     other = date(day.year, day.day, day.month)
     if phrase.year is None:
         other = other.replace(year=today.year)
@@ -350,7 +353,10 @@ def _day(phrase: TimePhrase, today: date) -> date:
 
 
 def _at(day: date, phrase: TimePhrase, zone: str) -> int:
-    """Added to the time of day, not to the instant: tomorrow at nine is at nine."""
+    """Return the instant of a time of day.
+
+    The offset is added to the time of day: tomorrow at nine is at nine, also across a clock change.
+    """
     hour, minute = phrase.clock
     day += timedelta(days=hour // 24)
     at = datetime(day.year, day.month, day.day, hour % 24, minute, tzinfo=zone_of(zone))
@@ -366,7 +372,7 @@ def _date(year: int, month: int, day: int) -> date:
 
 
 def _plain_length(number: str, unit: str) -> str:
-    """ "two hours" as "7200 s"."""
+    """Return "two hours" as "7200 s"."""
     return f"{int(_WORDS[number.lower()] * _UNITS[_NAMES.get(unit.lower(), unit.lower())])} s"
 
 

@@ -1,7 +1,7 @@
 """Days and times of day in words: "tomorrow at 9", "every monday and friday 5pm", "明天早上9点".
 
-A phrase is days, repetitions, parts of a day and a time in any order, each once. It ends where the
-next word is none of them. Chinese is simplified, and signs are narrow, when they come here.
+A phrase consists of days, repetitions, parts of a day and a time in any order, each at most once.
+It ends at the first other word. Input is in simplified Chinese and half-width characters.
 """
 
 import re
@@ -29,12 +29,12 @@ _ZH_DAYS = "一二三四五六日"
 ZH_DAY = "(?:周|星期|礼拜)[一二三四五六日天]"
 _ZH_MORE_DAYS = "(?:[、,和及]?(?:周|星期|礼拜)?[一二三四五六日天](?![点月日号]))*"
 _ZH = "(?:\\d{1,2}|[零〇一二两三四五六七八九十]{1,3})"
-# Minutes without their name; "9点3个鸡蛋" has none.
+# Minutes without a unit; "9点3个鸡蛋" has none.
 _ZH_TWO = "(?:[0-5]\\d|[零〇一二三四五六七八九十]{2,3})(?![\\d个人位只张本次件斤点时])"
-_ZH_DIGITS = {one: n for n, one in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
+_ZH_DIGITS = {digit: n for n, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _AND = r"\s*(?:,|and|&)\s*"
 
-# What each part of a day begins with, and from when on its hours are after noon.
+# The hour at which each part of a day starts, and from which hour on it means the afternoon.
 _PARTS = {
     "morning": 9, "noon": 12, "afternoon": 15, "evening": 19, "night": 21, "midnight": 24,
     "early": 6, "dawn": 3,
@@ -113,7 +113,7 @@ _COMPILED = {
     kind: tuple(re.compile(form, re.IGNORECASE) for form in forms)
     for kind, forms in _ELEMENTS.items()
 }
-# A number alone is an hour where a day, or "at", stands in front of it.
+# A bare number is an hour if a day or "at" precedes it.
 _BARE = re.compile(
     rf"(?P<bare>[01]?\d|2[0-4]|{HOUR})(?=$|[\s,;:])"
     r"(?!\s*(?:%|(?:times|people|minutes?|mins?|hours?|days?|weeks?|months?|years?)\b))",
@@ -123,10 +123,13 @@ _BARE = re.compile(
 
 @dataclass(slots=True)
 class TimePhrase:
-    """`time` is (hour, minute), hour 24 the midnight that ends the day; `repeats` the end of a
-    cron line. Without these a day: `days` from today, the next `weekday` (Monday is 0), that of
-    the week in `weeks`, or a date. A time that is over comes `wraps_days` later. `slash_date` is a
-    date as it was written, when it is also another one."""
+    """Elements of a phrase.
+
+    `time` is (hour, minute), where hour 24 is the midnight that ends the day; `repeats` is the end
+    of a cron line. Otherwise a day: `days` from today, the next `weekday` (Monday is 0) or that
+    weekday in `weeks`, or a date. A time that has passed moves by `wraps_days`. `slash_date` is an
+    ambiguous date as written.
+    """
 
     end: int = 0
     time: tuple[int, int] | None = None
@@ -148,7 +151,7 @@ class TimePhrase:
 
 
 def read_phrase(text: str, start: int, *, times_only: bool = False) -> TimePhrase | None:
-    """What stands at `start`; None for no phrase, or one that tells no time."""
+    """Read the phrase at `start`; None if there is none or it gives no time."""
     phrase, kinds = TimePhrase(end=start), set[str]()
     literal = False
     while True:
@@ -178,7 +181,7 @@ def _next(
             continue
         for form in forms:
             match = form.match(text, link.end()) or form.match(text, link.start("word"))
-            # "9am sun cream": behind a time, a day is a whole word.
+            # "9am sun cream": after a time, an abbreviated day must be a whole word.
             if match and not (kinds and not link["word"] and _is_slight(match)):
                 return kind, match
     if "time" in kinds or not (kinds or link["word"] == "at" or times_only):
@@ -188,7 +191,7 @@ def _next(
 
 
 def _is_slight(match: re.Match[str]) -> bool:
-    """A day that may as well be text: "sun", "1/2"."""
+    """Return whether a day may as well be text: "sun", "1/2"."""
     parts = match.groupdict()
     name, number = parts.get("weekday"), parts.get("slash1")
     if name:
@@ -197,7 +200,7 @@ def _is_slight(match: re.Match[str]) -> bool:
 
 
 def _take(phrase: TimePhrase, kind: str, match: re.Match[str]) -> bool:
-    """Put an element into the phrase; whether it was an hour that may be of both halves."""
+    """Add an element to the phrase; return whether it is an hour without a half of the day."""
     parts = {name: value for name, value in match.groupdict().items() if value is not None}
     if kind == "repeat":
         _take_repeat(phrase, parts)
@@ -217,7 +220,7 @@ def _take_repeat(phrase: TimePhrase, parts: dict[str, str]) -> None:
         phrase.repeats = f"* * {','.join(str((day + 1) % 7) for day in weekdays)}"
     elif "zhdays" in parts:
         letters = re.findall(r"[一二三四五六日天]", re.sub("星期|礼拜|周", "", parts["zhdays"]))
-        days = [_ZH_DAYS.index(one.replace("天", "日")) for one in letters]
+        days = [_ZH_DAYS.index(day.replace("天", "日")) for day in letters]
         phrase.repeats = f"* * {','.join(str((day + 1) % 7) for day in days)}"
     elif "weekdays" in parts or "zhweekdays" in parts:
         phrase.repeats = "* * 1-5"
@@ -290,13 +293,13 @@ def _take_date(phrase: TimePhrase, parts: dict[str, str]) -> None:
     phrase.year = int(year) if year else None
 
 
-def _take_slashed(phrase: TimePhrase, one: str, other: str) -> None:
-    """The only reading that there is; of two, the usual one here."""
-    first, second = int(one), int(other)
+def _take_slashed(phrase: TimePhrase, left: str, right: str) -> None:
+    """Set the only possible reading of a slashed date, or the one that is usual here."""
+    first, second = int(left), int(right)
     is_month_first = first <= 12 and (second > 12 or month_comes_first())
     phrase.month, phrase.day = (first, second) if is_month_first else (second, first)
     if first <= 12 and second <= 12 and first != second:
-        phrase.slash_date = f"{one}/{other}"
+        phrase.slash_date = f"{left}/{right}"
 
 
 def _take_time(phrase: TimePhrase, parts: dict[str, str]) -> bool:
@@ -340,13 +343,13 @@ def _take_time(phrase: TimePhrase, parts: dict[str, str]) -> bool:
 
 
 def _minutes_before(hour: int, minutes: int) -> tuple[int, int]:
-    """That much before an hour; before midnight it is the evening."""
+    """Return the time that many minutes before an hour; before midnight means the evening."""
     total_minutes = hour * 60 - minutes + (1440 if hour * 60 < minutes else 0)
     return total_minutes // 60, total_minutes % 60
 
 
 def _complete(phrase: TimePhrase, kinds: set[str], literal: bool) -> TimePhrase | None:
-    """The phrase with its part of the day in its time; None when that makes no time."""
+    """Apply the part of the day to the time; None if they contradict."""
     has_day = bool(kinds & {"day", "repeat"})
     if phrase.time is None:
         is_today = "day" in kinds and not phrase.days and phrase.weekday is phrase.day is None
@@ -380,10 +383,10 @@ def weekday(name: str) -> int:
 
 
 def number_of(text: str) -> int:
-    """A number up to 99, in digits or in Chinese."""
+    """Return a number up to 99 written in digits or in Chinese."""
     if text.isdecimal():
         return int(text)
     tens, ten, ones = text.rpartition("十")
     if not ten:
-        return int("".join(str(_ZH_DIGITS[one]) for one in text))
+        return int("".join(str(_ZH_DIGITS[digit]) for digit in text))
     return (_ZH_DIGITS[tens] if tens else 1) * 10 + (_ZH_DIGITS[ones] if ones else 0)

@@ -1,7 +1,7 @@
-"""The scheduler: one timer, which sleeps until the next job comes due.
+"""Scheduler: a single timer that sleeps until the next job is due.
 
-Nothing of what a job needs is imported before there is one. The timer runs by the monotonic clock
-and looks at the wall clock anew twice a minute, because that may jump and a laptop may sleep.
+The code of jobs is imported when the first one exists. The timer uses the monotonic clock and reads
+the wall clock twice a minute, because that clock may jump and a laptop may sleep.
 """
 
 import logging
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 30.0
 _PAUSE_S = 5.0
-# The wall clock goes back by less all the time, when it is kept right.
+# Regular corrections set the clock back by less than this.
 _JUMP_S = 10.0
 
 
 class JobTimer:
-    """`clock` tells Unix time in seconds, `wait` is how it rests."""
+    """Timer of all jobs. `clock` returns Unix time in seconds; `wait` sleeps."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class JobTimer:
         self._latest = 0.0
 
     async def run(self) -> None:
-        """Start jobs that are due, until cancelled; waits until there is an audience."""
+        """Start jobs as they come due, until cancelled. Waits until there is an audience."""
         news = self._jobs.changed
         await self._jobs.has_audience.wait()
         self._latest = await self._begin()
@@ -64,7 +64,7 @@ class JobTimer:
                 self._latest = max(self._latest, self._clock())
 
     async def _begin(self) -> float:
-        """The heartbeat is set up, or taken down; returns the latest time that is on record."""
+        """Create or remove the heartbeat; return the latest recorded time."""
         context = self._jobs.context
         has_heartbeat = context.schedule.heartbeat_minutes is not None
         try:
@@ -77,7 +77,7 @@ class JobTimer:
         return last
 
     async def _look(self) -> float | None:
-        """Begin what is due; returns when to look again."""
+        """Start due jobs and return when to look again."""
         try:
             now = self._clock()
             if now < self._latest - _JUMP_S:

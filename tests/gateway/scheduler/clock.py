@@ -1,4 +1,4 @@
-"""A clock that a test moves, and the scheduler that goes by it."""
+"""Scheduler driven by a clock that a test sets."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tests.gateway.stored import below
 
 
 class Clock:
-    """The machine's, and `ahead` of it."""
+    """The machine's clock plus `ahead` seconds."""
 
     def __init__(self, ahead: float = 0.0) -> None:
         self.ahead = ahead
@@ -32,7 +32,7 @@ class Clock:
 
 
 class ScheduledParts:
-    """The parts with a scheduler that runs by `clock`; `at` is a chat of the platform."""
+    """Parts of a gateway with a scheduler that runs by `clock`; `at` is a chat of the platform."""
 
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self.parts = parts
@@ -40,7 +40,7 @@ class ScheduledParts:
         self.jobs = parts.app.jobs
 
     async def answer_to(self, text: str, chat: str = "1", **more: Any) -> str:
-        """What is answered to a message there, once it is."""
+        """Send a message to the chat and return the answer to it."""
         before = len(self.texts(chat))
         await self.parts.bus.submit(chat_message(text, chat, **more))
         await wait_until(lambda: len(self.texts(chat)) > before)
@@ -57,7 +57,7 @@ class ScheduledParts:
         return await self.parts.stored("job_run", "state", job=job, order="at")
 
     async def rests(self) -> None:
-        """Returns once the scheduler has looked at all that is due by now."""
+        """Wait until the scheduler has looked at everything due by now."""
         channels = self.jobs.context.open_channels
         while any(
             f"{channel}:{account}" in channels

@@ -1,4 +1,4 @@
-"""Which HEARTBEAT.md is acted on."""
+"""Conditions under which HEARTBEAT.md starts a turn."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ def test_open_item_is_work(tmp_path: Path) -> None:
     assert has_work(tmp_path)
 
 
-def test_ticked_item_is_no_work(tmp_path: Path) -> None:
+def test_ticked_item_is_not_work(tmp_path: Path) -> None:
     (tmp_path / "HEARTBEAT.md").write_text("# Today\n- [x] water the plants\n")
     assert not has_work(tmp_path)
 
 
 @pytest.mark.parametrize("target", ["note.md", "missing.md"])
-def test_link_is_no_heartbeat(
+def test_link_is_not_a_heartbeat_file(
     tmp_path: Path, target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "note.md").write_text("- send the notes away")
@@ -29,7 +29,7 @@ def test_link_is_no_heartbeat(
     assert "is a link" in caplog.text
 
 
-def test_fifo_is_no_heartbeat(tmp_path: Path) -> None:
+def test_fifo_is_not_a_heartbeat_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "HEARTBEAT.md")
     assert not has_work(tmp_path)
 

@@ -1,4 +1,4 @@
-"""When jobs come due."""
+"""Slots of recurrence rules."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -38,7 +38,7 @@ def local(instant: int | None, zone: str = "Europe/Berlin") -> str:
         ("every monday 09:00 Europe/London x", "x", "2026-11-23 10:00 CET"),
     ],
 )
-def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
+def test_time_at_the_start_of_a_text_is_parsed(text: str, rest: str, slot: str) -> None:
     reading = parse_time(text, "Europe/Berlin", NOW)
     assert reading.rest == rest
     assert local(reading.rule.after(NOW, int(NOW))) == slot
@@ -57,14 +57,14 @@ def test_a_text_begins_with_when(text: str, rest: str, slot: str) -> None:
         ("in 20 times", "found 'in 20 times'"),
     ],
 )
-def test_what_is_no_time_is_said_in_a_sentence(text: str, words: str) -> None:
+def test_invalid_time_is_explained_in_a_sentence(text: str, words: str) -> None:
     with pytest.raises(KoreError, match=r"^when: ") as refused:
         parse_time(text, "Europe/Berlin", NOW)
     assert words in str(refused.value)
 
 
 def of_night(line: str, day: str, count: int) -> list[str]:
-    """The next slots of a cron line, from midnight on."""
+    """Return the next slots of a cron line, starting at midnight."""
     rule = Recurrence("cron", line, "Europe/Berlin")
     at = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=BERLIN).timestamp() - 1
     found = []
@@ -76,7 +76,7 @@ def of_night(line: str, day: str, count: int) -> list[str]:
     return found
 
 
-def test_an_hour_that_the_clocks_leave_out_comes_right_behind_the_gap() -> None:
+def test_hour_skipped_by_the_clocks_comes_right_after_the_gap() -> None:
     assert of_night("30 2 * * *", "2026-03-29", 2) == [
         "2026-03-29 03:00 CEST",
         "2026-03-30 02:30 CEST",
@@ -89,7 +89,7 @@ def test_an_hour_that_the_clocks_leave_out_comes_right_behind_the_gap() -> None:
     ]
 
 
-def test_an_hour_that_comes_twice_comes_once_for_a_time_of_day() -> None:
+def test_repeated_hour_comes_once_for_a_time_of_day() -> None:
     assert of_night("30 2 * * *", "2026-10-25", 2) == [
         "2026-10-25 02:30 CEST",
         "2026-10-26 02:30 CET",
@@ -99,7 +99,7 @@ def test_an_hour_that_comes_twice_comes_once_for_a_time_of_day() -> None:
     assert local(rule.after(again.timestamp(), 0)) == "2026-10-26 02:30 CET"
 
 
-def test_what_comes_each_hour_comes_in_both() -> None:
+def test_hourly_rule_comes_in_both_repeated_hours() -> None:
     assert of_night("30 * * * *", "2026-10-25", 5)[2:] == [
         "2026-10-25 02:30 CEST",
         "2026-10-25 02:30 CET",
@@ -107,20 +107,20 @@ def test_what_comes_each_hour_comes_in_both() -> None:
     ]
 
 
-def test_an_instant_in_the_gap_is_the_hour_after_it_and_one_that_comes_twice_the_first() -> None:
+def test_instant_in_the_gap_moves_an_hour_and_repeated_instant_is_the_first() -> None:
     gap = parse_time("2026-03-29 02:30 x", "Europe/Berlin", 0).rule
     assert local(gap.after(0, 0)) == "2026-03-29 03:30 CEST"
     twice = parse_time("2026-10-25 02:30 x", "Europe/Berlin", 0).rule
     assert local(twice.after(0, 0)) == "2026-10-25 02:30 CEST"
 
 
-def test_tomorrow_at_nine_is_at_nine_when_the_clocks_change_at_night() -> None:
+def test_tomorrow_at_nine_is_at_nine_across_a_clock_change() -> None:
     eve = datetime(2026, 10, 24, 20, 0, tzinfo=BERLIN).timestamp()
     rule = parse_time("tomorrow 9:00 x", "Europe/Berlin", eve).rule
     assert local(rule.after(eve, 0)) == "2026-10-25 09:00 CET"
 
 
-def test_an_interval_keeps_its_beat() -> None:
+def test_interval_stays_aligned_with_its_anchor() -> None:
     rule = Recurrence("every", "600", "UTC")
     assert rule.after(1_000, anchor=1_000) == 1_600
     assert rule.after(1_599.5, anchor=1_000) == 1_600
@@ -128,7 +128,7 @@ def test_an_interval_keeps_its_beat() -> None:
     assert rule.slots(1_600, 5_000, 1_000, most=3) == [3_400, 4_000, 4_600]
 
 
-def test_of_missed_slots_the_newest_are_told() -> None:
+def test_newest_missed_slots_are_returned() -> None:
     rule = Recurrence("cron", "0 * * * *", "UTC")
     assert rule.slots(3_600, 5 * 3_600 + 10, 0, most=2) == [4 * 3_600, 5 * 3_600]
     assert Recurrence("at", "3600", "UTC").slots(3_600, 9_999, 0, most=10) == [3_600]
@@ -136,7 +136,7 @@ def test_of_missed_slots_the_newest_are_told() -> None:
     assert len(minutely.slots(0, 400 * 86_400, 0, most=10)) == 10
 
 
-def test_how_often_a_rule_comes_is_known_before_it_does() -> None:
+def test_shortest_interval_of_a_rule() -> None:
     assert Recurrence("cron", "0,5 9 * * *", "UTC").shortest_s(NOW) == 300
     assert Recurrence("every", "90", "UTC").shortest_s(NOW) == 90
     assert Recurrence("at", str(int(NOW) + 5), "UTC").shortest_s(NOW) == float("inf")

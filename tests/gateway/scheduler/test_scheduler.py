@@ -1,4 +1,4 @@
-"""Jobs from the moment they are made until they are told: real parts, and a clock that is moved."""
+"""Jobs from creation to delivery, with real parts and a clock that the test sets."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ from tests.gateway.scheduler.clock import Clock, with_timer
 from tests.gateway.stored import below
 
 
-async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
+async def test_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         assert "Job 1: tea" in await place.answer_to("/cron add in 20m tea")
         place.clock.ahead += 19 * 60
@@ -40,11 +40,11 @@ async def test_a_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) ->
         assert "ran, delivered" in await place.answer_to("/cron")
 
 
-async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> None:
+async def test_job_with_an_unknown_time_zone_fails_alone(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add daily 09:00 lost")
         await place.answer_to("/cron add every 1h tea")
-        # As after a move to a machine that knows fewer of them.
+        # As after a move to a machine with an older zone database.
         await place.parts.change("job", {"zone": "Nowhere/Land"}, id=1)
         place.clock.ahead += 25 * 3_600
         shown = await place.until_shown(3)
@@ -57,7 +57,7 @@ async def test_a_job_whose_time_zone_is_gone_costs_no_other(tmp_path: Path) -> N
         assert "tea" in told
 
 
-async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Path) -> None:
+async def test_clock_is_not_read_without_jobs(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron")
         looks = place.clock.looks
@@ -66,7 +66,7 @@ async def test_nothing_is_asked_of_the_clock_while_there_is_no_job(tmp_path: Pat
         assert place.clock.looks == looks
 
 
-async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Path) -> None:
+async def test_prompt_job_is_a_turn_answered_in_its_chat(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "It rains."])
     async with with_timer(tmp_path, model) as place:
         await place.answer_to("hi")
@@ -80,7 +80,7 @@ async def test_a_prompt_is_a_turn_whose_answer_is_told_in_the_chat(tmp_path: Pat
         assert await place.states() == [("ran",)]
 
 
-async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: Path) -> None:
+async def test_prompt_job_may_use_a_new_session_each_time(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "one", "two"])
     async with with_timer(tmp_path, model) as place:
         await place.answer_to("hi")
@@ -92,7 +92,7 @@ async def test_a_prompt_may_have_a_conversation_of_its_own_each_time(tmp_path: P
         assert [len(request.messages) for request in model.requests] == [1, 1, 1]
 
 
-async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_waits(
+async def test_stop_ends_the_running_job_of_its_chat_and_keeps_queued_messages(
     tmp_path: Path,
 ) -> None:
     model = Gated(is_open=lambda text: text == "hi")
@@ -105,7 +105,7 @@ async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_wait
             await wait_until(lambda job=job: any(job in asked for asked in model.texts), 30)
         model.let_go("and now?")
         await place.parts.bus.submit(chat_message("and now?"))
-        # Elsewhere a stop does not reach it.
+        # A stop in another chat does not reach the job.
         assert await place.answer_to("/stop", "2") == "Nothing is running."
         assert model.running == 2
         await place.parts.bus.submit(chat_message("/stop"))
@@ -118,7 +118,7 @@ async def test_a_stop_in_its_chat_ends_a_job_that_is_at_work_and_keeps_what_wait
         assert await place.states(1) == await place.states(2) == [("ran",)]
 
 
-async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_path: Path) -> None:
+async def test_running_job_asks_nobody_and_reports_what_was_denied(tmp_path: Path) -> None:
     import json
 
     from agent.types import ToolCall, assistant
@@ -137,7 +137,7 @@ async def test_nobody_is_asked_while_a_job_runs_and_what_was_left_is_told(tmp_pa
         assert await place.parts.stored("approval") == []
 
 
-async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
+async def test_job_never_exceeds_the_mode_it_was_created_in(tmp_path: Path) -> None:
     import json
 
     from agent.types import ToolCall, assistant
@@ -160,7 +160,7 @@ async def test_a_job_has_the_mode_of_its_making_at_most(tmp_path: Path) -> None:
         assert (place.parts.workspace / "a.txt").read_text() == "new"
 
 
-async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Path) -> None:
+async def test_missed_slots_follow_the_catch_up_choice(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         for rule in ("once", "skip", "all"):
             await place.answer_to(f"/cron add --catch-up {rule} every 1h {rule}")
@@ -178,7 +178,7 @@ async def test_what_was_missed_comes_once_all_or_not_as_was_chosen(tmp_path: Pat
         assert [state for (state,) in await place.states(2)] == ["missed"] * 3
 
 
-async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Path) -> None:
+async def test_slot_never_runs_twice_when_the_clock_goes_back(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add every 1h stretch")
         place.clock.ahead += 3_600
@@ -195,7 +195,7 @@ async def test_a_slot_is_never_met_twice_though_the_clock_goes_back(tmp_path: Pa
         assert sum(text.startswith("⏰ stretch") for text in place.texts()) == 2
 
 
-async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_path: Path) -> None:
+async def test_clock_that_was_a_year_ahead_delays_no_job(tmp_path: Path) -> None:
     year = 365 * 86_400
     async with with_timer(tmp_path, clock=Clock(year)) as place:
         await place.answer_to("/cron add every 1h stretch")
@@ -208,7 +208,7 @@ async def test_a_clock_that_was_a_year_ahead_makes_no_job_wait_for_a_year(tmp_pa
         assert slot <= time.time() + 3_600
 
 
-async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
+async def test_quiet_hours_postpone_jobs_and_lose_none(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         hour = (time.gmtime().tm_hour + 1) % 24
         await place.answer_to("/cron zone UTC")
@@ -224,7 +224,7 @@ async def test_quiet_hours_hold_back_and_lose_nothing(tmp_path: Path) -> None:
         assert [text for text in shown if text.startswith("⏰ stretch")]
 
 
-async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_told(
+async def test_job_that_keeps_failing_is_disabled_and_its_chat_notified(
     tmp_path: Path,
 ) -> None:
     async with with_timer(tmp_path, [ValueError("x")] * 0) as place:
@@ -255,7 +255,7 @@ async def test_a_job_that_fails_again_and_again_is_switched_off_and_its_chat_tol
         ("NOHEARTBEAT_OKAY", False),
     ],
 )
-def test_short_answer_with_the_silent_word_reaches_nobody(text: str, silent: bool) -> None:
+def test_short_answer_with_the_silent_word_is_not_sent(text: str, silent: bool) -> None:
     assert firing.is_silent(text) is silent
 
 
@@ -320,13 +320,13 @@ async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told
             "⚠️ Job 1, look at the mail, is paused: its last two runs did not reach the chat 1. "
             "`/cron resume 1` starts it again."
         )
-        # The bot is not told when a group gives it its rights back.
+        # The bot gets no notice when a group gives its rights back.
         assert "ob 1" in await place.answer_to(f"/cron {action} 1", "8", **owner)
         place.clock.ahead += 3_600
         await wait_until(lambda: place.texts()[-1:] == ["three"])
 
 
-async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -> None:
+async def test_slot_is_delivered_when_the_platform_has_accepted_it(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add every 1h stretch")
         place.parts.platform.fail("1", Fault(MessageRefused("no")))
@@ -341,7 +341,7 @@ async def test_delivered_is_what_the_platform_has_a_number_for(tmp_path: Path) -
         assert (slot.state, slot.delivered, slot.lost) == ("ran", False, None)
 
 
-async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
+async def test_run_now_leaves_the_schedule_unchanged(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add every 1h stretch")
         (before,) = await place.parts.stored("job", "slot_at")
@@ -350,7 +350,7 @@ async def test_run_now_changes_nothing_about_the_rule(tmp_path: Path) -> None:
         assert await place.parts.stored("job", "slot_at") == [before]
 
 
-async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> None:
+async def test_removed_user_receives_no_reminders(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add in 5m tea")
     async with with_timer(tmp_path, allow=("8",), clock=Clock(400)) as place:
@@ -360,7 +360,7 @@ async def test_who_is_not_let_in_any_more_is_told_nothing(tmp_path: Path) -> Non
         assert place.texts() == []
 
 
-async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path: Path) -> None:
+async def test_slots_missed_during_a_pause_are_skipped(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add every 1h stretch")
         assert await place.answer_to("/cron pause 1") == "Job 1 paused."
@@ -371,7 +371,7 @@ async def test_a_pause_rests_and_what_was_missed_in_it_is_not_made_good(tmp_path
         assert await place.answer_to("/cron run 1") == "⚠️ There is no job 1 here."
 
 
-async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
+async def test_jobs_belong_to_their_creator_and_are_limited(tmp_path: Path) -> None:
     from gateway.core.messages import Sender
 
     async with with_timer(tmp_path) as place:
@@ -387,7 +387,7 @@ async def test_jobs_are_ones_own_and_limited(tmp_path: Path) -> None:
         )
 
 
-async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
+async def test_answer_explains_how_a_time_was_read(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron zone Asia/Shanghai")
         told = await place.answer_to("/cron add every monday at 5 喝水")
@@ -396,7 +396,7 @@ async def test_the_answer_tells_how_a_time_was_taken(tmp_path: Path) -> None:
         assert "5 is read as 05:00; for the afternoon, write 17:00" in told
 
 
-async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None:
+async def test_changing_the_zone_names_jobs_that_keep_theirs(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron zone Asia/Shanghai")
         await place.answer_to("/cron add daily 9 tea")
@@ -408,7 +408,7 @@ async def test_a_change_of_zone_names_the_jobs_that_stay(tmp_path: Path) -> None
         assert "keep" not in await place.answer_to("/cron zone Asia/Shanghai")
 
 
-async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None:
+async def test_deleting_a_person_deletes_their_jobs(tmp_path: Path) -> None:
     from gateway.store.repositories.user_data import erasure, export
 
     async with with_timer(tmp_path) as place:
@@ -424,8 +424,8 @@ async def test_of_somebody_who_is_deleted_no_job_is_left(tmp_path: Path) -> None
             assert await place.parts.stored(table) == []
 
 
-async def test_nobody_is_asked_about_a_job_that_would_be_refused(tmp_path: Path) -> None:
-    """A job belongs to one person, and a turn may answer several."""
+async def test_job_that_would_be_refused_asks_nobody(tmp_path: Path) -> None:
+    """A job belongs to one person, but a turn may answer several people."""
     from agent.security.taint.taint import BOTH
     from agent.types import assistant
     from gateway.core.messages import Sender
@@ -437,7 +437,7 @@ async def test_nobody_is_asked_about_a_job_that_would_be_refused(tmp_path: Path)
         await parts.bus.submit(chat_message("/queue join", "-1"))
         await parts.bus.submit(chat_message("hi", "-1"))
         await parts.platform.answers("-1", 2)
-        # What it says would be shown to the owner first.
+        # The job's text would be shown to the owner first.
         ((session,),) = await parts.stored("session", "id")
         await parts.database.transact(sessions.add_taint, session, BOTH)
         ann, bob = chat_message("tea", "-1"), chat_message("me too", "-1", sender=Sender("8"))
@@ -449,7 +449,7 @@ async def test_nobody_is_asked_about_a_job_that_would_be_refused(tmp_path: Path)
     assert "several people are in this conversation" in model.requests[-1].messages[-1].text
 
 
-async def test_job_is_tried_before_it_is_asked_about_and_made_once(tmp_path: Path) -> None:
+async def test_job_is_tried_before_the_question_and_created_once(tmp_path: Path) -> None:
     from agent.types import assistant
 
     unread = tool_call("c1", "schedule", action="add", when="whenever", text="tea")

@@ -1,4 +1,4 @@
-"""Times in people's words, in English and Chinese."""
+"""Times in natural language, in English and Chinese."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -84,7 +84,7 @@ def next_slot(text: str) -> str:
         ("25/12/2026 at 9", "Fri 12-25 09:00"),
     ],
 )
-def test_one_time(text: str, slot: str) -> None:
+def test_single_time(text: str, slot: str) -> None:
     assert parse(text).rule.kind == "at"
     assert next_slot(text) == slot
     assert parse(f"{text} 买 milk").rest == "买 milk"
@@ -138,7 +138,7 @@ def test_one_time(text: str, slot: str) -> None:
         ("mon-fri 9:00", "cron 0 9 * * 1-5"),
     ],
 )
-def test_again_and_again(text: str, rule: str) -> None:
+def test_repeating_times(text: str, rule: str) -> None:
     assert str(parse(text).rule) == rule
     assert parse(f"{text}, 喝 tea").rest == "喝 tea"
 
@@ -160,7 +160,7 @@ def test_again_and_again(text: str, rule: str) -> None:
         ("每两天3个鸡蛋", "3个鸡蛋"),
     ],
 )
-def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
+def test_time_ends_where_the_text_begins(text: str, rest: str) -> None:
     assert parse(text).rest == rest
 
 
@@ -177,14 +177,14 @@ def test_the_time_ends_where_the_text_begins(text: str, rest: str) -> None:
         ("每隔两天9点", "“每隔两天” is read as every 3 days"),
     ],
 )
-def test_what_has_two_meanings_is_told(text: str, note: str) -> None:
+def test_ambiguous_time_is_explained(text: str, note: str) -> None:
     assert parse(text).note == note
 
 
 @pytest.mark.parametrize(
     "text", ["today x", "three times a day", "9 x", "tomorrow25", "at 25:00", "25点", "明", "mayor"]
 )
-def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
+def test_words_that_are_not_a_time_are_refused_or_left_in_the_text(text: str) -> None:
     with pytest.raises(KoreError, match="when: found"):
         parse(text)
 
@@ -208,7 +208,7 @@ def test_what_is_no_time_is_refused_or_left_to_the_text(text: str) -> None:
         ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 视为 12 月 5 日；5 月 12 日请写 2027-05-12"),
     ],
 )
-def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
+def test_slashed_date_is_read_in_the_usual_order_and_explained(
     monkeypatch: pytest.MonkeyPatch, language: str, locale: str, slot: str, note: str
 ) -> None:
     for name in ("LC_ALL", "LC_TIME"):
@@ -239,7 +239,7 @@ def test_a_date_with_a_slash_is_read_as_is_usual_and_told(
         "每小时9点喝茶",
     ],
 )
-def test_more_of_a_time_is_never_text(text: str) -> None:
+def test_rest_of_a_time_is_never_text(text: str) -> None:
     with pytest.raises(
         KoreError,
         match="looks like part of the time",
@@ -248,12 +248,12 @@ def test_more_of_a_time_is_never_text(text: str) -> None:
     assert "every other day at 9" in str(caught.value)
 
 
-def test_behind_a_colon_anything_is_text() -> None:
+def test_anything_after_a_colon_is_text() -> None:
     assert parse("tomorrow 9:00: and 17:00 tea").rest == "and 17:00 tea"
     assert parse("明天9点：17点的会").rest == "17点的会"
 
 
-def test_every_other_day_keeps_its_time_over_a_change_of_clocks() -> None:
+def test_every_other_day_keeps_its_time_across_a_clock_change() -> None:
     rule = parse("every other day at 9").rule
     spring = datetime(2027, 3, 27, 12, tzinfo=BERLIN).timestamp()
     at, found = spring, []
@@ -266,12 +266,12 @@ def test_every_other_day_keeps_its_time_over_a_change_of_clocks() -> None:
     assert rule.slots(first, first + 5 * 86_400, 0, 10) == [first + n * 172_800 for n in range(3)]
 
 
-def test_a_day_that_there_is_not_is_refused() -> None:
+def test_nonexistent_day_is_refused() -> None:
     with pytest.raises(KoreError, match="is not a valid date and time"):
         parse("february 30 9:00 x")
 
 
 @pytest.mark.parametrize("text", ["every " * 2000, "周" * 4000, "十" * 4000 + "点", "1" * 4000])
-def test_long_input_is_no_trap(text: str) -> None:
+def test_long_input_is_parsed_quickly(text: str) -> None:
     with pytest.raises(KoreError):
         parse(text)
