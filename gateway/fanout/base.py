@@ -1,41 +1,44 @@
-"""How the processes of one Kore speak to each other: short messages that may be lost.
+"""Port for short messages between the processes of one Kore; messages may be lost.
 
-The truth is in the database, and whoever waits for a message also looks there now and then. So a
-message is a hint that something has happened, or a piece of an answer that streams, whose whole
-text is stored in the end.
+The truth is in the database, and every receiver also looks there from time to time. A message is a
+hint that something has happened, or a piece of a streaming answer whose whole text is stored in the
+end.
 """
 
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-# Who listens: the process that owns the data, or every worker.
+# Receivers: the process that owns the data, or every worker.
 Topic = Literal["front", "workers"]
 Receive = Callable[[bytes], None]
-# A process that ends waits no longer for a server that is away.
+# Time that a process which ends waits for an unreachable server.
 FLUSH_S = 2.0
 
 
 class Fanout(Protocol):
-    """`run` carries until it is cancelled; `publish` and `subscribe` are called on its loop."""
+    """Transport of messages. `run` works until cancelled; call the other methods on its loop."""
 
     def publish(self, topic: Topic, message: bytes) -> None:
-        """Send it soon, in the order of these calls; of any size. Never waits and never fails:
-        while nothing can be sent, the oldest messages are dropped and counted in `dropped_count`.
+        """Send a message of any size soon, in the order of the calls. Never waits and never fails.
+
+        While nothing can be sent, the oldest messages are dropped and counted in `dropped_count`.
         """
         ...
 
     def subscribe(self, topic: Topic, receive: Receive, reconnected: Callable[[], None]) -> None:
-        """Before `run`: hand each whole message to `receive`, those of one sender in their order.
-        `reconnected` after every time that some may have been missed, the first connection
-        included."""
+        """Register `receive` for whole messages of a topic; call this before `run`.
+
+        Messages of a sender arrive in order. `reconnected` is called after the first connection and
+        whenever messages may have been missed.
+        """
         ...
 
     async def run(self) -> None:
-        """Connect, and connect again for as long as it takes."""
+        """Connect, and reconnect until cancelled."""
         ...
 
     async def flush(self) -> None:
-        """Returns once what was published is sent, or after `FLUSH_S`; for a process that ends."""
+        """Wait until published messages are sent, at most `FLUSH_S`; for a process that ends."""
         ...
 
     @property

@@ -1,9 +1,9 @@
-"""Messages in frames: small ones together, large ones in pieces, sealed where the store is.
+"""Frames of messages: small messages together, large ones in pieces, sealed where the store is.
 
-A frame names its sender and has a number, which counts for each sender and topic. So a receiver
-knows what it has already and where something is missing. Frames of a sender arrive in their order.
-It also has the time at which it was made: a frame that somebody has recorded, and sends to a
-process that began later or has forgotten the sender, is not believed.
+A frame names its sender and has a number, counted per sender and topic, so that a receiver
+recognises repeated and missing frames. Frames of a sender arrive in order. A frame also has its
+time: a recorded frame is rejected when it is replayed to a process that started later or has
+forgotten the sender.
 """
 
 import os
@@ -20,31 +20,32 @@ SENDER_BYTES = 12
 # Kind, sender, number, time in milliseconds.
 _HEAD = struct.Struct(f">B{SENDER_BYTES}sQQ")
 _PLAIN, _SEALED = 3, 4
-# What is older was recorded, or its sender's clock is wrong: everything is in the database as well.
+# An older frame was recorded, or its sender's clock is wrong; the database has everything as well.
 MAX_AGE_S = 60.0
-# Clocks of two machines differ by so much at most, or hints are lost for a while after a start.
+# Tolerated difference between the clocks of two machines; beyond it hints are lost for a while
+# after a start.
 CLOCK_SKEW_S = 2.0
-# Whether it begins and ends a message, and its length.
+# Flags for the beginning and the end of a message, and the length.
 _PIECE = struct.Struct(">BI")
 _FIRST, _LAST = 1, 2
 _TAG_BYTES = 16
 _NONCE_BYTES = 12
-# No message is longer: what says so wants to fill the memory.
+# Longest message; a longer announced length would be an attempt to fill the memory.
 _MOST_BYTES = 64_000_000
-# One that is not heard for a while is forgotten: processes come and go.
+# Senders remembered; processes come and go, and the least recent is forgotten.
 _MOST_SENDERS = 1_000
 
 
 class KeySource(Protocol):
-    """The cipher of the store."""
+    """Cipher of the store."""
 
     def derived(self, purpose: str) -> bytes:
-        """A key of 32 bytes for this purpose only."""
+        """Return a key of 32 bytes for this purpose only."""
         ...
 
 
 class FrameError(ValueError):
-    """No frame of this Kore: malformed, sealed with another key, or not sealed."""
+    """Raised for a frame that is malformed, sealed with another key, or not sealed."""
 
 
 def new_sender() -> bytes:
@@ -52,7 +53,7 @@ def new_sender() -> bytes:
 
 
 class FrameWriter:
-    """Of one sender and one topic."""
+    """Writer for one sender and one topic."""
 
     def __init__(
         self,
@@ -67,11 +68,12 @@ class FrameWriter:
         self._seal = None if keys is None else _Seal(topic, sender, keys)
 
     def frames(self, messages: Iterable[bytes], limit_bytes: int) -> Iterator[bytes]:
-        """Frames of at most so many bytes, each made when it is asked for."""
+        """Yield frames of at most `limit_bytes`, each built on demand."""
         room = limit_bytes - _HEAD.size - (_TAG_BYTES if self._seal else 0)
         content = bytearray()
         for message in messages:
-            # What fits into one is not cut: a frame that is lost takes fewer messages along.
+            # Do not split a message that fits into one frame: a lost frame then costs fewer
+            # messages.
             if content and len(content) + _PIECE.size + len(message) > room:
                 yield self._frame(content)
                 content = bytearray()
@@ -96,12 +98,12 @@ class FrameWriter:
 class _SenderState:
     number: int
     seal: "_Seal | None"
-    # What has come of a message whose end has not.
+    # Received pieces of an incomplete message.
     partial: bytearray | None = None
 
 
 class FrameReader:
-    """Of one topic. `missed` is called where a frame of a sender is missing."""
+    """Reader for one topic. `missed` is called when a frame of a sender is missing."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class FrameReader:
         self._senders: OrderedDict[bytes, _SenderState] = OrderedDict()
 
     def read(self, frame: bytes) -> None:
-        """Hand on each message that ends in it. Raises `FrameError`."""
+        """Pass on each message that ends in the frame. Raises `FrameError`."""
         if len(frame) < _HEAD.size:
             raise FrameError("a frame is too short")
         head = frame[: _HEAD.size]
@@ -129,7 +131,7 @@ class FrameReader:
             raise FrameError("a frame is not sealed as those of this Kore are")
         state = self._senders.get(sender)
         if state is not None and number <= state.number:
-            # Sent once more, by a sender that did not know whether it had arrived.
+            # Repeated by a sender that did not know whether the frame had arrived.
             return
         made_at, now = made_at_ms / 1000, self._clock()
         if state is None and made_at < self._began_at - CLOCK_SKEW_S:
@@ -156,7 +158,7 @@ class FrameReader:
         if place & _FIRST:
             state.partial = bytearray()
         if state.partial is None:
-            # Its beginning was lost.
+            # The beginning of this message was lost.
             return
         if len(state.partial) + len(piece) > _MOST_BYTES:
             state.partial = None
@@ -177,8 +179,10 @@ class FrameReader:
 
 
 class _Seal:
-    """AES-256-GCM with a key of its own for each sender and topic, so that the number of a frame
-    is a nonce that never comes twice."""
+    """AES-256-GCM with a separate key for each sender and topic.
+
+    The number of a frame is the nonce and therefore never repeats.
+    """
 
     def __init__(self, topic: Topic, sender: bytes, keys: KeySource) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -1,4 +1,4 @@
-"""Messages over a NATS server: plain subjects, which keep nothing (docs/adr/0121).
+"""Transport of messages over plain subjects of a NATS server (docs/adr/0121).
 
 The client's own reconnecting is off: its buffer drops the newest messages, and it would follow
 addresses of other servers that this configuration does not name.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A frame is made and read in one go, so it is smaller than what servers take.
+# Frames stay below the limit of servers, because a frame is built and read in one piece.
 _FRAME_BYTES = 128_000
 _OPEN_S = 10.0
 _CONNECT_S = 5
@@ -31,8 +31,11 @@ _CLOSE_S = 1.0
 
 
 class NatsFanout(QueuedFanout):
-    """`url` is that of `bus.url`; `find_id` tells what the subjects of this Kore begin with, and
-    raises `LinkLost` while it cannot. `name` is shown in the server's monitoring."""
+    """Fanout over NATS.
+
+    `url` is the setting `bus.url`. `find_id` returns the prefix of this Kore's subjects and raises
+    `LinkLost` while it cannot. `name` is shown in the server's monitoring.
+    """
 
     # Each batch wakes the server and every listener.
     gather_s = 0.002
@@ -87,11 +90,12 @@ class _NatsLink:
         return min(_FRAME_BYTES, self._client.max_payload)
 
     async def connect(self, url: str, name: str) -> None:
-        """Raises `LinkLost`."""
+        """Connect to the server. Raises `LinkLost`."""
         from nats import errors
 
         parts = urlsplit(url)
-        # The client gets an address without them: it would not decode them, and might show it.
+        # The client gets an address without credentials: it would not decode them and might show
+        # them.
         user, password = _plain(parts.username), _plain(parts.password)
         token = user if password is None else None
         try:
@@ -119,7 +123,7 @@ class _NatsLink:
         self._check_tls(parts.scheme)
 
     async def listen(self, topic: Topic) -> None:
-        """Raises `LinkLost`."""
+        """Subscribe to a topic. Raises `LinkLost`."""
         from nats import errors
 
         async def take(message: "Msg") -> None:
@@ -153,7 +157,7 @@ class _NatsLink:
     async def close(self) -> None:
         from nats.aio.transport import TcpTransport
 
-        # It waits until the server has read what was sent.
+        # Closing waits until the server has read what was sent.
         with suppress(TimeoutError, OSError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
@@ -165,8 +169,8 @@ class _NatsLink:
             await asyncio.gather(self._flushing, return_exceptions=True)
 
     async def _flush(self) -> None:
-        """Until the server has read all of it."""
-        # The client cannot take an answer that nobody waits for any more.
+        """Wait until the server has read everything."""
+        # The client fails on a reply without a waiting caller, so the flush is never cancelled.
         self._flushing = asyncio.create_task(self._client.flush(_ANSWER_S))
         await asyncio.shield(self._flushing)
 
@@ -174,7 +178,7 @@ class _NatsLink:
         return f"kore.{self._id}.{topic}"
 
     def _guarded(self, secret: str, scheme: str) -> Callable[[], str]:
-        """Asked for by the client just before it is sent."""
+        """Return the callback with which the client asks for the secret just before sending it."""
 
         def give() -> str:
             self._check_tls(scheme)
@@ -183,7 +187,7 @@ class _NatsLink:
         return give
 
     def _check_tls(self, scheme: str) -> None:
-        # The client speaks TLS if the server says that it requires it, whatever the address says.
+        # The client uses TLS only if the server requires it, regardless of the address.
         if scheme == "tls" and not self._client._server_info.get("tls_required"):
             raise LinkLost("the server does not require TLS, which bus.url names")
 
@@ -196,7 +200,7 @@ class _NatsLink:
 
 
 def _stop_if_cancelled() -> None:
-    """The client swallows a cancellation while it writes."""
+    """Raise `CancelledError` if cancelled; the client swallows cancellation while it writes."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

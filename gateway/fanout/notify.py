@@ -1,7 +1,7 @@
-"""Messages over NOTIFY of the PostgreSQL server that holds the data.
+"""Transport of messages over NOTIFY of the PostgreSQL server with the data.
 
-One connection listens and sends. It calls libpq itself when the loop finds the socket ready: what
-psycopg waits for cannot be cancelled while the server does not answer.
+A single connection listens and sends. It calls libpq when the event loop finds the socket ready,
+because waits of psycopg cannot be cancelled while the server does not answer.
 """
 
 import asyncio
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
     from psycopg.rows import TupleRow
 
-# A payload has to be shorter than 8000 bytes, and is text: https://www.postgresql.org/docs/15/sql-notify.html
+# A payload is text and must be shorter than 8000 bytes:
+# https://www.postgresql.org/docs/15/sql-notify.html
 _PAYLOAD_BYTES = 7999
 _FRAME_BYTES = _PAYLOAD_BYTES // 4 * 3
-# A notification that is lost with the server was a hint; nothing waits for a disk.
+# A notification is a hint that may be lost with the server, so nothing waits for a disk.
 _OPTIONS = "-c synchronous_commit=off -c jit=off" + SERVER_TIMEOUTS
 _SEND = b"SELECT count(pg_notify(c, p)) FROM unnest($1::text[], $2::text[]) AS n (c, p)"
 _OPEN_S = 15.0
-# For an answer of the server, and between two looks whether there still is one.
+# Time limit for an answer of the server, and interval between checks of the connection.
 _ANSWER_S, _CHECK_S = 15.0, 30.0
 _STATEMENT = b"kore_notify"
 _CHANNELS: dict[str, Topic] = {"kore_front": "front", "kore_workers": "workers"}
 
 
 class NotifyFanout(QueuedFanout):
-    """`address` is that of the store: a server, or a pooler that keeps sessions."""
+    """Fanout over NOTIFY. `address` names the store's server, or a pooler in session mode."""
 
-    # Each NOTIFY waits for the commit of the one before, in the whole database.
+    # Each NOTIFY waits for the commit of the previous one in the whole database.
     gather_s = 0.005
 
     def __init__(
@@ -70,7 +71,7 @@ class NotifyFanout(QueuedFanout):
 
 
 async def connect_session(address: str) -> "psycopg.AsyncConnection[TupleRow]":
-    """Outside a transaction. Raises `LinkLost`."""
+    """Open a session outside a transaction. Raises `LinkLost`."""
     import psycopg
 
     try:
@@ -85,14 +86,14 @@ async def connect_session(address: str) -> "psycopg.AsyncConnection[TupleRow]":
     except TimeoutError:
         raise LinkLost("no answer") from None
     except psycopg.ProgrammingError:
-        # What it says of a malformed address may show a password.
+        # The error text about a malformed address may contain a password.
         raise LinkLost("the address is malformed") from None
     except psycopg.Error as exc:
         raise LinkLost(_one_line(str(exc))) from None
 
 
 class _NotifyLink:
-    """A connection that only this class uses."""
+    """Connection that only this class uses."""
 
     limit_bytes = _FRAME_BYTES
 
@@ -108,7 +109,7 @@ class _NotifyLink:
         self._loop.add_reader(self._socket, self._read)
 
     async def listen(self, topics: Iterable[Topic]) -> None:
-        """Raises `LinkLost`."""
+        """Listen to topics. Raises `LinkLost`."""
         for topic in topics:
             await self._ask(partial(self._server.send_query, f"LISTEN kore_{topic}".encode()))
         await self._ask(partial(self._server.send_prepare, _STATEMENT, _SEND))
@@ -125,7 +126,7 @@ class _NotifyLink:
                 async with asyncio.timeout(_CHECK_S):
                     await self._lost.wait()
             except TimeoutError:
-                # Nothing tells a listener that something between has forgotten its connection.
+                # Nothing tells a listener that a device in between has dropped its connection.
                 await self._ask(partial(self._server.send_query, b"SELECT 1"))
             else:
                 raise LinkLost(self._reason)
@@ -152,7 +153,7 @@ class _NotifyLink:
                 raise LinkLost(self._reason)
 
     def _flush(self) -> None:
-        """What the socket does not take now it takes later."""
+        """Send what the socket accepts now; the rest follows when it is writable."""
         import psycopg
 
         try:
@@ -182,13 +183,13 @@ class _NotifyLink:
         try:
             frame = b64decode(payload, validate=True)
         except NotBase64:
-            # Some other program's.
+            # Notification of another program.
             return
         if (topic := _CHANNELS.get(channel)) is not None:
             self._deliver(topic, frame)
 
     def _take_result(self, result: "PGresult | None") -> bool:
-        """Whether there may be another of the same statement."""
+        """Return whether another result of the same statement may follow."""
         from psycopg.pq import ExecStatus
 
         if result is None:
@@ -205,7 +206,7 @@ class _NotifyLink:
     def _fail(self, reason: str) -> None:
         if self._lost.is_set():
             return
-        # At once: the number of a closed socket is soon that of another.
+        # Remove the reader at once: the number of a closed socket is soon reused.
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._reason = reason
@@ -214,7 +215,7 @@ class _NotifyLink:
 
 
 def _array(words: Iterable[bytes]) -> bytes:
-    """Of words that need no quotes, as PostgreSQL writes it."""
+    """Return a PostgreSQL array of words that need no quotes."""
     return b"{" + b",".join(words) + b"}"
 
 

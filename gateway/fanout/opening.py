@@ -1,4 +1,4 @@
-"""Which way messages go: over NATS where it is configured, else over NOTIFY."""
+"""Choice of the transport: NATS where it is configured, else NOTIFY."""
 
 import logging
 from hashlib import sha256
@@ -12,10 +12,11 @@ log = logging.getLogger(__name__)
 
 
 def open_fanout(bus_url: str | None, store_url: str, cipher: KeySource | None, name: str) -> Fanout:
-    """`bus_url` is the setting `bus.url`, `store_url` the address of the PostgreSQL server, and
-    `name` what the NATS server's monitoring calls this process.
+    """Return a fanout that is not connected yet.
 
-    Connects to nothing yet. Raises `ConfigError` where the library of NATS is not installed.
+    `bus_url` is the setting `bus.url`, `store_url` the address of the PostgreSQL server; `name`
+    identifies this process in the NATS server's monitoring. Raises `ConfigError` if the NATS
+    library is not installed.
     """
     if bus_url is None:
         from gateway.fanout.notify import NotifyFanout
@@ -43,7 +44,7 @@ def open_fanout(bus_url: str | None, store_url: str, cipher: KeySource | None, n
 
 
 async def database_id(store_url: str) -> str:
-    """16 hexadecimal digits that name the database, however its server is addressed.
+    """Return 16 hexadecimal digits that identify the database under any address of its server.
 
     Raises `LinkLost`.
     """

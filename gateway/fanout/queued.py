@@ -1,7 +1,6 @@
-"""What every way of sending has in common: a bounded queue, one connection at a time, and another
-after each that is lost.
+"""Common part of all transports: a bounded queue and one connection, replaced when it is lost.
 
-A batch is sent at once where nothing is under way; what is published meanwhile goes together.
+A batch is sent at once if nothing is being sent; messages published meanwhile go together.
 """
 
 import asyncio
@@ -21,44 +20,46 @@ from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySourc
 log = logging.getLogger(__name__)
 
 QUEUE_BYTES = 32_000_000
-# What a message costs beside its own bytes, so that many empty ones are bounded too.
+# Overhead of a message, so that the number of empty messages is bounded, too.
 _MESSAGE_BYTES = 100
-# Of messages that are put into frames together, and of frames that the server has to confirm
-# together: so long the loop is busy with nothing else.
+# Limit on messages framed together and on frames that the server confirms together; the event loop
+# is busy for that long.
 _BATCH_BYTES = 256_000
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
-# A connection that has lasted so long was a good one.
+# A connection that lasted this long counts as good.
 _STEADY_S = 5.0
 
 TopicFrame = tuple[Topic, bytes]
 
 
 class LinkLost(Exception):
-    """The connection is of no use any more; the reason holds no secret."""
+    """Raised when a connection is lost; the reason contains no secret."""
 
 
 class Link(Protocol):
-    """One connection, which listens to all topics that were asked for."""
+    """Connection that listens to all subscribed topics."""
 
     @property
     def limit_bytes(self) -> int:
-        """Of one frame."""
+        """Maximum size of a frame."""
         ...
 
     async def send(self, frames: Sequence[TopicFrame]) -> None:
-        """Returns once the server has them. Raises `LinkLost`."""
+        """Send frames and return once the server has them. Raises `LinkLost`."""
         ...
 
     async def watch(self) -> None:
-        """Until it is lost. Raises `LinkLost`."""
+        """Wait until the connection is lost, then raise `LinkLost`."""
         ...
 
 
 class QueuedFanout(ABC):
-    """A `Fanout` over connections that `_open_link` makes. A process that publishes to a topic
-    that it has subscribed to hears itself."""
+    """`Fanout` over connections from `_open_link`.
 
-    # Between two batches: they are fewer and larger, for a server that pays for each.
+    A process that publishes to a topic it has subscribed to receives its own messages.
+    """
+
+    # Pause between batches, for servers to which fewer, larger batches are cheaper.
     gather_s = 0.0
 
     def __init__(self, keys: KeySource | None, *, queue_bytes: int = QUEUE_BYTES) -> None:
@@ -71,10 +72,10 @@ class QueuedFanout(ABC):
         self._queue: deque[tuple[Topic, bytes]] = deque()
         self._queue_bytes = 0
         self._filled = asyncio.Event()
-        # The server has all that was published.
+        # Set while the server has everything that was published.
         self._sent = asyncio.Event()
         self._sent.set()
-        # Not confirmed yet: sent once more over the next connection.
+        # Unconfirmed frames, sent again over the next connection.
         self._unsent: list[TopicFrame] = []
         self._frames: Iterator[TopicFrame] = iter(())
         self._dropped_count = 0
@@ -83,11 +84,11 @@ class QueuedFanout(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """The server, for people: without a secret."""
+        """Name of the server for people, without secrets."""
 
     @abstractmethod
     def _open_link(self) -> AbstractAsyncContextManager[Link]:
-        """Connected, and listening to `_topics`. Raises `LinkLost`."""
+        """Connect and listen to `_topics`. Raises `LinkLost`."""
 
     @property
     def dropped_count(self) -> int:
@@ -126,7 +127,8 @@ class QueuedFanout(ABC):
                     self._connected()
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(self._send_all(link))
-                        # Here: Python 3.11 counts a cancellation too many where only tasks fail.
+                        # Await here: Python 3.11 counts one cancellation too many when only tasks
+                        # fail.
                         await link.watch()
             except* LinkLost as lost:
                 self._warn("no connection to %s (%s); trying again", self.place, _reason(lost))
@@ -143,12 +145,12 @@ class QueuedFanout(ABC):
             reconnected()
 
     def _warn(self, text: str, *words: object) -> None:
-        """Once for each loss: it may be tried again for hours."""
+        """Log a warning once per lost connection, because attempts may continue for hours."""
         log.log(logging.DEBUG if self._is_warned else logging.WARNING, text, *words)
         self._is_warned = True
 
     def _deliver(self, topic: Topic, frame: bytes) -> None:
-        """For a link: what it has received."""
+        """Process a frame that a link has received."""
         try:
             self._readers[topic].read(frame)
         except FrameError as exc:
@@ -165,7 +167,7 @@ class QueuedFanout(ABC):
                 await asyncio.sleep(max(0.0, began_at + self.gather_s - loop.time()))
 
     async def _next_frames(self, limit_bytes: int) -> None:
-        """Into `_unsent`, from the queue once there is something in it."""
+        """Move frames into `_unsent` once the queue has messages."""
         while not self._unsent:
             frames = islice(self._frames, max(1, _BATCH_BYTES // limit_bytes))
             if batch := list(frames):
@@ -175,7 +177,7 @@ class QueuedFanout(ABC):
                     self._sent.set()
                 await self._filled.wait()
                 self._frames = self._cut(self._take_batch(), limit_bytes)
-        # Made for a connection that took larger ones.
+        # Frames built for a connection that accepted larger ones.
         self._unsent = [one for one in self._unsent if len(one[1]) <= limit_bytes]
 
     def _take_batch(self) -> dict[Topic, list[bytes]]:

@@ -1,4 +1,4 @@
-"""Downloads what stored messages wait for: their files, and the rest of their album."""
+"""Downloads that stored messages wait for: their files, and the rest of their album."""
 
 import asyncio
 import logging
@@ -39,16 +39,16 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-# After a start, the rest of an album has so long to be delivered again.
+# Time after a start in which the rest of an album may be delivered again.
 AFTER_START_S = 3.0
 _WAITS_S = (1.0, 3.0, 10.0, 30.0)
-# About ten minutes: the chat waits behind its file.
+# About ten minutes, during which the chat waits for its file.
 _ROOM_WAITS_S = (5.0, 10.0, 20.0, 40.0, *[60.0] * 9)
 _STORE_PAUSE_S = 5.0
 _NOBODY = mark_for_translation("downloads from its source are not supported")
 _NOT_KEPT = mark_for_translation("it could not be saved to disk ({reason})")
 _FULL = mark_for_translation("the disk is nearly full")
-# What has no name of its own.
+# Names of media without a name of their own.
 _CALLED = {
     "photo": mark_for_translation("the photo"),
     "video": mark_for_translation("the video"),
@@ -59,7 +59,7 @@ _CALLED = {
     "sticker": mark_for_translation("the sticker"),
     "document": mark_for_translation("the file"),
 }
-# No one is left to be notified.
+# Nobody is left to be notified.
 _FORGOTTEN = "the sender's data was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
 
@@ -67,7 +67,7 @@ _BROKE = mark_for_translation("an internal error occurred")
 def shared_inbox(
     media: MediaSection, files: "SharedFiles | None", inboxes: InboxPaths
 ) -> "SharedInbox | None":
-    """For received files, where other machines see files."""
+    """Return the inbox for received files that other machines can read, or None."""
     if files is None:
         return None
     from gateway.media.shared_inbox import SharedInbox
@@ -76,13 +76,13 @@ def shared_inbox(
 
 
 class MediaDownloader:
-    """One task for each row that waits, a few downloads at a time; polls never wait for any.
+    """Downloader with one task per waiting row and a few downloads at a time; polls never wait.
 
-    What a kill interrupts is begun again at the next start: a row is held until all is there, or a
-    sentence says why not. `media` says how large a file may be that is taken, and for how long it
-    is kept; `transcribe` writes down what is said in one, `wake` lets a lane
-    go on whose row waits no more, `shared` lets other machines have it, `waits_s` are the rests
-    between tries, and `room_waits_s` the rests between tries while the disk or the quota is full.
+    A download that a kill interrupts starts again: the row is held until everything is there, or a
+    sentence explains why not. `media` limits the size of files and the time before they expire;
+    `transcribe` transcribes speech; `wake` wakes a lane whose row no longer waits; `shared` gives
+    files to other machines. `waits_s` are the pauses between attempts, `room_waits_s` those while
+    the disk or the quota is full.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -113,15 +113,15 @@ class MediaDownloader:
         self._waits_s = waits_s
         self._room_waits_s = room_waits_s
         self._changed = asyncio.Event()
-        # Whether there may be parts of albums that are not to be kept for long.
+        # Whether parts of albums may exist that expire soon.
         self._has_early_updates = True
         self._busy_numbers: set[int] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)
-        # Files that are being fetched: a photo and the question that replies to it bring the same.
+        # Locks of files being fetched: a photo and a reply to it bring the same file.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     def wrap_accept(self, accept: Accept) -> Accept:
-        """`accept`, after which this looks for rows that wait."""
+        """Return `accept` followed by a search for waiting rows."""
 
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
@@ -135,7 +135,7 @@ class MediaDownloader:
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until cancelled; starts with what an earlier process left."""
+        """Work until cancelled, beginning with rows left by an earlier process."""
         await self._transact(pending_media.begin_again, time.time() + AFTER_START_S)
         self.notify()
         rest_s: float | None = None
@@ -163,18 +163,18 @@ class MediaDownloader:
                         group.create_task(self._complete_message(seq), name=f"files of {seq}")
 
     async def _complete_message(self, seq: int) -> None:
-        """Until the row needs nothing any more."""
+        """Work on a row until it waits for nothing."""
         try:
             while (row := await self._transact(pending_media.find, seq)) is not None:
                 if (media := row.awaited) is not None:
                     await self._settle(row, media)
                     continue
-                # A clock that was set back must not keep anybody waiting.
+                # Limit the wait in case the clock was set back.
                 await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
                 if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
         except SealBroken:
-            # The messages behind it must not wait for a row that nobody can read.
+            # Messages behind a row that cannot be read must not wait for it.
             if lane := await self._transact(unreadable_messages.bury, seq):
                 self._wake(lane)
         finally:
@@ -187,7 +187,7 @@ class MediaDownloader:
             outcome = await self._fetch_with_retries(row, media)
         except NotFetched as exc:
             log.warning("skipped a %s of message %d: %s", media.kind, row.seq, exc)
-            # What is there, but was not understood, is there all the same.
+            # The file was received even if it was not understood.
             outcome = replace(exc.media or media, trouble=str(exc))
             if not media.quoted:
                 with use_locale(self._languages.of(row.message)):
@@ -198,7 +198,7 @@ class MediaDownloader:
             self._sender.wake(replies[0].route.lane)
 
     async def _fetch_with_retries(self, row: PendingMessage, media: Media) -> Media:
-        """The file, there. Raises `NotFetched` when it is out of reach."""
+        """Fetch a file. Raises `NotFetched` when it cannot be had."""
         waits_s, room_waits_s = deque(self._waits_s), deque(self._room_waits_s)
         has_warned = False
         while True:
@@ -228,14 +228,14 @@ class MediaDownloader:
                     reason = exc.strerror or type(exc).__name__
                     raise NotFetched(_NOT_KEPT, reason=reason) from exc
                 case bug:
-                    # It costs this file, not the chat.
+                    # The failure costs this file, not the chat.
                     log.error(
                         "downloading a file of %s failed", row.message.session_key, exc_info=bug
                     )
                     raise NotFetched(_BROKE) from bug
 
     async def _try(self, row: PendingMessage, media: Media) -> Media:
-        """Raises `NotFetched` and `OSError`."""
+        """Fetch a file once. Raises `NotFetched` and `OSError`."""
         from gateway.media.storage import storage_name
 
         message = row.message
@@ -250,7 +250,7 @@ class MediaDownloader:
         if self._shared is not None:
             local = await self._share(self._shared, row.seq, local)
         try:
-            # No other file waits for it: this may take minutes.
+            # Transcribe outside the lock, because this may take minutes.
             return (
                 await self._transcribe(local, workspace / (local.path or ""))
                 if self._transcribe
@@ -263,7 +263,7 @@ class MediaDownloader:
     async def _local_copy(
         self, channel: SupportsDownloads, seq: int, media: Media, path: Path, workspace: Path
     ) -> Media:
-        """The file at `path` or beside it, fetched unless it came before."""
+        """Return the file at `path` or a free place next to it; download it unless it exists."""
         from gateway.media.storage import discard, has_room, store_upload, with_file_facts
 
         path, existing = await asyncio.to_thread(_place, media, path, workspace)
@@ -276,16 +276,16 @@ class MediaDownloader:
         await store_upload(
             path, workspace, lambda file: channel.fetch(media, file, self._limit_bytes)
         )
-        # Looked at once it lies there: a deletion that comes after this finds it.
+        # Check after the file is written, so that a later deletion finds it.
         if await self._transact(pending_media.is_forgotten, seq):
             await asyncio.to_thread(discard, path)
             raise NotFetched(_FORGOTTEN)
         return await asyncio.to_thread(with_file_facts, media, path, workspace)
 
     async def _share(self, shared: "SharedInbox", seq: int, local: Media) -> Media:
-        """The file, where the machine that answers can fetch it."""
+        """Put the file where the machine that answers can fetch it."""
         media = await shared.put(local)
-        # As in `_local_copy`.
+        # Check as in `_local_copy`.
         if await self._transact(pending_media.is_forgotten, seq):
             await shared.delete(media)
             raise NotFetched(_FORGOTTEN)
@@ -294,7 +294,7 @@ class MediaDownloader:
     async def _transact(
         self, work: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return the work's result, however long the database refuses. Raises `SealBroken`."""
+        """Run a transaction until the database accepts it. Raises `SealBroken`."""
         while True:
             try:
                 return await self._database.transact(work, *args, **kwargs)
@@ -328,7 +328,7 @@ def _failure_notice(media: Media, why: NotFetched) -> str:
 
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
-    """Where the file lies if it came before, else where it may be put: not where another is."""
+    """Return the place of the file if it exists, else a place that no other file occupies."""
     from gateway.media.storage import places
 
     for at in places(path):
@@ -339,7 +339,7 @@ def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | Non
 
 
 def _existing_file(media: Media, path: Path, workspace: Path) -> Media | None:
-    """The file, if it came before."""
+    """Return the file if it exists."""
     from gateway.media.storage import with_file_facts
 
     try:
@@ -349,6 +349,6 @@ def _existing_file(media: Media, path: Path, workspace: Path) -> Media | None:
     if media.size_bytes not in (None, file.size_bytes):
         return None
     with suppress(OSError):
-        # It was sent again: it is kept for as long as if it were new.
+        # The file was sent again, so keep it as long as a new one.
         os.utime(path, follow_symlinks=False)
     return file

@@ -1,4 +1,4 @@
-"""Pictures that a client sends with a message, each kept under its digest."""
+"""Pictures sent by clients, each stored under its digest."""
 
 import base64
 import binascii
@@ -17,8 +17,10 @@ _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/
 
 
 def store_base64(data: str, folder: Path, workspace: Path) -> Media:
-    """Keep it in a folder of the workspace, marked: what it shows may be a stranger's. Raises
-    `KoreError` for what is no picture."""
+    """Store a picture in a folder of the workspace, marked as possibly untrusted content.
+
+    Raises `KoreError` for data that is not a picture.
+    """
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""What came with a message besides its text, as the model reads it."""
+"""Attachments of a message as the model reads them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,19 +7,19 @@ from agent.types import Context, ImageFile, Part, Taint
 from gateway.core.messages import InboundMessage, Media
 from gateway.media.storage import format_size
 
-# What the sender says or chooses by themselves; all else may hold a stranger's words.
+# Kinds whose content the sender chose; all others may contain text of other people.
 _OWN = frozenset({"location", "dice", "voice", "video_note"})
 _LOUD = frozenset({"voice", "audio", "video_note", "video"})
 
 
 def attachment_parts(messages: Sequence[InboundMessage]) -> list[Part]:
-    """A line for each file, place or contact, and the pictures, loaded when they are shown."""
+    """Return a line for each file, place or contact, and the pictures, loaded when shown."""
     lines = "\n".join(_line(media) for one in messages for media in one.media)
     return [*_pictures(messages), *([Context(lines)] if lines else [])]
 
 
 def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """Whether anything in it may be untrusted text."""
+    """Return the taint of the attachments: untrusted if any may contain text of other people."""
     strange = any(media.kind not in _OWN or media.quoted for one in messages for media in one.media)
     return UNTRUSTED if strange else NOTHING
 
@@ -27,7 +27,7 @@ def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
 def _pictures(messages: Sequence[InboundMessage]) -> Iterator[ImageFile]:
     for one in messages:
         for media in one.media:
-            # An edit changes the caption: the picture was shown with the message itself.
+            # An edit changes the caption; the picture was shown with the original message.
             if media.digest and media.path and not (one.edited and not media.quoted):
                 yield ImageFile(media.path, media.media_type or "", media.digest)
 

@@ -1,4 +1,4 @@
-"""What `send_file` does in a chat: copies into the outbox, in the order of the conversation."""
+"""`send_file` in a chat: copies files into the outbox, in the order of the conversation."""
 
 import secrets
 import time
@@ -23,7 +23,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 # https://core.telegram.org/bots/api#sendmediagroup
 ALBUM = 10
 CAPTION_UNITS = 900
-# Kinds that may stand together in an album, by the name of what they have in common.
+# Kinds that may share an album, by the group that they belong to.
 _TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
 
 
@@ -34,8 +34,10 @@ def file_sender(
     claim: TurnClaim,
     exposure: TaintState,
 ) -> Send:
-    """For a turn: returns when the files are in the outbox, and says so to the model. Their caption
-    is the model's word like any answer."""
+    """Return the `send` function of a turn, which puts files into the outbox.
+
+    Captions count as the model's text, like any answer.
+    """
     message = claim.messages[-1]
     route = message.route
 
@@ -70,15 +72,17 @@ def file_sender(
 
 
 async def nowhere(request: FileDelivery, call: CallContext) -> str:
-    """For a sub-agent, which can't send anything."""
+    """Refuse to send: a sub-agent has no chat."""
     raise ToolError("Sub-agents cannot send files: name them in your result.")
 
 
 def _parts(
     files: Sequence[OutboundFile], caption: Sequence[OutboundPart]
 ) -> Sequence[OutboundPart]:
-    """A message for each album; the caption stands below the first, or behind all when it is
-    long."""
+    """Return one message per album.
+
+    The caption goes below the first album, or behind all of them when it is long.
+    """
     groups = list(_albums(files))
     below = len(caption) == 1 and _units(caption[0].text) <= CAPTION_UNITS
     first = caption[0] if below else OutboundPart("")
@@ -97,5 +101,5 @@ def _albums(files: Sequence[OutboundFile]) -> list[tuple[OutboundFile, ...]]:
 
 
 def _units(text: str) -> int:
-    """Of UTF-16, in which platforms count; most emoji are two."""
+    """Return the length in UTF-16 code units, as platforms count; most emoji have two."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,4 +1,4 @@
-"""Received files that any machine can fetch into the inbox of its own workspace."""
+"""Received files that any machine can fetch into the inbox of its workspace."""
 
 import asyncio
 import logging
@@ -29,12 +29,12 @@ from gateway.store.port import Store
 log = logging.getLogger(__name__)
 
 _DAY_S = 86_400.0
-# What is put in an instant before its row is stored is not cleaned away.
+# A file is stored before its row, so the cleanup skips files younger than this.
 _ROW_FOLLOWS_S = 3_600.0
 
 
 class SharedInbox:
-    """`limit_bytes` is how large a received file may be."""
+    """Inbox shared by machines. `limit_bytes` is the maximum size of a received file."""
 
     def __init__(self, files: SharedFiles, inboxes: InboxPaths, limit_bytes: int) -> None:
         self.files = files
@@ -43,8 +43,10 @@ class SharedInbox:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
     async def put(self, media: Media) -> Media:
-        """A file that lies in an inbox of this machine, for the others. When the store does not
-        take it, it stays on this machine alone."""
+        """Upload a file from an inbox of this machine.
+
+        If the store does not take it, it stays on this machine only.
+        """
         folder, name = _split(media)
         if name is None:
             return media
@@ -57,14 +59,16 @@ class SharedInbox:
         return replace(media, file_digest=digest)
 
     async def delete(self, media: Media) -> None:
-        """It is not to stay. Raises `FileStoreError`."""
+        """Delete a file from the store. Raises `FileStoreError`."""
         folder, name = _split(media)
         if name is not None and media.file_digest is not None:
             await asyncio.to_thread(self.files.inbox(folder).delete, media.file_digest)
 
     async def bring(self, messages: Sequence[InboundMessage]) -> list[str]:
-        """Fetch the files of messages that are not on this machine; returns a sentence for each
-        that cannot be had."""
+        """Fetch files of messages that are missing on this machine.
+
+        Returns a sentence for each file that cannot be had.
+        """
         failures = []
         for message in messages:
             for media in message.media:
@@ -83,7 +87,7 @@ class SharedInbox:
         return failures
 
     async def bring_pictures(self, messages: Sequence[Message]) -> None:
-        """Fetch the pictures that a request will show; one that cannot be had is left out there."""
+        """Fetch the pictures that a request will show; the request leaves out missing ones."""
         for picture in islice(_newest_pictures(messages), MOST):
             folder, _, name = picture.path.rpartition("/")
             if _is_stored(folder, name):
@@ -93,7 +97,7 @@ class SharedInbox:
                     log.info("a picture is left out: %s", exc)
 
     async def _fetch(self, folder: str, name: str, digest: str, limit_bytes: int) -> None:
-        """Unless something is there. Raises `FileStoreError` and `OSError`."""
+        """Fetch a file unless it exists. Raises `FileStoreError` and `OSError`."""
         workspace = self._inboxes.workspace.resolve()
         path = workspace / folder / name
         if await asyncio.to_thread(os.path.lexists, path):
@@ -112,13 +116,13 @@ class SharedInbox:
                 await storage.store_upload(path, workspace, pour)
 
     def _folder_of(self, message: InboundMessage) -> str:
-        """Relative to the workspace."""
+        """Return the folder, relative to the workspace."""
         inboxes = self._inboxes
         return str(inboxes.inbox(message).relative_to(inboxes.workspace))
 
 
 async def sweep_daily(files: SharedFiles, database: Store, keep_days: int | None) -> None:
-    """Delete what nobody needs any more, until cancelled; for the process that owns the data."""
+    """Delete expired files daily until cancelled; for the process that owns the data."""
     rest_s = storage.BEGINS_AFTER_S
     while True:
         await asyncio.sleep(rest_s)
@@ -131,7 +135,7 @@ async def sweep_daily(files: SharedFiles, database: Store, keep_days: int | None
 
 
 async def sweep(files: SharedFiles, database: Store, keep_days: int | None, now: float) -> int:
-    """How many were deleted. Raises `FileStoreError`."""
+    """Delete expired files and return their number. Raises `FileStoreError`."""
     needed = await database.transact(shared_names, files.outgoing)
 
     def delete() -> int:
@@ -146,7 +150,7 @@ async def sweep(files: SharedFiles, database: Store, keep_days: int | None, now:
 
 
 def _split(media: Media) -> tuple[str, str | None]:
-    """The folder, relative to the workspace, and the name of what Kore put into an inbox."""
+    """Return the folder, relative to the workspace, and the stored name of an inbox file."""
     folder, _, name = (media.path or "").rpartition("/")
     return (folder, name) if _is_stored(folder, name) else ("", None)
 

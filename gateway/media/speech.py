@@ -1,9 +1,9 @@
-"""Answers that are read aloud by a service that speaks OpenAI's protocol.
+"""Answers read aloud by a service with OpenAI's protocol.
 
 https://platform.openai.com/docs/api-reference/audio/createSpeech
 
-The text of an answer is what is promised, and it is stored and sent first; the voice comes behind
-it, and a crash in between leaves it out.
+The promise covers the text of an answer, which is stored and sent first. The voice message follows,
+and a crash in between leaves it out.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 
 log = logging.getLogger(__name__)
 
-# The service's limit.
+# Limit of the service.
 MOST_CHARS = 4_096
 ANSWER_S = 60.0
 _MOST_BYTES = 20_000_000
@@ -39,12 +39,12 @@ _ENDS = (". ", "! ", "? ", "。", "！", "？", "\n")
 
 
 class SpeechFailed(KoreError):
-    """The service did not read a text aloud; the text says why, for the log."""
+    """Raised when the service did not read a text aloud; the reason is for the log."""
 
 
 @frozen
 class SpokenReply:
-    """An answer to read aloud: the plain text, and where it goes."""
+    """Answer to read aloud: the plain text and its route."""
 
     delivery_id: str
     route: Route
@@ -54,7 +54,7 @@ class SpokenReply:
 
 @dataclass(slots=True, kw_only=True)
 class SpeechService:
-    """Reads answers aloud in the background, one after the other."""
+    """Service that reads answers aloud in the background, one after the other."""
 
     settings: TtsSection
     database: Store
@@ -64,7 +64,7 @@ class SpeechService:
     _replies: "asyncio.Queue[SpokenReply]" = field(default_factory=lambda: asyncio.Queue(_WAITING))
 
     def consider(self, claim: TurnClaim, answer: str) -> None:
-        """A turn has ended with this answer, which is stored."""
+        """Queue the stored answer of a turn if it should be read aloud."""
         message = claim.messages[-1]
         if not answer or self._replies.full() or not self._is_wanted(claim.messages):
             return
@@ -111,7 +111,7 @@ class SpeechService:
         self.sender.wake(reply.route.lane)
 
     async def _speak(self, text: str) -> bytes:
-        """Ogg with Opus, as chats play it. Raises `SpeechFailed`."""
+        """Return Ogg with Opus, as chats play it. Raises `SpeechFailed`."""
         import aiohttp
 
         tts = self.settings
@@ -152,7 +152,7 @@ class SpeechService:
 
 
 def shortened(text: str) -> str:
-    """As much of a text as is read aloud, to the end of a sentence where there is one."""
+    """Return the part of a text to read aloud, ending with a sentence where possible."""
     if len(text) <= MOST_CHARS:
         return text
     head = text[:MOST_CHARS]

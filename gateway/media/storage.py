@@ -1,4 +1,4 @@
-"""Files that people send, in the inbox folders of the workspace."""
+"""Received files in the inbox folders of the workspace."""
 
 import asyncio
 import errno
@@ -22,18 +22,18 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from gateway.core.messages import InboundMessage, Media
 
-# What stays free on the disk whatever is sent.
+# Space on the disk that received files never use.
 FREE_BYTES = 100 * 2**20
 
 _NAME_CHARS = 60
 
-# A name has 255 bytes at most, with what is put before and behind it.
+# A name has at most 255 bytes, including the parts before and after it.
 _NAME_BYTES = 180
 
-# Hexadecimal: too many for two files to share them by chance.
+# Hexadecimal digits: enough to make collisions of two files implausible.
 _MARK_DIGITS = 16
 
-# Versions of one file: a changed one is never overwritten.
+# Versions of one file: a changed file never overwrites an earlier one.
 _VERSIONS = 9
 
 _UNSAFE = re.compile(r"[^\w.,()+ -]+")
@@ -49,15 +49,14 @@ _ENDINGS = {
     "audio/mp4": ".m4a",
 }
 
-# What `storage_name` puts behind a name, and `places` behind that; and a file that broke off on its
-# way.
+# Suffixes of `storage_name` and `places`, and of a file whose transfer was interrupted.
 _OURS = re.compile(rf"-[0-9a-f]{{{_MARK_DIGITS}}}(?:-\d)?(?:\.[^\W_]{{1,10}})?(?P<part>\.part)?\Z")
 
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class InboxPaths(Protocol):
-    """Where files go that come with a message; `TurnPermissions` knows."""
+    """Folders for received files, implemented by `TurnPermissions`."""
 
     @property
     def workspace(self) -> Path: ...
@@ -66,9 +65,9 @@ class InboxPaths(Protocol):
 
 
 def storage_name(media: Media, account: str) -> str:
-    """A plain name, the same whenever the same file comes; two files never share one.
+    """Return a plain name that is the same whenever the same file arrives, and unique to it.
 
-    What follows the first letters of the name tells it from all others.
+    The part after the first characters distinguishes it from all others.
     """
     identity = f"{account}:{media.unique or media.remote}:{media.kind}"
     mark = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:_MARK_DIGITS]
@@ -82,14 +81,14 @@ def storage_name(media: Media, account: str) -> str:
 
 
 def places(path: Path) -> Iterator[Path]:
-    """Where the file of this name may lie: beside what stands there already and is another."""
+    """Yield possible places of a file with this name: other files may occupy earlier ones."""
     yield path
     for n in range(2, _VERSIONS + 1):
         yield path.with_stem(f"{path.stem}-{n}")
 
 
 def has_room(folder: Path, size_bytes: int) -> bool:
-    """Whether the disk that the folder is on, or will be, has room for a file of this size."""
+    """Return whether the disk of the folder, which may not exist yet, has room for the file."""
     while not folder.is_dir():
         folder = folder.parent
     return shutil.disk_usage(folder).free >= size_bytes + FREE_BYTES
@@ -98,11 +97,11 @@ def has_room(folder: Path, size_bytes: int) -> bool:
 async def store_upload(
     path: Path, workspace: Path, pour: Callable[[BinaryIO], Awaitable[None]]
 ) -> None:
-    """Make `path` hold what `pour` writes, all or nothing; it is marked as strangers' words.
+    """Write a file with `pour`, all or nothing, and mark it as untrusted content.
 
-    Paths are real: a folder that became a link is refused. A kill in between leaves a part behind,
-    which the next try begins anew. What is at `path` already is not overwritten.
-    Raises `OSError`, and what `pour` raises.
+    Paths are real: a folder that became a link is refused. A kill leaves a partial file, which the
+    next attempt overwrites. An existing file at `path` stays. Raises `OSError`, and errors of
+    `pour`.
     """
     part = path.with_name(f".{path.name}.part")
     file = await asyncio.to_thread(_open_part, part)
@@ -117,16 +116,18 @@ async def store_upload(
 
 
 def discard(path: Path) -> None:
-    """What was received there is not to stay. Raises `OSError`."""
+    """Delete a received file. Raises `OSError`."""
     with suppress(FileNotFoundError), open_folder_beneath(path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
 
 
 def delete_older_than(inbox: Path, before: float) -> int:
-    """Delete what was received in this folder, or below it, and not touched since `before`
-    (Unix time); returns how many files. What anybody else has put there stays."""
+    """Delete received files below a folder that were last touched before `before`.
+
+    `before` is Unix time. Returns the number of deleted files; files from elsewhere stay.
+    """
     deleted = 0
-    # Where there is none, or a link, nothing was received.
+    # Without the folder, or with a link in its place, nothing was received.
     with (
         suppress(OSError),
         open_folder_beneath(inbox.parent.resolve() / inbox.name, flags=LISTED) as root,
@@ -142,7 +143,7 @@ def delete_older_than(inbox: Path, before: float) -> int:
 
 
 def with_file_facts(media: Media, path: Path, workspace: Path) -> Media:
-    """The reference to a file that is there; a picture that can be shown has its fingerprint.
+    """Return the reference to an existing file; displayable pictures get their digest.
 
     Paths are real: no link is followed. Raises `OSError`.
     """
@@ -169,7 +170,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def is_stored_name(name: str) -> bool:
-    """Whether a whole file of the inbox may be called so."""
+    """Return whether the name is one of a complete received file."""
     match = _OURS.search(name)
     is_plain = match is not None and match["part"] is None and _UNSAFE.search(name) is None
     return is_plain and not name.startswith(".")
@@ -188,7 +189,7 @@ def _keep(file: BinaryIO, part: Path, path: Path, workspace: Path) -> None:
 
 
 def keep_part(part: Path, path: Path, workspace: Path) -> None:
-    """The same for a part that was written before. Raises `OSError`."""
+    """Move a partial file to its final place. Raises `OSError`."""
     with open_folder_beneath(part.parent) as folder:
         fd = os.open(part.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, "rb"):
@@ -207,14 +208,14 @@ def _move(part: Path, path: Path, workspace: Path) -> None:
 
 log = logging.getLogger(__name__)
 
-# A one-shot run is over by then.
+# One-shot runs end before this.
 BEGINS_AFTER_S = 10.0
 
 _DAY_S = 86_400.0
 
 
 async def delete_expired_daily(workspace: Path, keep_days: int) -> None:
-    """Until cancelled."""
+    """Delete expired files daily until cancelled."""
     rest_s = BEGINS_AFTER_S
     while True:
         await asyncio.sleep(rest_s)

@@ -1,4 +1,4 @@
-"""What people say in voice messages, written down by a service that speaks OpenAI's protocol.
+"""Transcription of voice messages by a service with OpenAI's protocol.
 
 https://platform.openai.com/docs/api-reference/audio/createTranscription
 """
@@ -21,7 +21,7 @@ from gateway.channels.base import NotFetched
 from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media
 
-# OpenAI's limit; others accept more, but voice messages are rarely longer.
+# Limit of OpenAI; other services accept more, but voice messages are rarely longer.
 LIMIT_BYTES = 25 * 2**20
 ANSWER_S = 120.0
 _OPENAI = "api.openai.com"
@@ -46,7 +46,7 @@ _ODD = mark_for_translation("the transcription service returned an unexpected re
 
 
 class Transcriber:
-    """Asks the configured service; without one, it says so of what was spoken to us."""
+    """Client of the configured service; without one, spoken messages get a notice."""
 
     def __init__(self, settings: TranscriptionSection, *, answer_s: float = ANSWER_S) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Transcriber:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def transcribe(self, media: Media, path: Path) -> Media:
-        """The media with its words, if any belong to it. Raises `NotFetched`."""
+        """Return the media with its transcription, if it is speech. Raises `NotFetched`."""
         if media.kind not in _SPOKEN | {"audio"}:
             return media
         if self._settings.api_base is None:
@@ -74,7 +74,7 @@ class Transcriber:
         )
 
     def _cost(self, seconds: int | None) -> int | None:
-        """Nano-dollars; None when the price or the length is unknown."""
+        """Return nano-dollars, or None if the price or the length is unknown."""
         transcription = self._settings
         price = transcription.price_per_minute_usd
         if price is None and urlsplit(transcription.api_base or "").hostname == _OPENAI:
@@ -109,7 +109,7 @@ class Transcriber:
             except aiohttp.ConnectionTimeoutError as exc:
                 raise NotFetched(_UNREACHABLE, is_retryable=True) from exc
             except TimeoutError as exc:
-                # It would do so again, and the chat waits behind it.
+                # A retry would be as slow, and the chat waits for it.
                 raise NotFetched(_SLOW, n=round(self._answer_s)) from exc
             except (aiohttp.ClientError, ConfigError, OSError) as exc:
                 raise NotFetched(_UNREACHABLE, is_retryable=True) from exc

@@ -1,4 +1,4 @@
-"""Files that a client sends in parts, kept in the workspace's inbox as those of a chat are."""
+"""Uploads of clients in parts, stored in the workspace's inbox like files of a chat."""
 
 import asyncio
 import base64
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # Its base64 fits into a request.
 PART_BYTES = 2**20
-# So many are under way at a time, and each is given up when nothing comes for so long.
-_MOST = 16
+# Limit on concurrent uploads; an upload is dropped when no part arrives for the time below.
+_MAX_UPLOADS = 16
 _IDLE_S = 600.0
 _NAME_CHARS = 200
 _ACCOUNT = "local"
@@ -38,13 +38,13 @@ _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnknownUpload(KoreError):
-    """The upload was given up, or its process was replaced: it has to begin again."""
+    """Raised when an upload was dropped or its process replaced; the client must start again."""
 
     code = "unknown-upload"
 
 
 class _Upload:
-    """A file of which `received` bytes are there; `media` once it is whole."""
+    """File with `received` bytes so far; `media` once it is complete."""
 
     def __init__(self, name: str, size_bytes: int, part: Path, now: float) -> None:
         self.name = name
@@ -58,8 +58,10 @@ class _Upload:
 
 
 class Uploads:
-    """What is under way is known to this process alone; a kill leaves a part behind, which is
-    swept up with old files of the inbox."""
+    """Uploads in progress.
+
+    Only this process knows them; a kill leaves a partial file, which the inbox cleanup deletes.
+    """
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class Uploads:
         self._uploads: dict[str, _Upload] = {}
 
     async def begin(self, name: str, size_bytes: int) -> str:
-        """The new upload's id. Raises `KoreError` for a file that cannot be taken."""
+        """Start an upload and return its id. Raises `KoreError` for a file that is refused."""
         label = _clean_name(name)
         if size_bytes <= 0:
             raise KoreError(t("{name} is empty", name=label))
@@ -90,8 +92,8 @@ class Uploads:
                 hint=t("`kore config set media.max_file_mb N` raises the limit."),
             )
         await self._give_up_idle()
-        if len(self._uploads) >= _MOST:
-            raise KoreError(t("{count} uploads are under way; try again later", count=_MOST))
+        if len(self._uploads) >= _MAX_UPLOADS:
+            raise KoreError(t("{count} uploads are under way; try again later", count=_MAX_UPLOADS))
         inbox = self._inbox()
         if not await asyncio.to_thread(storage.has_room, inbox, size_bytes):
             raise KoreError(t("{name} cannot be kept: the disk is nearly full", name=label))
@@ -101,8 +103,10 @@ class Uploads:
         return upload
 
     async def add(self, upload: str, offset: int, data: str) -> Media | None:
-        """Add the part that begins at `offset`; the file, once it is whole. A part that is there
-        already is not taken twice. Raises `KoreError`."""
+        """Add the part at `offset`; return the file once it is complete.
+
+        A repeated part is ignored. Raises `KoreError`.
+        """
         state = self._uploads.get(upload)
         if state is None:
             raise UnknownUpload(t("this upload is over or was never begun; send the file again"))
@@ -138,7 +142,7 @@ class Uploads:
             return state.media
 
     async def look_again(self, media: Media) -> Media:
-        """A client's word for a file of the inbox, with what there is. Raises `KoreError`."""
+        """Return the facts of an inbox file that a client names. Raises `KoreError`."""
         if media.path is None or not is_inbox_path(media.path):
             return replace(media, file_digest=None) if media.file_digest else media
         workspace = self._workspace().resolve()
@@ -180,20 +184,19 @@ class Uploads:
                 del self._uploads[upload]
                 await _discard(state)
         for upload, state in tuple(self._uploads.items()):
-            # One that is whole is kept for a client that asks again, as long as there is room.
-            if state.media is not None and len(self._uploads) >= _MOST:
+            # Keep a complete upload for a client that asks again, as long as there is room.
+            if state.media is not None and len(self._uploads) >= _MAX_UPLOADS:
                 del self._uploads[upload]
 
 
 def is_inbox_path(path: str) -> bool:
-    """Whether it is a path that an upload was given: a file right in the owner's inbox, by a name
-    that Kore makes."""
+    """Return whether the path is one that an upload gets: directly in the owner's inbox."""
     folder, _, name = path.rpartition("/")
     return folder == INBOX_FOLDER and storage.is_stored_name(name)
 
 
 def _clean_name(name: str) -> str:
-    """The last part of a path of any system, without characters that a screen does not show."""
+    """Return the last part of a path of any system, without invisible characters."""
     base = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return escape_line(base[:_NAME_CHARS]) or t("file")
 
@@ -226,7 +229,7 @@ def _write_at(part: Path, offset: int, content: bytes) -> None:
 
 
 def _keep(part: Path, target: Path, workspace: Path, digest: str) -> Path:
-    """Where the file is now: beside what has its name and is another. Raises `OSError`."""
+    """Move a complete file to its place next to others of its name. Raises `OSError`."""
     for path in storage.places(target):
         if not os.path.lexists(path):
             storage.keep_part(part, path, workspace)
@@ -239,7 +242,7 @@ def _keep(part: Path, target: Path, workspace: Path, digest: str) -> Path:
 
 
 def _digest_of(path: Path) -> str | None:
-    """None for what is no ordinary file."""
+    """Return the digest, or None if it is not an ordinary file."""
     with open_folder_beneath(path.parent) as folder:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
@@ -250,6 +253,6 @@ def _digest_of(path: Path) -> str | None:
 
 
 async def _discard(state: _Upload) -> None:
-    # What cannot be deleted now is swept up with old files.
+    # Files that cannot be deleted now are deleted by the inbox cleanup.
     with suppress(OSError):
         await asyncio.to_thread(storage.discard, state.part)

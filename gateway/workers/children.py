@@ -1,4 +1,4 @@
-"""Workers on this machine: a gateway starts them, starts them again, and takes them down."""
+"""Worker processes of this machine, started, restarted and stopped by a gateway."""
 
 import asyncio
 import logging
@@ -8,16 +8,18 @@ from contextlib import suppress
 
 log = logging.getLogger(__name__)
 
-# A worker that ends at once is started again more and more slowly.
+# A worker that ends right after its start is restarted with growing pauses.
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.2, 30.0
 _STEADY_S = 30.0
-# How long a worker has to put down what it is at, before it is killed.
+# Time that a worker has to suspend its turns before it is killed.
 STOP_S = 20.0
 
 
 async def keep_workers(command: Sequence[str], count: int) -> None:
-    """Run so many, each with `--slot` and its number behind the command, until cancelled. Each has
-    an open pipe as its input: should this process be killed, they end as well."""
+    """Run `count` workers until cancelled; each gets `--slot` and its number.
+
+    Each has an open pipe as its input and ends when this process is killed.
+    """
     async with asyncio.TaskGroup() as group:
         for slot in range(1, count + 1):
             group.create_task(_keep([*command, "--slot", str(slot)], slot), name=f"worker {slot}")
@@ -42,7 +44,7 @@ async def _keep(command: Sequence[str], slot: int) -> None:
 
 
 async def _run(command: Sequence[str]) -> int:
-    """Raises `OSError` where there is no room for another process."""
+    """Run one worker and return its exit code. Raises `OSError` when no process can be created."""
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
     try:
         return await process.wait()

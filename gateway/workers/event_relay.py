@@ -1,4 +1,4 @@
-"""Live events of turns that workers run, on their way to the front process, where people watch."""
+"""Live events of turns that workers run, relayed to the front process and its watchers."""
 
 import asyncio
 import logging
@@ -15,14 +15,16 @@ from gateway.workers.hints import EventsHint
 
 log = logging.getLogger(__name__)
 
-# Pieces of an answer that come so soon behind each other go out together.
+# Pieces of an answer that follow within this time are sent together.
 _GATHER_S = 0.03
 _MOST = 200
 
 
 class RelayedEvents(EventHub):
-    """In a worker, where nobody watches: everything goes to the front, in its order. `number` is
-    the worker's; `send` hands over what has gathered."""
+    """Event hub of a worker without watchers: it relays all events to the front, in order.
+
+    `number` is the worker's; `send` transmits what has been gathered.
+    """
 
     def __init__(self, number: int, send: Callable[[EventsHint], None]) -> None:
         super().__init__()
@@ -54,11 +56,11 @@ class RelayedEvents(EventHub):
         self.flush()
 
     def fail(self, lane: str, failure: KoreError) -> None:
-        """The front has the same database, and fails by itself; this worker says what it saw."""
+        """Relay the failure as this worker saw it; the front notices the database itself."""
         self.publish(lane, Error("error", str(failure), failure.hint))
 
     def flush(self) -> None:
-        """Before anything is told that these events come before."""
+        """Send gathered events, before any hint that must come after them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -76,11 +78,11 @@ class RelayedEvents(EventHub):
 
 
 class EventReceiver:
-    """In the front: shows its watchers what workers send."""
+    """Receiver in the front that shows its watchers the events of workers."""
 
     def __init__(self, events: EventHub) -> None:
         self._events = events
-        # By lane, with the worker that runs it.
+        # By lane, with the number of the worker that runs it.
         self._turns: dict[str, tuple[int, ExitStack]] = {}
 
     def receive(self, hint: EventsHint) -> None:
@@ -88,11 +90,11 @@ class EventReceiver:
             try:
                 self._show(hint.worker, one)
             except (KoreError, LookupError, TypeError, ValueError, AttributeError) as exc:
-                # Of a newer version, during an upgrade. What it tells is stored in the end.
+                # Sent by a newer version during an upgrade. The result is stored at the end anyway.
                 log.debug("an event of worker %d cannot be shown: %s", hint.worker, exc)
 
     def keep_only(self, workers: Collection[int]) -> None:
-        """All others have ended: so have their turns here, which others go on with."""
+        """End the turns of all other workers here; they have stopped, and others continue them."""
         for lane in [lane for lane, (worker, _) in self._turns.items() if worker not in workers]:
             self._close(lane)
 
@@ -104,7 +106,7 @@ class EventReceiver:
             stack.enter_context(self._events.turn(lane, session))
             self._turns[lane] = worker, stack
         elif "ends" in one:
-            # Another may have gone on with it by now.
+            # Another worker may have continued the turn by now.
             if lane in self._turns and self._turns[lane][0] == worker:
                 self._close(lane)
         elif (session := one.get("stored")) is not None:

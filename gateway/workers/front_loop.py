@@ -1,4 +1,4 @@
-"""The front's part: it takes what workers tell, and goes on for those that have died."""
+"""Front process of a gateway with workers: takes their hints and replaces dead ones."""
 
 import asyncio
 import logging
@@ -34,20 +34,20 @@ from gateway.workers.links import FrontLink
 
 log = logging.getLogger(__name__)
 
-# So often it looks for workers that have died, and for what no hint told of.
+# Interval between searches for dead workers and for work whose hint was lost.
 LOOK_S = 1.0
-# A lane that waits is passed on once more after so many looks, and after twice as many each time.
+# A waiting lane is passed on again after this many looks, then after twice as many each time.
 _LOOKS_BEFORE_REPEAT = 2
-# Without a worker for so many looks people are told.
+# Looks without any worker before people are notified.
 _GRACE_LOOKS = 10
-# Entries whose hint was lost are in the audit log after so many looks.
+# Looks between checks for audit entries whose hint was lost.
 _AUDIT_LOOKS = 30
-# Workers that ended so short ago are still shown.
+# Workers that ended within this time are still listed.
 _SHOWN_S = 3_600.0
 
 
 class WorkerTable(Protocol):
-    """`gateway.store.postgres.worker_table`: workers that count, and what ends them."""
+    """Table of workers, implemented by `gateway.store.postgres.worker_table`."""
 
     def alive(self, tx: Transaction) -> Sequence[WorkerInfo]: ...
     def ended(self, tx: Transaction, within_s: float) -> Sequence[WorkerInfo]: ...
@@ -60,7 +60,7 @@ class WorkerTable(Protocol):
 
 
 class FrontLoop:
-    """`run` works until it is cancelled. Who says nothing for `lease_s` is declared dead."""
+    """Loop of the front; a worker that is silent for `lease_s` is declared dead."""
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
@@ -97,12 +97,12 @@ class FrontLoop:
         self._look_now = asyncio.Event()
         self._reaped_count = 0
         self._look_count = 0
-        # How many looks each lane has waited.
+        # Looks that each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
 
     async def status(self) -> Mapping[str, Any]:
-        """For `kore status --all` and /metrics: workers, and what waits for them."""
+        """Return workers and waiting lanes, for `kore status --all` and /metrics."""
         facts = await self._database.transact(self._read_status)
         return {
             **facts,
@@ -135,9 +135,9 @@ class FrontLoop:
                 await wait_for(self._look_now, LOOK_S)
 
     async def _reap(self) -> None:
-        """Whoever has died loses its turns; others go on with them."""
-        # A process that was stopped within a transaction has locked what that has changed, and the
-        # next one would wait for it, with locks of its own.
+        """Release the turns of dead workers, so that others continue them."""
+        # A process that was stopped inside a transaction keeps its locks. The next transaction
+        # would wait for them while holding locks itself.
         await self._database.transact(self._end_connections)
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._note_look()
@@ -158,7 +158,7 @@ class FrontLoop:
             self._bus.wake(lane)
 
     def _tell_of_workers(self, has_some: bool) -> None:
-        """Workers that begin with the gateway need a moment."""
+        """Report missing workers, after the time that workers need to start with the gateway."""
         self._looks_without = 0 if has_some else self._looks_without + 1
         if has_some and not self._has_workers:
             log.info("workers run the turns of this gateway")
@@ -168,7 +168,7 @@ class FrontLoop:
             self._has_workers = False
 
     def _end_connections(self, tx: Transaction) -> None:
-        """Of workers that said nothing for a lease, and of those that do not count any more."""
+        """End connections of workers that were silent for a lease or no longer count."""
         names = {self._table.name_of(tx, number) for number in self._table.ended_with_turns(tx)}
         if not self._is_patient(time.monotonic()):
             names |= {one.name for one in self._table.silent(tx, self._lease_s)}
@@ -184,7 +184,7 @@ class FrontLoop:
             self._table.end(tx, one.number)
         ended = [(one.number, one.name) for one in silent]
         numbers = {number for number, _ in ended}
-        # Also those that had no time to put their turns down.
+        # Include workers that had no time to suspend their turns.
         ended += [
             (number, self._table.name_of(tx, number))
             for number in self._table.ended_with_turns(tx)
@@ -200,8 +200,11 @@ class FrontLoop:
         return [one for one in lanes if one is not None], ended, self._table.alive(tx)
 
     def _is_patient(self, now: float) -> bool:
-        """Where the server was away no worker could say that it lives: those that do say so
-        within a lease. To be asked once the server is there."""
+        """Return whether silent workers still get time after the server was away.
+
+        No worker could renew its lease then; live workers do so within one lease. Call this once
+        the server is reachable.
+        """
         return now < self._patient_until or self._was_away(now)
 
     def _was_away(self, now: float) -> bool:
@@ -249,7 +252,7 @@ class FrontLoop:
                 self._link.room = {
                     number: room for number, room in self._link.room.items() if number != worker
                 }
-                # Its turns will be for others, of which some may have just begun.
+                # Its turns go to other workers, some of which may have just started.
                 self._look_now.set()
             case QuestionHint():
                 self._approvals.look_again()

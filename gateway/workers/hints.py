@@ -1,6 +1,8 @@
-"""What processes of one Kore tell each other. Any hint may be lost: whoever needs to know looks in
-the database now and then as well. Kinds that this version does not know are ignored, so that two
-versions work side by side during an upgrade."""
+"""Hints between the processes of one Kore.
+
+Any hint may be lost, so that every receiver also looks into the database from time to time. Unknown
+kinds are ignored, so that two versions work side by side during an upgrade.
+"""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from agent.serialization import dumps
 
 @frozen
 class LaneHint:
-    """There is something to do on a lane for the process with this number (0: the front)."""
+    """A lane has work for the process with this number (0 is the front)."""
 
     lane: str
     to: int
@@ -21,26 +23,26 @@ class LaneHint:
 
 @frozen
 class MailHint:
-    """A route has mail."""
+    """A route has mail to send."""
 
     lane: str
 
 
 @frozen
 class StopHint:
-    """The turn on a lane is to end."""
+    """The turn on a lane must stop."""
 
     lane: str
 
 
 @frozen
 class QuestionHint:
-    """A question was put: its time runs."""
+    """A question was asked; its time limit is running."""
 
 
 @frozen
 class SettledHint:
-    """What an MCP server asked in the middle of a call is settled: with `value`, or nothing."""
+    """A question that an MCP server asked during a call was answered with `value`, or withdrawn."""
 
     nonce: str
     value: str = ""
@@ -48,14 +50,14 @@ class SettledHint:
 
 @frozen
 class SessionEndHint:
-    """A conversation holds nothing any more: what runs in its background ends."""
+    """A session was closed; its background work ends."""
 
     session: str
 
 
 @frozen
 class PeopleHint:
-    """Who may speak, or in which language, has changed."""
+    """Access or languages of people have changed."""
 
 
 @frozen
@@ -65,19 +67,19 @@ class AuditHint:
 
 @frozen
 class JobsHint:
-    """A job was made or changed."""
+    """A job was created or changed."""
 
 
 @frozen
 class LeavingHint:
-    """A worker is ending: it takes no turns any more."""
+    """A worker is shutting down and takes no more turns."""
 
     worker: int
 
 
 @frozen
 class EventsHint:
-    """What turns of a worker show, in their order."""
+    """Events of a worker's turns, in order."""
 
     worker: int
     events: tuple[Mapping[str, Any], ...]
@@ -117,11 +119,13 @@ def encode(hint: Hint) -> bytes:
 
 
 def decode(message: bytes) -> Hint | None:
-    """None for one of another version, and for what is none: without the store's key anybody who
-    may publish on a NATS server can send one."""
+    """Return the hint, or None for an unknown kind or an invalid message.
+
+    Without the store's key, every client that may publish on a NATS server can send a message.
+    """
     try:
         data = json.loads(message)
-        # Half of a pair of surrogates is no text that could be stored.
+        # A lone surrogate cannot be stored.
         json.dumps(data, ensure_ascii=False).encode()
         kind = _KINDS[data.pop("kind")]
         if kind is EventsHint:

@@ -1,4 +1,4 @@
-"""How the bus of the front and of a worker reach each other; both implement `ProcessLink`."""
+"""Links between the bus of the front and the buses of workers; both implement `ProcessLink`."""
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
@@ -23,12 +23,12 @@ from gateway.workers.hints import (
 
 
 def is_of_terminal(message: InboundMessage) -> bool:
-    """A terminal or an editor of the front's machine: its turns need the folder that it is in."""
+    """Return whether a terminal or an editor sent this; its turns need that machine's folder."""
     return message.channel == CONSOLE
 
 
 class FrontLink:
-    """In the process that owns the data: it runs commands, and the turns of its own terminals."""
+    """Link of the process that owns the data, which runs commands and turns of its terminals."""
 
     is_shared = True
     number = OWNER
@@ -37,7 +37,7 @@ class FrontLink:
 
     def __init__(self, fanout: Fanout) -> None:
         self._fanout = fanout
-        # How many turns each worker that counts has room for.
+        # Free turns of each worker that counts.
         self.room: Mapping[int, int] = {}
 
     def pass_on(self, lane: str, worker: int | None) -> None:
@@ -52,7 +52,7 @@ class FrontLink:
         return inbox.lanes_with_work(tx)
 
     def tell_asked(self) -> None:
-        """The question is this process's own to end."""
+        """Do nothing, because this process expires its own questions."""
 
     def tell_settled(self, nonce: str, value: str) -> None:
         self.tell(SettledHint(nonce, value))
@@ -61,12 +61,15 @@ class FrontLink:
         self.tell(SessionEndHint(session))
 
     def tell(self, hint: Hint) -> None:
-        """Every worker."""
+        """Send a hint to every worker."""
         self._fanout.publish("workers", encode(hint))
 
     def _choose(self, lane: str) -> int | None:
-        """The same worker for a lane as long as it counts and has room: it has files, servers and
-        folders of that conversation open. None without any: whoever begins looks for itself."""
+        """Return the worker of a lane, or None if there is none and any worker may take it.
+
+        The same worker is chosen while it counts and has room, because it has files, servers and
+        folders of the session open.
+        """
         if not self.room:
             return None
         with_room = [number for number, room in self.room.items() if room > 0]
@@ -74,7 +77,7 @@ class FrontLink:
 
 
 class WorkerLink:
-    """In a worker. `is_isolated`: see `ClaimScope`."""
+    """Link of a worker. `is_isolated`: see `ClaimScope`."""
 
     is_shared = True
 
@@ -82,7 +85,7 @@ class WorkerLink:
         self.number = number
         self.scope = ClaimScope(number, lambda message: not is_of_terminal(message), is_isolated)
         self._fanout = fanout
-        # What turns have shown goes out before what is told of them.
+        # Set by the event relay: events go out before hints about them.
         self.flush: Callable[[], None] = lambda: None
 
     def pass_on(self, lane: str, worker: int | None) -> None:
@@ -92,11 +95,11 @@ class WorkerLink:
             self._fanout.publish("workers", encode(LaneHint(lane, worker)))
 
     def request_stop(self, lane: str) -> None:
-        """A turn that ends may stop others that work for it."""
+        """Request a stop; a turn that ends may stop others that work for it."""
         self._fanout.publish("workers", encode(StopHint(lane)))
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
-        # What may have ended a process before; the rest is looked for by `WorkerLoop`.
+        # Turns that may have killed a process; `WorkerLoop` looks for other work.
         return [lane for group in suspects.suspect_groups(tx) for lane in group]
 
     def pass_on_mail(self, lane: str) -> None:
@@ -106,7 +109,7 @@ class WorkerLink:
         self.tell(QuestionHint())
 
     def tell_settled(self, nonce: str, value: str) -> None:
-        """What was asked here is settled here."""
+        """Do nothing, because questions of this process are settled here."""
 
     def end_session(self, session: str) -> None:
         self._fanout.publish("workers", encode(SessionEndHint(session)))
@@ -115,13 +118,13 @@ class WorkerLink:
         self._fanout.publish("front", encode(hint))
 
     def tell(self, hint: Hint) -> None:
-        """The front."""
+        """Send a hint to the front."""
         self.flush()
         self._fanout.publish("front", encode(hint))
 
 
 def choose_worker(lane: str, workers: Collection[int]) -> int | None:
-    """The same one for a lane as long as it is among them: others that come or go move few."""
+    """Return the worker for a lane by rendezvous hashing: a change of workers moves few lanes."""
     return max(workers, key=lambda number: _rank(lane, number), default=None)
 
 

@@ -1,4 +1,4 @@
-"""A worker's own part: it takes hints, and looks for itself at what no hint told of."""
+"""Main loop of a worker: takes hints and searches for work whose hint was lost."""
 
 import asyncio
 import logging
@@ -32,24 +32,26 @@ from gateway.workers.links import choose_worker
 
 log = logging.getLogger(__name__)
 
-# So often it looks for what no hint told of.
+# Interval between searches for work whose hint was lost.
 LOOK_S = 2.0
-# No more lanes are read than that, of all that wait, and no more are taken at once.
+# Limits on waiting lanes read at a time, and on lanes taken at a time.
 _MOST_READ, _MOST = 200, 50
-# What commands change is read again in every so many looks, should its hint have been lost.
+# Looks between reloads of facts that commands change, in case a hint was lost.
 _REFRESH_LOOKS = 15
-# A lane that is another worker's by its name is left to it for so many looks.
+# Looks for which a lane is left to the worker that its name maps to.
 _LOOKS_OF_ANOTHER = 3
-# A worker that has not read in the database for so long does not reach it.
+# A worker that has not read from the database for this long counts as disconnected.
 _STALE_S = 10.0
-# What it is at: `waiting` for a gateway that leaves turns to workers.
+# `waiting` means: for a gateway that leaves turns to workers.
 WorkerState = Literal["waiting", "taking turns", "draining"]
 
 
 class WorkerLoop:
-    """`run` works until it is cancelled. `read_workers` gives the numbers of all workers, or None
-    while no owner of the data leaves turns to them; `say` tells the others how much there is to do
-    here; `refresh` reads again what commands change."""
+    """Loop of a worker.
+
+    `read_workers` returns the numbers of all workers, or None while no gateway leaves turns to
+    them. `say` publishes this worker's load; `refresh` reloads facts that commands change.
+    """
 
     def __init__(  # noqa: PLR0913 - the parts that hints are for, by name
         self,
@@ -84,12 +86,12 @@ class WorkerLoop:
         self._looked_at: float | None = None
         self._look_count = 0
         self._has_gap = False
-        # How many looks each lane has waited.
+        # Looks that each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
 
     def stop(self) -> None:
-        """Nothing new is taken any more, and the front is told so with the next beat."""
+        """Take no more work; the next heartbeat tells the front."""
         self._is_stopping = True
         self._say(self.facts())
         self._look_now.set()
@@ -102,12 +104,12 @@ class WorkerLoop:
 
     @property
     def reaches_database(self) -> bool:
-        """Whether it has just read there."""
+        """True if the last read from the database was recent."""
         looked_at = self._looked_at
         return looked_at is not None and time.monotonic() - looked_at < _STALE_S
 
     def facts(self) -> dict[str, Any]:
-        """What it says of itself with its next beat."""
+        """Return what the next heartbeat reports about this worker."""
         lanes_here = self._bus.lanes
         return {
             "version": VERSION,
@@ -133,7 +135,7 @@ class WorkerLoop:
                     pause_s = LOOK_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
                     await wait_for(self._look_now, pause_s)
             finally:
-                # Hints still come in while the worker puts down its turns.
+                # Hints still arrive while the worker suspends its turns.
                 self._group = None
 
     async def _look(self) -> None:
@@ -160,8 +162,11 @@ class WorkerLoop:
             self._take(lane)
 
     def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
-        """Not at the first look: its hint may be on its way. Where each looked at all that wait,
-        most of them would come too late."""
+        """Return whether this worker takes the lane in this look.
+
+        It skips the first look, because the hint may be on its way, and leaves lanes to the worker
+        that their name maps to. If every worker took any lane, most of them would come too late.
+        """
         is_own = choose_worker(lane, workers) == self._number
         return self._looks[lane] > (1 if is_own else _LOOKS_OF_ANOTHER)
 
@@ -169,7 +174,7 @@ class WorkerLoop:
         workers = self._read_workers(tx)
         if workers is None:
             return None, [], []
-        # What is behind these the front passes on, and they make room.
+        # The front passes on the lanes beyond the limit, and these make room for them.
         lanes = [one for one in open_work.lanes(tx, _MOST_READ) if not open_work.is_console(one)]
         return workers, lanes, open_work.stopped_lanes(tx, self._number)
 
@@ -183,7 +188,7 @@ class WorkerLoop:
             case LaneHint(lane, to) if to == self._number:
                 self._take(lane)
             case StopHint():
-                # What is to stop is read: somebody may have sent an old hint once more.
+                # Read what must stop from the database: an old hint may have been replayed.
                 self._look_now.set()
             case SettledHint(nonce, value):
                 self._begin(partial(self._approvals.settle, nonce, value), "an answer")
@@ -202,7 +207,7 @@ class WorkerLoop:
             self._group.create_task(_logged(work, name), name=name)
 
     def _note_gap(self) -> None:
-        """What commands change may have changed, and hints may have been missed."""
+        """Note that hints may have been missed and that commands may have changed facts."""
         self._has_gap = True
         self._look_now.set()
 

@@ -1,4 +1,4 @@
-"""The pages of a worker for supervisors (see `gateway.control.health`)."""
+"""Health pages of a worker for supervisors (see `gateway.control.health`)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -22,8 +22,11 @@ from gateway.workers.worker_loop import WorkerLoop
 def worker_pages(
     loop: WorkerLoop, database: Store, turns: Callable[[], Mapping[str, Any]]
 ) -> Pages:
-    """All is well while it holds its lease, reaches the database and is not draining; it is ready
-    when a gateway leaves turns to it besides."""
+    """Return the pages of a worker.
+
+    A worker is healthy while it has its lease, reaches the database and is not draining; it is
+    ready when a gateway also leaves turns to it.
+    """
 
     async def answer(path: str) -> Page | None:
         match path:
