@@ -123,8 +123,8 @@ class PostgresServer:
             connection.execute(sql.encode())
 
     def _run(self, program: str, *words: str | Path) -> None:
-        folder = programs()
-        assert folder is not None, "PostgreSQL is not installed"
+        if (folder := programs()) is None:
+            pytest.skip("PostgreSQL is not installed")
         user = pwd.getpwnam(_USER).pw_uid if os.getuid() == 0 else None
         subprocess.run(
             [folder / program, *words],

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import postgres_server
 from tests.crash.workers import WorkerLoop, WorkerOrder
 from tests.nats_server import needs_nats
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed"),
 ]
 
 

@@ -206,6 +206,7 @@ async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) ->
         assert result.cost_usd
 
 
+@pytest.mark.programs("git")
 async def test_explore_looks_at_the_history_of_git_and_changes_nothing(tmp_path: Path) -> None:
     def git(*args: str) -> None:
         who = ("-c", "user.name=A", "-c", "user.email=a@example.org")

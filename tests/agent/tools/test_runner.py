@@ -58,6 +58,7 @@ async def test_a_kept_result_is_marked_as_its_source_is(tmp_path: Path) -> None:
     assert is_marked(kept)
 
 
+@pytest.mark.programs("git")
 async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     own = tmp_path / ".kore"

@@ -28,8 +28,6 @@ BOB = Sender("8", "Bob")
 
 def on_postgres(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
     """The address of the database that the tests' owner opens in this folder."""
-    if postgres_server.programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     monkeypatch.setenv("KORE_TEST_STORE", "postgres")
     return postgres_server.database_of(folder / "kore.db")
 

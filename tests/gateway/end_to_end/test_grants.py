@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from gateway.ops.audit.trail import entries
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import (
@@ -31,6 +33,7 @@ async def grants(gateway: GatewayProcess) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess) -> None:
     change = ReplyScript(tool_calls=write("new\n"))
     async with alone:

@@ -54,6 +54,7 @@ async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> 
         assert await terminal.ended() == 0
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) -> None:
     (alone.workspace / "effects").mkdir(parents=True)
     alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
@@ -69,6 +70,7 @@ async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) ->
         assert len(alone.model.requests) == 2
 
 
+@pytest.mark.programs("bwrap")
 @pytest.mark.parametrize("words", [("-m", "do it"), ("--output-format", "json", "-m", "do it")])
 async def test_a_one_shot_run_gives_way_and_has_its_answer(
     alone: GatewayProcess, words: tuple[str, ...]
@@ -130,6 +132,7 @@ async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
         await terminal.see("takes over")
 
 
+@pytest.mark.programs("bwrap")
 @pytest.mark.parametrize(
     ("seed", "rounds"),
     [(0, 2), *(pytest.param(seed, 4, marks=pytest.mark.slow) for seed in range(4))],

@@ -21,7 +21,6 @@ from tests.postgres_server import PostgresServer
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed"),
 ]
 
 

@@ -17,10 +17,6 @@ from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
 from tests.gateway.end_to_end.test_media_out import files, put, sends
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
-
 
 @dataclass
 class SharedPlace:

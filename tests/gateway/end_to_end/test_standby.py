@@ -12,10 +12,6 @@ from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
-
 Pair = tuple[GatewayProcess, GatewayProcess]
 STANDS_BY = "standing by"
 

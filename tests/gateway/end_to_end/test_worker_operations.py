@@ -24,9 +24,6 @@ from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway import stored
 from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
 _PAGES = re.compile(r"health and metrics at (http://127\.0\.0\.1:\d+)")
 
 

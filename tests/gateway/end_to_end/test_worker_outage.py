@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
@@ -17,7 +16,6 @@ from tests.postgres_server import PostgresServer
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed"),
 ]
 LEASE_S = 5.0
 # In `_LOOKS_S` the gateway looks for workers that have died.

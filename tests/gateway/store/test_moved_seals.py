@@ -90,8 +90,6 @@ def test_a_change_of_keys_makes_no_forged_row_valid(engine: str, tmp_path: Path)
 
 
 def test_a_move_to_the_other_engine_keeps_what_is_bound(engine: str, tmp_path: Path) -> None:
-    if postgres_server.programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     other = "sqlite" if engine == "postgres" else "postgres"
     source, target = database(engine, tmp_path, "a.db"), database(other, tmp_path, "b.db")
     with source.opened(OLD) as tx:

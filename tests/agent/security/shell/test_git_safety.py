@@ -18,6 +18,7 @@ LINES = (
 )
 
 
+@pytest.mark.programs("git")
 def test_configurations_that_git_writes_are_plain(tmp_path: Path) -> None:
     for words in LINES:
         subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)

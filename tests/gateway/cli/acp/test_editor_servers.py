@@ -87,6 +87,7 @@ async def until_gone() -> None:
     await wait_until(lambda: not servers_alive())
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
     setup: EditorSetup,
 ) -> None:
@@ -147,6 +148,7 @@ async def test_the_transports_that_are_announced_work(setup: EditorSetup) -> Non
         assert editor.text() == "Grown."
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
     setup: EditorSetup,
 ) -> None:
@@ -173,6 +175,7 @@ async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
         assert editor.text().count("cannot be used") == 1
 
 
+@pytest.mark.programs("bwrap")
 async def test_servers_are_started_anew_in_a_gateway_that_takes_over(
     setup: EditorSetup,
 ) -> None:

@@ -14,6 +14,8 @@ from tests.fakes.editor import KEY, EditorSetup, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
+pytestmark = pytest.mark.programs("bwrap")
+
 FORM = {"elicitation": {"form": {}}}
 BOTH = {"elicitation": {"form": {}, "url": {}}}
 

@@ -20,6 +20,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
         yield EditorSetup(tmp_path, model)
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id

@@ -57,6 +57,7 @@ async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -
         assert values_of(loaded.config_options) == {"model": "quick", "mode": "ask"}
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(
     setup: EditorSetup,
 ) -> None:

@@ -69,6 +69,7 @@ def commands(*lines: str) -> list[ReplyScript]:
     return [reply_with_call("exec", command=line) for line in lines]
 
 
+@pytest.mark.programs("git")
 async def test_ten_commands_run_without_a_sandbox_and_without_a_question(
     terminal: Terminal, model_server: ModelServer, web_site: WebSite, tmp_path: Path
 ) -> None:

@@ -197,7 +197,6 @@ def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: P
     assert "here" in texts(home)
 
 
-@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
 def test_a_full_database_is_refused_before_anything_is_replaced(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:

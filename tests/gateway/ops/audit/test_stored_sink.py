@@ -38,8 +38,6 @@ async def store(
 
 
 def choose_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "postgres" and postgres_server.programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     monkeypatch.setenv("KORE_TEST_STORE", engine)
 
 

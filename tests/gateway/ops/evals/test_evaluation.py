@@ -222,6 +222,7 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
     assert [one["case"] for one in changes if one not in told and not one["skipped"]] == []
 
 
+@pytest.mark.programs("git")
 async def test_a_case_that_ships_is_played_by_a_model_over_a_socket(
     tmp_path: Path, model_server: ModelServer
 ) -> None:

@@ -102,6 +102,7 @@ class Trial:
         return document
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_run_in_a_container_leaves_a_trajectory(
     tmp_path: Path, harbor: SimpleNamespace, model_server: ModelServer
 ) -> None:

@@ -84,6 +84,7 @@ def solver(body: Mapping[str, Any]) -> ReplyScript:
     return ReplyScript(tool_calls=(*calls, Call("exec", log)))
 
 
+@pytest.mark.programs("git")
 async def test_instances_become_predictions_that_apply(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
@@ -117,6 +118,7 @@ async def test_instances_become_predictions_that_apply(
     assert '"type":"done"' in log
 
 
+@pytest.mark.programs("git")
 async def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, model_server: ModelServer) -> None:
     model_server.mind = solver
     benchmark = Benchmark(tmp_path, model_server)
@@ -143,6 +145,7 @@ async def test_what_was_changed_before_the_time_was_up_counts(
     assert "min(self.burst" in one["model_patch"]
 
 
+@pytest.mark.programs("git")
 async def test_a_turn_that_cannot_begin_is_no_prediction(
     tmp_path: Path, model_server: ModelServer
 ) -> None:

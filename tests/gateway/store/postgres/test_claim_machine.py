@@ -42,12 +42,8 @@ from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewher
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
 from gateway.worker_app import hand_over_turns
-from tests import postgres_server
 from tests.gateway.store.postgres.claim_scene import EFFECTS, ClaimScene, HeldTurn, compose, message
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
 WORKERS = 3
 CHATS = ("a", "b", "c")
 _examples = itertools.count(1)

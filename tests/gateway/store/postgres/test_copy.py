@@ -20,9 +20,6 @@ from tests import postgres_server
 from tests.gateway.cli.kore import kore
 from tests.gateway.parts import accept_messages, chat_message, load_history, running
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
 KEY = Cipher(bytes(range(32)), "KEY")
 
 

@@ -25,10 +25,6 @@ from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, Moment, cut
 from tests.gateway.store.postgres.owners import open_now, silent
 from tests.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
-
 
 @asynccontextmanager
 async def opened(address: str, folder: Path, cipher: Cipher | None = None) -> AsyncIterator[Store]:

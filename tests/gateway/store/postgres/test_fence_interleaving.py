@@ -27,12 +27,8 @@ from gateway.store.repositories.execution import claims, turns
 from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewhere, TurnClaim
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.states import LIVE
-from tests import postgres_server
 from tests.gateway.store.postgres.claim_scene import ClaimScene, compose, message
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
 _PATIENCE_S = 20.0
 _LOOK_S = 0.002
 CALL = ToolCall("call_0", "do", {}, "{}")

@@ -12,10 +12,6 @@ from gateway.store.postgres.whole import WholePostgres
 from tests import postgres_server
 from tests.gateway.store.postgres.owners import open_now
 
-pytestmark = pytest.mark.skipif(
-    postgres_server.programs() is None, reason="PostgreSQL is not installed"
-)
-
 
 async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> None:
     address = postgres_server.create_database()

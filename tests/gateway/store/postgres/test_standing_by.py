@@ -56,7 +56,6 @@ def test_watch_begins_again_after_a_pause() -> None:
     assert not watch.covers_lease
 
 
-@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
 async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
     tmp_path: Path,
 ) -> None:
@@ -94,7 +93,6 @@ class PausedServer:
         return self._connection.execute(query, args)
 
 
-@pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
 async def test_owner_is_not_replaced_after_a_pause_within_the_look_for_it(tmp_path: Path) -> None:
     lease_s = 1.0
     address = postgres_server.create_database()

@@ -316,6 +316,7 @@ async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
         assert {part["type"] for part in json.loads(content)["content"]} == {"context"}
 
 
+@pytest.mark.programs("bwrap")
 async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         with parts.events.watch(LANE) as seen:

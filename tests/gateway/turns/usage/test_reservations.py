@@ -25,8 +25,6 @@ DOLLAR = Charge("v/m", Usage(1, 1), 1_000_000_000)
 
 
 def choose_engine(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "postgres" and postgres_server.programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     monkeypatch.setenv("KORE_TEST_STORE", engine)
 
 
