@@ -21,7 +21,7 @@ from gateway.calls import (
     terminals,
 )
 from gateway.calls.context import ServiceContext
-from gateway.control.declaration import declared_scope
+from gateway.control.declaration import declaration_of
 from gateway.control.service import Service
 
 MODULES = (
@@ -47,7 +47,7 @@ def declared_calls() -> Mapping[str, Callable[..., Any]]:
         name: function
         for module in MODULES
         for name, function in vars(module).items()
-        if declared_scope(function) is not None and function.__module__ == module.__name__
+        if declaration_of(function) is not None and function.__module__ == module.__name__
     }
 
 

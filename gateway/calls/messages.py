@@ -45,7 +45,7 @@ async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
             )
 
 
-@call(scope="read")
+@call(scope="read", admin_arguments=("folder",))
 @asynccontextmanager
 async def watch(
     ctx: ServiceContext, lane: str, folder: str | None = None, after: int | None = None
@@ -138,7 +138,7 @@ async def stop_turn(ctx: ServiceContext, lane: str) -> bool:
     return await ctx.bus.stop(lane)
 
 
-@call(scope="chat")
+@call(scope="chat", admin_arguments=("token",))
 async def store_picture(ctx: ServiceContext, data: str, token: str = "") -> Media:
     """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among
     the files of this access token, which has a role."""

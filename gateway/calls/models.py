@@ -70,7 +70,7 @@ async def call_model(
 async def begin_api_answer(ctx: ServiceContext, request: ApiRequest) -> ApiAnswer | None:
     """Record a request, or return the earlier request with its key and its answer, if there is
     one. None when the key was used for a different request."""
-    # Requests for bare models come from tokens that speak for the owner of this machine.
+    # Tokens that may request bare models act for the owner of this machine.
     principal = request.principal or console_principal()
     return await ctx.database.transact(api_answers.begin, request, principal, time.time())
 

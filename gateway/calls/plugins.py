@@ -30,7 +30,7 @@ async def look_at_plugin(
     ctx: ServiceContext, source: str, ref: str = "", update: bool = False
 ) -> Mapping[str, Any]:
     """Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and
-    describe it; nothing is kept or run. `review` is for `install_plugin`, `options` are the
+    describe it; nothing is installed or run. `review` is for `install_plugin`, `options` are the
     plugin's questions, `needs` are requirements to install first. May take minutes."""
     return await _fetch(ctx, ctx.screens.plugins().look_at, source, ref, is_update=update)
 

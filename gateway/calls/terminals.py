@@ -21,7 +21,7 @@ async def open_terminal(
     ctx: ServiceContext, place: str | None = None, columns: int = 80, rows: int = 24
 ) -> str:
     """Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id.
-    It ends when nobody follows it for ten minutes."""
+    It ends after ten minutes without a follower."""
     return await ctx.terminals.open(place, TerminalSize(columns, rows))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from agent.errors import KoreError
 from agent.records import frozen
 from gateway.control.codec import CODEC
-from gateway.control.declaration import CallScope, declared_scope
+from gateway.control.declaration import CallDeclaration, declaration_of
 from gateway.control.service import Service
 
 # A value is sent in one line, a list as a line per item, a stream as lines until the client leaves.
@@ -22,12 +22,20 @@ class Call:
     """One call. `result` is the type of the value, or of one item of a list or a stream."""
 
     name: str
-    scope: CallScope
+    declaration: CallDeclaration
     summary: str
     arguments: Mapping[str, Any]
     signature: inspect.Signature
     shape: Shape
     result: Any
+
+    def admin_arguments(self, data: Mapping[str, Any]) -> list[str]:
+        """Return the names of arguments in `data` that need the scope admin."""
+        return [
+            name
+            for name in self.declaration.admin_arguments
+            if name in data and data[name] != self.signature.parameters[name].default
+        ]
 
     def encode_arguments(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON form. Raises TypeError for arguments that the call does not have."""
@@ -59,7 +67,7 @@ class Call:
 def call_names() -> tuple[str, ...]:
     """Return the names of all calls, in the order in which `Service` declares them."""
     return tuple(
-        name for name, method in vars(Service).items() if declared_scope(method) is not None
+        name for name, method in vars(Service).items() if declaration_of(method) is not None
     )
 
 
@@ -67,15 +75,15 @@ def call_names() -> tuple[str, ...]:
 def find_call(name: str) -> Call | None:
     """Return the call of this name; None when there is none."""
     method = vars(Service).get(name)
-    scope = declared_scope(method)
-    if method is None or scope is None:
+    declaration = declaration_of(method)
+    if method is None or declaration is None:
         return None
     hints = get_type_hints(method)
     shape, result = _shape_of(hints.pop("return"))
     _, *parameters = inspect.signature(method).parameters.values()
     signature = inspect.Signature(parameters)
     summary = " ".join((inspect.getdoc(method) or "").split())
-    return Call(name, scope, summary, MappingProxyType(hints), signature, shape, result)
+    return Call(name, declaration, summary, MappingProxyType(hints), signature, shape, result)
 
 
 def _shape_of(result: Any) -> tuple[Shape, Any]:

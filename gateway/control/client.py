@@ -1,7 +1,7 @@
-"""The client of the control socket: a `Service` that lives in the owner's process.
+"""Client of the control socket: the `Service` of the process that owns the data.
 
-It speaks HTTP/1.0 by hand, because a message that waits for this process to start should not wait
-for an HTTP library. `protocol.py` describes the wire format.
+It writes HTTP/1.0 itself, because a message should not wait for an HTTP library to be imported.
+`protocol.py` describes the wire format.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _CONNECT_S = 5.0
 class ControlClient:
     """`Service` over the socket at `path`. Every call may raise `ConnectionLost`.
 
-    It has no method of its own for a call: the table of calls says what travels.
+    Its methods come from the table of calls.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,7 +42,7 @@ class ControlClient:
 
     @classmethod
     async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Service | None:
-        """A client, or None when no process listens at `path`.
+        """Return a client; None when no process listens at `path`.
 
         Raises `KoreError` when the listener belongs to another user or is a different version,
         `ConnectionLost` when it does not answer: it is suspended, or about to exit.
@@ -70,7 +70,7 @@ class ControlClient:
         return client
 
     def __getattr__(self, name: str) -> Any:
-        """The method of a call, by the table of calls."""
+        """Return the method of a call."""
         call = find_call(name)
         if call is None:
             raise AttributeError(name)
@@ -108,7 +108,7 @@ class ControlClient:
     async def _open(
         self, name: str, arguments: Mapping[str, Any]
     ) -> AsyncIterator[asyncio.StreamReader]:
-        """Send one request; the reader is at the start of a good answer's body."""
+        """Send one request; provide a reader at the start of a successful response's body."""
         body = encode_line(arguments)
         if len(body) > REQUEST_LIMIT_BYTES:
             raise KoreError(
@@ -144,7 +144,7 @@ class ControlClient:
 
 
 async def _status(reader: asyncio.StreamReader) -> int:
-    """The status code; the headers are read past."""
+    """Return the status code, and skip the headers."""
     head = await reader.readuntil(b"\r\n\r\n")
     return int(head.split(None, 2)[1])
 
@@ -170,7 +170,8 @@ async def _items(call: Call, reader: asyncio.StreamReader) -> AsyncIterator[Any]
 
 
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next JSON line. Raises `ConnectionLost` at the end, and what the other side reports."""
+    """Return the next JSON line. Raises `ConnectionLost` at the end of the stream, and the error
+    that the other side reports."""
     with _as_lost():
         line = await reader.readuntil(b"\n")
     data = decode_object(line)

@@ -3,24 +3,38 @@
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
+from agent.records import frozen
+
 CallScope = Literal["read", "chat", "approve", "admin"]
 SCOPES: tuple[CallScope, ...] = get_args(CallScope)
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_ATTRIBUTE = "call_scope"
+_ATTRIBUTE = "call_declaration"
 
 
-def call(*, scope: CallScope) -> Callable[[FunctionT], FunctionT]:
-    """Declare a function as a call that needs a token with this scope."""
+@frozen
+class CallDeclaration:
+    """The scope that a token needs for a call. With `admin_arguments`, it needs the scope admin as
+    well to pass anything but the default."""
+
+    scope: CallScope
+    admin_arguments: tuple[str, ...] = ()
+
+
+def call(
+    *, scope: CallScope, admin_arguments: tuple[str, ...] = ()
+) -> Callable[[FunctionT], FunctionT]:
+    """Declare a function as a call; see `CallDeclaration` for the arguments."""
+    declaration = CallDeclaration(scope, admin_arguments)
 
     def declare(function: FunctionT) -> FunctionT:
-        function.__dict__[_ATTRIBUTE] = scope
+        function.__dict__[_ATTRIBUTE] = declaration
         return function
 
     return declare
 
 
-def declared_scope(function: object) -> CallScope | None:
-    """Return the scope that a function was declared with; None when it is not a call."""
+def declaration_of(function: object) -> CallDeclaration | None:
+    """Return how a function was declared; None when it is not a call."""
     return getattr(function, _ATTRIBUTE, None)

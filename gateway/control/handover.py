@@ -1,8 +1,8 @@
-"""Handing the data over: a gateway that starts asks the terminal that owns it to let go.
+"""Handover of the data from a terminal that owns it to a gateway that starts.
 
-The owner lets what runs go on to its next journaled step, tells everybody who watches that another
-process goes on, closes, and releases the lock. There is never a moment with two owners: the lock
-alone decides who opens the database, and the asker opens nothing before it has it.
+The owner waits until running turns reach their next journaled step, tells its clients that another
+process continues, closes, and releases the lock. There are never two owners: the lock decides who
+opens the database, and the successor opens nothing before it has the lock.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from gateway.store.repositories.delivery import inbox
 
 log = logging.getLogger(__name__)
 
-# How long a step that runs may go on before it is cut off, as at any stop.
+# Time for a running step before it is cancelled, as at any stop.
 STEP_S = 30.0
-# How long a gateway waits for the data: a step, a clean stop, and room for a slow machine.
+# Time that a gateway waits for the data: a step, a clean stop, and reserve for a slow machine.
 LIMIT_S = 60.0
 _LOOK_S = 0.05
 _ASK_AGAIN_S = 1.0
@@ -36,7 +36,7 @@ _ASK_AGAIN_S = 1.0
 
 @frozen
 class DataOwnership:
-    """The lock of the data. `needs_recovery`: the last owner left in the middle. `one_shot_lanes`
+    """The lock of the data. `needs_recovery`: the last owner did not stop cleanly. `one_shot_lanes`
     belong to one-shot runs whose processes wait for the new owner."""
 
     needs_recovery: bool
@@ -44,7 +44,7 @@ class DataOwnership:
 
 
 class Handover:
-    """The side that lets go: `request` it, and `run` does it."""
+    """The owner's side of the handover: `request` asks for it, `run` carries it out."""
 
     def __init__(self, *, database: Store, bus: MessageBus, events: EventHub) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class Handover:
         self._successor = ""
 
     async def request(self, successor: str) -> Sequence[str]:
-        """Begin, or go on; returns the lanes of one-shot runs that have work open."""
+        """Request the handover; returns the lanes of one-shot runs with unfinished work."""
         if not self._request_event.is_set():
             log.info("%s asks for the data", successor)
         self._successor = successor
@@ -62,7 +62,7 @@ class Handover:
         return await self._database.transact(_one_shot_lanes)
 
     async def run(self) -> None:
-        """Wait for a request; then rest at the next step and send everybody to the successor."""
+        """Wait for a request, then stop at the next step and refer all clients to the successor."""
         await self._request_event.wait()
         try:
             async with asyncio.timeout(STEP_S):
@@ -75,7 +75,7 @@ class Handover:
 async def take_over(
     stack: ExitStack, home: DataDir, what: str, *, limit_s: float = LIMIT_S
 ) -> DataOwnership:
-    """Own the data until the stack is closed, asking for it where a terminal owns it.
+    """Own the data until the stack is closed; ask a terminal that owns it to hand it over.
 
     Raises `AlreadyRunning` when another gateway owns it, or the owner doesn't release it in time.
     """
@@ -107,7 +107,7 @@ async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[st
         client = await ControlClient.connect(home.socket)
         answer = await client.hand_over(what) if client is not None else ()
     except (ConnectionLost, OSError):
-        return ()  # it is just going
+        return ()  # it is about to exit
     except KoreError as exc:
         log.info("the owner does not hand over: %s", exc)
         raise refusal from exc

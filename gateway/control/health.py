@@ -1,8 +1,7 @@
-"""The loopback pages for supervisors: `/livez` answers as long as the process does its work,
-`/readyz` says whether it takes some, `/healthz` whether all is well, `/metrics` counts.
+"""Loopback pages for supervisors: `/livez`, `/readyz`, `/healthz` and `/metrics`.
 
-It is HTTP/1.0 by hand, as the control socket is (ADR 0005): two small answers are not worth the
-2 MB that a web framework would hold for as long as the gateway lives.
+The server writes HTTP/1.0 itself, like the control socket (ADR 0005), because a web framework would
+occupy 2 MB while the gateway runs.
 """
 
 import asyncio
@@ -37,26 +36,29 @@ _PHRASES = {
 _HEAD_LIMIT_BYTES = 8_192
 _CONNECTIONS = 32
 _REQUEST_S = 5.0
-# Within that a page says that the database does not answer.
+# After this time a page reports that the database does not answer.
 _STATUS_S = 3.0
 Counts = Callable[[], Mapping[str, float]]
 # Status, content type and body.
 Page = tuple[int, str, str]
-# Answers a path; None for one that there is not.
+# Returns the page of a path; None for an unknown path.
 Pages = Callable[[str], Awaitable[Page | None]]
 ALIVE: Page = (200, _TEXT, "ok\n")
 
 
 class StatusReader:
-    """Reads the status once for all who ask meanwhile: while the database is away that waits, and
-    cannot be cut off, but no request waits with it. `close` it."""
+    """Reads the status once for all requests that arrive meanwhile.
+
+    While the database is unreachable, the reading waits and cannot be cancelled, but requests give
+    up after a timeout. Call `close` at the end.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._reading: asyncio.Task[Mapping[str, Any]] | None = None
 
     async def read(self) -> Mapping[str, Any] | None:
-        """None where there is no answer in time."""
+        """Return the status; None when it takes too long."""
         if self._reading is None:
             self._reading = asyncio.create_task(_status(self._service), name="status")
         reading = self._reading
@@ -81,8 +83,8 @@ async def _status(service: Service) -> Mapping[str, Any]:
 async def gateway_pages(
     service: Service, counts: Counts, turns: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[Pages]:
-    """`counts` are the monotonic counters and `turns` the counts of turns; what /metrics shows
-    besides comes from `service.status`."""
+    """Provide the pages of a gateway. `counts` are the monotonic counters and `turns` the counts of
+    turns; the other metrics come from `service.status`."""
     reader = StatusReader(service)
 
     async def answer(path: str) -> Page | None:
@@ -107,7 +109,7 @@ async def gateway_pages(
 
 
 async def standby_pages(path: str) -> Page | None:
-    """Of a gateway that stands by: it is ready to take over, and serves nobody yet."""
+    """Return the pages of a standby gateway, which is ready to take over."""
     match path:
         case "/livez" | "/readyz":
             return ALIVE
@@ -120,7 +122,7 @@ async def standby_pages(path: str) -> Page | None:
 
 @asynccontextmanager
 async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None]:
-    """Answer until the block ends. Raises `ConfigError` when the address cannot be had."""
+    """Serve the pages until the block ends. Raises `ConfigError` for an unavailable address."""
     check_host(host)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -128,7 +130,7 @@ async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None
         if len(tasks) >= _CONNECTIONS:
             writer.close()
             return
-        # This block is the parent: it ends every one of these before it ends itself.
+        # This block is the parent: it ends these tasks before it ends itself.
         task = asyncio.get_running_loop().create_task(_serve(reader, writer, pages))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -159,7 +161,7 @@ async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None
 
 
 def check_host(host: str) -> None:
-    """Raises `ConfigError` for a host that others can reach."""
+    """Raise `ConfigError` for a host that other machines can reach."""
     if host not in _LOOPBACK:
         raise ConfigError(
             t(
@@ -171,7 +173,7 @@ def check_host(host: str) -> None:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
-    """One request, one answer."""
+    """Answer one request."""
     try:
         async with asyncio.timeout(_REQUEST_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -193,20 +195,20 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pag
 
 
 async def answer(head: list[str], pages: Pages) -> Page:
-    """Answers the head of a request, its lines without the last, empty one."""
+    """Return the page for the head of a request: its lines without the empty last line."""
     method, _, target = head[0].partition(" ")
     if method not in ("GET", "HEAD"):
         return 405, _TEXT, "only GET\n"
     if not _is_own_host(head[1:]):
         return 403, _TEXT, "ask by a loopback address\n"
     path, _, query = target.split(" ")[0].partition("?")
-    is_deep = any(one.partition("=")[0] == "deep" for one in query.split("&"))
+    is_deep = any(part.partition("=")[0] == "deep" for part in query.split("&"))
     page = await pages(f"{path}?deep" if is_deep and path == "/healthz" else path)
     return page or (404, _TEXT, "there are /livez, /readyz, /healthz and /metrics\n")
 
 
 def health_page(status: str, broken: Sequence[str], **more: Any) -> Page:
-    """All is well with the status `ok`."""
+    """Return the page of a status; only `ok` is healthy."""
     body = {"status": status, "broken": list(broken), **more}
     return 200 if status == "ok" else 503, _JSON, json.dumps(body)
 
@@ -216,7 +218,7 @@ def metrics_page(lines: Iterator[str]) -> Page:
 
 
 def counter_lines(counts: Mapping[str, float]) -> Iterator[str]:
-    """The text format of prometheus.io/docs/instrumenting/exposition_formats."""
+    """Yield counters in the text format of prometheus.io/docs/instrumenting/exposition_formats."""
     for name, value in counts.items():
         yield f"# TYPE kore_{name}_total counter"
         yield f"kore_{name}_total {value}"
@@ -240,7 +242,8 @@ def _health(status: Mapping[str, Any], *, is_deep: bool) -> Page:
 
 
 def _is_own_host(fields: list[str]) -> bool:
-    """Web pages must not read this through a host name that points here."""
+    """Return whether the host is a loopback address, so that web pages cannot read this through a
+    host name that points here."""
     hosts = [line.partition(":")[2].strip() for line in fields if line.lower().startswith("host:")]
     if len(hosts) != 1:
         return not hosts
@@ -272,10 +275,12 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
 def _turn_logs(
     status: Mapping[str, Any] | None, own: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """The counts of turns of this process and of its workers, by their label."""
+    """Return the counts of turns of this process and its workers, by their label."""
     workers = status["workers"]["alive"] if status is not None and status["workers"] else ()
     of_workers = {
-        f'worker="{one["number"]}"': one["log"] for one in workers if one["log"] is not None
+        f'worker="{worker["number"]}"': worker["log"]
+        for worker in workers
+        if worker["log"] is not None
     }
     return {"": own, **of_workers}
 
@@ -288,12 +293,12 @@ def _worker_lines(workers: Mapping[str, Any]) -> Iterator[str]:
     yield from gauge_lines(
         {
             "workers_alive": len(alive),
-            "workers_turns_running": sum(one["turns"] or 0 for one in alive),
-            "workers_room": sum(one["room"] or 0 for one in alive),
+            "workers_turns_running": sum(worker["turns"] or 0 for worker in alive),
+            "workers_room": sum(worker["room"] or 0 for worker in alive),
             "lanes_waiting": workers["lanes_waiting"],
             "oldest_waiting_seconds": round(workers["oldest_waiting_s"], 3),
         }
     )
     yield "# TYPE kore_worker_last_beat_seconds gauge"
-    for one in alive:
-        yield f'kore_worker_last_beat_seconds{{worker="{one["number"]}"}} {one["seen_s"]}'
+    for worker in alive:
+        yield f'kore_worker_last_beat_seconds{{worker="{worker["number"]}"}} {worker["seen_s"]}'

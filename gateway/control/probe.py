@@ -1,5 +1,6 @@
-"""`python3 -m gateway.control.probe /readyz`: whether a page of this machine's Kore says that all
-is well, for health checks of containers. It imports nothing of Kore: it runs every few seconds.
+"""Health check for containers: `python3 -m gateway.control.probe /readyz`.
+
+It runs every few seconds, so it imports nothing from Kore.
 """
 
 import http.client
@@ -11,7 +12,7 @@ _PATIENCE_S = 4.0
 
 
 def main() -> int:
-    """0 if the page says so. The port is in KORE_HTTP_PORT, else 8787."""
+    """Return 0 when the page reports status 200. The port is KORE_HTTP_PORT, or 8787."""
     path = sys.argv[1] if len(sys.argv) > 1 else "/healthz"
     port = int(os.environ.get("KORE_HTTP_PORT") or _PORT)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)

@@ -1,11 +1,11 @@
-"""The wire format of the control socket.
+"""Wire format of the control socket.
 
 A request is `POST /<call>` over HTTP/1.0 with its arguments as a JSON object, one connection each.
-`calls.py` has the calls. The answer depends on the shape of the call's result:
+`calls.py` has the calls. The response depends on the shape of the call's result:
 
 - a value: `{"value": …}`;
 - a list: a line `{"item": …}` for each item, then `{"end": true}`;
-- a stream: `{"ready": true}`, then a line `{"item": …}` for each event until one side leaves.
+- a stream: `{"ready": true}`, then a line `{"item": …}` for each event until a side disconnects.
 
 A failed call is answered with status 400 and `{"error": {"code", "message", "hint"}}`; a list or a
 stream that fails later ends with such a line. `POST /hello` returns `protocol` and `pid`.
@@ -39,7 +39,7 @@ from gateway.core.records import (
     TurnStored,
 )
 
-# Raised with every change to the calls or to the wire format; `connect` refuses another number.
+# Incremented with each change of the calls or the wire format; `connect` refuses another number.
 PROTOCOL = 14
 HELLO = "hello"
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
@@ -47,7 +47,7 @@ LINE_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def watch_event_to_json(event: SessionEvent) -> dict[str, Any]:
-    """The event's fields, with its `type` first."""
+    """Return the event's fields, its `type` first."""
     match event:
         case Delivered():
             return {"type": event.type, **asdict(event)}
@@ -60,7 +60,7 @@ def watch_event_to_json(event: SessionEvent) -> dict[str, Any]:
 
 
 def watch_event_from_json(data: Mapping[str, Any]) -> Any:
-    """Raises `KoreError` for a type that this version does not know."""
+    """Return the event. Raises `KoreError` for a type that this version does not know."""
     match data.get("type"):
         case Delivered.type:
             return Delivered(
@@ -84,7 +84,7 @@ def error_to_json(error: KoreError) -> dict[str, Any]:
 
 
 def error_from_json(data: Mapping[str, Any]) -> KoreError:
-    """The error that the other side raised, as its own class where callers catch that class."""
+    """Return the error that the other side raised, as an instance of a class that callers catch."""
     classes: dict[str | None, type[KoreError]] = {
         cls.code: cls for cls in (ConfigError, ConnectionLost, HandedOver, QueueFull)
     }
@@ -99,7 +99,7 @@ def encode_line(data: Mapping[str, Any]) -> bytes:
 
 
 def decode_object(line: bytes) -> dict[str, Any]:
-    """One JSON object. Raises `KoreError` for anything else."""
+    """Return a JSON object. Raises `KoreError` for anything else."""
     try:
         data = json.loads(line)
     except ValueError as exc:
@@ -115,9 +115,9 @@ def decode_object(line: bytes) -> dict[str, Any]:
 
 
 def is_own_user(connection: socket.socket) -> bool:
-    """Whether the other end runs as this user or root (SO_PEERCRED, unix(7)).
+    """Return whether the other end runs as this user or root (SO_PEERCRED, unix(7)).
 
-    Where the system does not tell, the socket's mode 0600 is the guard.
+    On systems without this option, the socket's mode 0600 protects it.
     """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:

@@ -1,5 +1,8 @@
-"""Ends a gateway whose place another has taken: it can store nothing any more, and each message
-that it still polls or sends is another's by now. As suddenly as a kill, for which all is made."""
+"""Exit of a gateway that another gateway has replaced.
+
+It can no longer store anything, and the messages that it polls or sends belong to the other one.
+The exit is as sudden as a kill, after which nothing is lost.
+"""
 
 import logging
 import os
@@ -12,7 +15,7 @@ from gateway.store.port import Store
 
 log = logging.getLogger(__name__)
 
-# EX_TEMPFAIL of sysexits.h: start it again.
+# EX_TEMPFAIL of sysexits.h, after which supervisors restart the process.
 REPLACED = 75
 _WOKEN = (
     b"kore: stopped for longer than store.lease_s, and another Kore may have taken over the"
@@ -21,7 +24,7 @@ _WOKEN = (
 
 
 async def end_when_replaced(database: Store) -> None:
-    """Ends the process; never returns. To be awaited in the main thread."""
+    """End the process once it is replaced. Await it in the main thread; it never returns."""
     with _ended_on_waking(database):
         await database.until_replaced()
         log.critical(
@@ -34,12 +37,12 @@ async def end_when_replaced(database: Store) -> None:
 
 @contextmanager
 def _ended_on_waking(database: Store) -> Iterator[None]:
-    """A process that was stopped (SIGSTOP, Ctrl-Z) and wakes after its lease sends nothing more:
-    the signal is handled before whatever it was in the middle of goes on."""
+    """Exit when a process that was stopped (SIGSTOP, Ctrl-Z) continues after its lease. The signal
+    is handled before the interrupted code runs on, so that nothing more is sent."""
 
     def wake(_: int, __: FrameType | None) -> None:
         if not database.is_held():
-            # It may have been stopped inside of the log.
+            # Not by the log: the process may have been stopped while writing to it.
             os.write(2, _WOKEN)
             os._exit(REPLACED)
 

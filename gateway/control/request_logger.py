@@ -1,4 +1,4 @@
-"""What a client got wrong is no error of ours: a line for whoever looks for it, no traceback."""
+"""Log adapter that reports malformed requests of clients as debug lines without a traceback."""
 
 import logging
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,13 @@ class RequestLogger(_Adapter):
         from aiohttp.http_exceptions import HttpProcessingError
         from aiohttp.web import RequestPayloadError
 
-        # The second is a body that cannot be decoded, read to its end behind an answer.
+        # aiohttp raises the second error when it reads the rest of an undecodable body.
         if isinstance(exc_info, HttpProcessingError | RequestPayloadError):
-            # Its message repeats what the client sent.
+            # Not the message, which repeats the request.
             self.debug("refused a malformed request: %s", type(exc_info).__name__)
         else:
             super().exception(msg, *args, exc_info=exc_info, **more)
 
     def debug(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
-        """Without the traceback, for the same reason."""
+        """Log without the traceback, for the same reason."""
         super().debug(msg, *args, **more)

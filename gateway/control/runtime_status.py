@@ -1,4 +1,4 @@
-"""What the running process tells of itself."""
+"""Status of the running process, for `/status` and `kore status`."""
 
 import os
 import time
@@ -21,7 +21,7 @@ OFFLINE_HINT = mark_for_translation(
     "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
     "another vendor's key), start Ollama, or run `kore init`."
 )
-# What a channel may be, as it is told; JSON has the words as they are.
+# States of a channel for people; JSON has the untranslated words.
 _STATES = {
     "starting": mark_for_translation("starting"),
     "polling": mark_for_translation("polling"),
@@ -43,9 +43,9 @@ _SERVER_STATES = {
 
 @frozen
 class RuntimeStatus:
-    """For /status and `kore status`. `began` is monotonic time in seconds; `sandbox` says what
-    commands run in, `exec_hosts` whom they reach out of it; `language_servers` are those that were
-    ever asked."""
+    """Facts about the process. `started_at` is monotonic time in seconds, `sandbox` the sandbox of
+    commands, `exec_hosts` the hosts that they may reach; `language_servers` lists the servers that
+    were used."""
 
     models: Callable[[], ModelPool]
     workspace: Path
@@ -65,7 +65,8 @@ class RuntimeStatus:
             "sandbox": self.sandbox,
             "exec_hosts": ", ".join(self.exec_hosts) or None,
             "language_servers": [
-                {**asdict(one), "folder": str(one.folder)} for one in self.language_servers()
+                {**asdict(server), "folder": str(server.folder)}
+                for server in self.language_servers()
             ],
             "uptime_s": round(time.monotonic() - self.started_at),
             "channels": {
@@ -84,9 +85,9 @@ class RuntimeStatus:
         return ChannelStatus(state, own.last_poll_at if own else None, failure)
 
     def for_chat(self) -> dict[str, str]:
-        """The same in words."""
+        """Return the channels, language servers and uptime in words."""
         states = {name: _status_text(status) for name, status in self()["channels"].items()}
-        servers = [_server_text(one) for one in self.language_servers()]
+        servers = [_server_text(server) for server in self.language_servers()]
         if servers:
             states[mark_for_translation("Language servers")] = "; ".join(servers)
         return {
@@ -103,7 +104,7 @@ def _server_text(server: ServerStatus) -> str:
 
 
 def _endpoint_text(models: ModelPool) -> str | None:
-    """What the default model's name stands for: `vendor/model at address`; None without one."""
+    """Return the default model as `vendor/model at address`; None without an address."""
     try:
         config = resolve_model(models.default, models.known, models.environ)
     except ConfigError as exc:
@@ -112,7 +113,7 @@ def _endpoint_text(models: ModelPool) -> str | None:
 
 
 def _status_text(status: Mapping[str, Any]) -> str:
-    """A channel's state, in which nothing is told that is not known."""
+    """Return a channel's state in words, without unknown facts."""
     words = [t(_STATES[status["state"]])]
     if (at := status["last_poll_at"]) is not None:
         words.append(t("last contact {s:.0f} s ago", s=max(0.0, time.time() - at)))
@@ -126,7 +127,7 @@ def _status_text(status: Mapping[str, Any]) -> str:
 
 
 def resident_bytes() -> int:
-    """Linux tells it in pages, in /proc/self/statm; elsewhere it is not told."""
+    """Return the resident memory from /proc/self/statm (in pages); 0 without this file."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -1,8 +1,8 @@
-"""The server of the control socket: makes any `Service` reachable for other processes.
+"""Server of the control socket: makes a `Service` available to other processes.
 
-`calls.py` says what can be called, `protocol.py` describes the wire format. Only the same user or
-root may connect. It is HTTP/1.0 by hand: a web framework would take longer to import than a whole
-turn takes (`curl --unix-socket` works).
+`calls.py` has the table of calls, `protocol.py` describes the wire format. Only the same user or
+root may connect. The server writes HTTP/1.0 itself: importing a web framework would take longer
+than a turn (`curl --unix-socket` works).
 """
 
 import asyncio
@@ -59,8 +59,8 @@ class ControlServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.remove()
-        # Who connected before that is served: asyncio would leave a connection that is just being
-        # accepted open and unanswered, as long as this process lives.
+        # Serve clients that connected before: asyncio would leave a connection that is just being
+        # accepted open and unanswered until this process ends.
         await asyncio.sleep(_ACCEPT_S)
         self._server.close()
         for task, streaming in self._tasks.items():
@@ -79,7 +79,7 @@ class ControlServer:
         if len(self._tasks) >= _CONNECTIONS:
             writer.close()
             return
-        # The server is the parent: it ends every one of these before it ends itself.
+        # The server is the parent: it ends these tasks before it ends itself.
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks[task] = False
         task.add_done_callback(self._forget_task)
@@ -104,7 +104,7 @@ class ControlServer:
             error = PolicyDenied("this Kore belongs to another user")
             _reply(writer, 403, {"error": error_to_json(error)})
             return
-        # The reply if the call neither returns nor raises `KoreError`: a bug, or the server's end.
+        # The reply when the call neither returns nor raises `KoreError`: a bug or a shutdown.
         status = 500
         data: dict[str, Any] = {"error": {"code": "failed", "message": "its log says why"}}
         try:
@@ -155,7 +155,7 @@ class ControlServer:
             async with asyncio.TaskGroup() as group:
                 pump = group.create_task(_pump(lines, writer))
                 left = group.create_task(reader.read())
-                # A watcher that goes away loses its place among the watchers at once.
+                # Stop the subscription as soon as the client disconnects.
                 await asyncio.wait((pump, left), return_when=asyncio.FIRST_COMPLETED)
                 pump.cancel()
                 left.cancel()
@@ -195,7 +195,7 @@ async def _pump(
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
-    """The name of the call and its arguments. Raises `KoreError` for anything else."""
+    """Return the name of the call and its arguments. Raises `KoreError` for a malformed request."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except asyncio.LimitOverrunError as exc:
@@ -203,7 +203,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     method, _, target = head[0].partition(" ")
     fields = dict(line.lower().split(":", 1) for line in head[1:] if ":" in line)
     size = fields.get("content-length", "0").strip()
-    # This task serves one call: its texts are for the caller.
+    # This task serves one call, so its texts are in the language of the caller.
     set_locale(language_of(fields.get("accept-language", "").strip()) or current_locale())
     if method != "POST" or not size.isdecimal():
         raise KoreError("expected POST with a Content-Length")

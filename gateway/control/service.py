@@ -49,7 +49,7 @@ class Service(Protocol):
         """Store a message and queue it; returns once it is on disk."""
         ...
 
-    @call(scope="read")
+    @call(scope="read", admin_arguments=("folder",))
     def watch(
         self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
@@ -89,7 +89,7 @@ class Service(Protocol):
         """Stop the turn that runs on the lane; False when none does."""
         ...
 
-    @call(scope="chat")
+    @call(scope="chat", admin_arguments=("token",))
     async def store_picture(self, data: str, token: str = "") -> Media:
         """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`,
         among the files of this access token, which has a role."""
@@ -501,8 +501,8 @@ class Service(Protocol):
         self, source: str, ref: str = "", update: bool = False
     ) -> Mapping[str, Any]:
         """Fetch a plugin (with `update`, the new version of the installed plugin named `source`)
-        and describe it; nothing is kept or run. `review` is for `install_plugin`, `options` are the
-        plugin's questions, `needs` are requirements to install first. May take minutes."""
+        and describe it; nothing is installed or run. `review` is for `install_plugin`, `options`
+        are the plugin's questions, `needs` are requirements to install first. May take minutes."""
         ...
 
     @call(scope="admin")
@@ -611,7 +611,7 @@ class Service(Protocol):
         self, place: str | None = None, columns: int = 80, rows: int = 24
     ) -> str:
         """Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's
-        id. It ends when nobody follows it for ten minutes."""
+        id. It ends after ten minutes without a follower."""
         ...
 
     @call(scope="admin")

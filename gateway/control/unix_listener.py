@@ -1,4 +1,4 @@
-"""The listening end of a Unix socket that only its owner may open."""
+"""Listening Unix socket that only its owner may open."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _PROBE_S = 1.0
 
 
 class UnixListener:
-    """A socket at `path`, 0600 from its first moment. A stale file is replaced.
+    """A socket at `path`, with mode 0600 from the start. A stale file is replaced.
 
     Raises `KoreError` when a process already listens there or the socket cannot be made.
     """
@@ -37,8 +37,8 @@ class UnixListener:
             ) from exc
 
     def remove(self) -> None:
-        """Remove the file, unless another process owns it by now. One that is left, on a disk that
-        cannot be written to, is replaced by the next listener."""
+        """Remove the file, unless another process owns it by now. A file that cannot be removed is
+        replaced by the next listener."""
         with suppress(OSError):
             if os.stat(self._path).st_ino == self._inode:
                 self._path.unlink()

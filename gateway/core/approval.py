@@ -1,4 +1,4 @@
-"""A question to a person: what would happen, what may be answered, and what was decided."""
+"""Approvals as the gateway stores them: request, place, decision, buttons and texts."""
 
 import hashlib
 import secrets
@@ -45,8 +45,8 @@ _SERVER_VERDICTS: dict[State, str] = {
 
 @frozen
 class ApprovalReply:
-    """An answer, what is told to the model with a no, and what a lasting yes is about. To what a
-    server asks, `words` are the answer itself."""
+    """An answer to an approval. The model reads the `words` of a denial; `scope` is what a lasting
+    answer covers. For a server's question, `words` are the answer."""
 
     answer: Answer
     words: str = ""
@@ -55,15 +55,14 @@ class ApprovalReply:
 
 @frozen
 class ApprovalPrompt:
-    """An approval that is requested from a person.
+    """An approval that is requested from a person, and its decision.
 
-    `number` and `title` tell it apart; `request` is what the call wants, without secrets. `lane` is
-    where the turn runs, `route` where the question is put. `root` is where relative paths start.
-    `asker` is whose turn asks, `principal` who may answer. `state` is what was decided, `by` who
-    decided it, `words` what they wrote to the model with a no, `scope` what a lasting yes is about.
-    With `server_question` an MCP server asks, and `value` is what it is answered, which is kept
-    nowhere. Times are Unix seconds; `expires_at` is infinite for a question that waits until it is
-    answered.
+    `number` and `title` identify it for people; `request` is redacted. The turn runs in `lane`, the
+    question is sent to `route`. Relative paths start at `root`. `asker` is the person whose turn
+    asks, `principal` the person who may answer. `by` names who decided, the model reads the `words`
+    of a denial, `scope` is what a lasting answer covers. `value` is the answer to a server's
+    question and is never stored. Times are Unix seconds; `expires_at` is infinite for an approval
+    that waits until it is answered.
     """
 
     nonce: str
@@ -86,12 +85,12 @@ class ApprovalPrompt:
 
 
 def new_nonce() -> str:
-    """Return a name for a question that nobody guesses."""
+    """Return an unguessable name for an approval."""
     return secrets.token_urlsafe(12)
 
 
 def title_of(request: ApprovalRequest) -> str:
-    """A few words: the tool, and what tells the call apart."""
+    """Return a short title: the tool and the argument that identifies the call."""
     subject = request.command or next(
         (str(request.arguments[key]) for key in _TELLING if request.arguments.get(key)), ""
     )
@@ -100,11 +99,8 @@ def title_of(request: ApprovalRequest) -> str:
 
 
 def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
-    """A hash of what is approved: tool, exact arguments, folder, rule, the contents of scripts,
-    what confines the call and, if wanted, the diff.
-
-    `root` is where relative paths start.
-    """
+    """Return a hash of what is approved: tool, exact arguments, folder, rule, contents of scripts,
+    confinement and, with `diff`, the diff. Relative paths start at `root`."""
     bound = [
         request.tool,
         dict(request.arguments),
@@ -114,7 +110,7 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
         request.sends,
         str(root),
         request.diff if diff else None,
-        # Only where there are any, so that older answers about other calls keep their hash.
+        # Only when present, so that earlier answers about other calls keep their hash.
         *([] if request.contents is None else [request.contents]),
         *([] if request.confinement is None else [{"confinement": request.confinement}]),
     ]
@@ -122,8 +118,8 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
 
 
 def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
-    """A hash of what an answer for any arguments binds: tool, prefix, the contents of the scripts
-    that it runs, what confines it, and `root`; None where there is no such answer."""
+    """Return a hash of what an answer for any arguments is bound to: tool, prefix, contents of its
+    scripts, confinement and `root`; None without a prefix."""
     prefix = request.prefix
     if prefix is None:
         return None
@@ -133,8 +129,8 @@ def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
 
 
 def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
-    """For each host of the request a hash of what an answer about it binds: tool, host, `root` and
-    what confines the command."""
+    """Return, for each host of the request, a hash of what an answer about the host is bound to:
+    tool, host, `root` and confinement."""
     bound = {
         host: ["network", request.tool, host, str(root), request.confinement]
         for host in request.network
@@ -145,7 +141,7 @@ def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]
 
 
 def buttons_for(nonce: str, options: Sequence[QuestionOption]) -> tuple[Button, ...]:
-    """The buttons of a question that takes these answers."""
+    """Return the buttons of an approval with these options."""
     return tuple(Button(each.label, f"a:{_letter(each)}:{nonce}") for each in options)
 
 
@@ -156,7 +152,7 @@ def _letter(option: QuestionOption) -> str:
 
 
 def read_press(data: str) -> tuple[str, Answer, Scope] | None:
-    """Nonce, answer and what it is about, of a button of ours; None for any other button."""
+    """Return nonce, answer and scope of an approval's button; None for any other button."""
     kind, _, rest = data.partition(":")
     letter, _, nonce = rest.partition(":")
     if kind != "a" or not nonce:
@@ -168,7 +164,7 @@ def read_press(data: str) -> tuple[str, Answer, Scope] | None:
 
 
 def audit_text(state: State, by: str | None) -> str:
-    """What the audit log says of how a question ended."""
+    """Return the audit log's text about the end of an approval."""
     match state:
         case "expired":
             return "asked, and nobody answered in time"
@@ -180,20 +176,20 @@ def audit_text(state: State, by: str | None) -> str:
 
 
 def audit_text_for_server(state: State, by: str | None) -> str:
-    """What the audit log says of how a server's question ended; never what was answered."""
+    """Return the audit log's text about the end of a server's question, without the answer."""
     if state in ("once", "deny"):
         return f"asked, and {by or 'somebody'} {'answered' if state == 'once' else 'declined'}"
     return audit_text(state, by)
 
 
 def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
-    """What the audit log says of an answer that was given before; `session` is '' for always."""
+    """Return the audit log's text about a standing answer; `session` is '' for always."""
     did = _DID["session" if session else "always"]
     return f"not asked: {by} {did}" + (f" ({about})" if about else "")
 
 
 def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
-    """What was decided, by whom if it `names` them, and what they wrote to the model."""
+    """Return the decision in words, with the person if `names`, and the words of a denial."""
     request = question.request
     decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[question.state])
     if question.scope == "prefix" and request.prefix is not None:

@@ -1,5 +1,4 @@
-"""A question as every screen shows it: lines that hide nothing, and answers that say what they
-grant."""
+"""Views of approvals for all screens: lines that hide nothing, options that say what they grant."""
 
 import json
 import re
@@ -25,10 +24,10 @@ from agent.text.visible import escape_for_approval
 from agent.tools.files.draft_check import reason_to_insist
 from gateway.core.approval import ApprovalPrompt
 
-# A longer line goes on in further ones: what stands far to the right is not on every screen.
+# Longer lines are wrapped, because narrow screens would cut them.
 LINE_CHARS = 160
 _CONTINUES = "↪ "
-# More blanks, or more empty lines, would move what comes behind them out of sight.
+# More blanks or empty lines would move what follows them out of sight.
 _BLANKS = re.compile(r"[ \t]{41,}|\t{11,}")
 _EMPTY_LINES = 2
 _INDENT = "    "
@@ -83,10 +82,10 @@ def view_of(request: ApprovalRequest, asker: str | None = None) -> QuestionView:
 
 
 def visible_lines(text: str, kind: Any = "code", indent: str = "") -> Iterator[QuestionLine]:
-    """The lines of a text, with every character that hides something escaped.
+    """Yield the lines of a text, with every character escaped that hides something.
 
-    Long lines are continued, many blanks or empty lines are counted. `indent` stands in front of
-    all lines but the first.
+    Long lines are wrapped, long runs of blanks and empty lines are replaced by their number.
+    `indent` precedes all lines but the first.
     """
     empty, before = 0, ""
     for number, line in enumerate(escape_for_approval(text).rstrip("\n").split("\n")):
@@ -115,7 +114,7 @@ def _one_line(text: str) -> str:
 
 
 def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
-    """The path that the title names, if it is short and plain, by the name of its argument."""
+    """Return the path in the title, by the name of its argument, if it is short and plain."""
     for name in _PATHS if request.command is None else ():
         path = request.arguments.get(name)
         if isinstance(path, str) and len(path) <= _TITLE_CHARS and _one_line(path) == path:
@@ -124,19 +123,19 @@ def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
 
 
 def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
-    """All of what would happen."""
+    """Yield all lines of what would happen, and why the person is asked."""
     arguments = dict(request.arguments)
     code, details = None, arguments
     if request.command is not None:
         code = request.command
         details = {name: value for name, value in arguments.items() if value != code}
     elif request.diff:
-        # It shows what the other arguments come to.
+        # The diff shows the effect of the other arguments.
         details = {name: arguments[name] for name in _PATHS if name in arguments}
     elif (
         request.sends and not is_mcp_tool(request.tool) and request.sends not in arguments.values()
     ):
-        # What leaves for an MCP server are the arguments themselves.
+        # For an MCP server, the arguments themselves are sent.
         code = request.sends
     details = {n: value for n, value in details.items() if n not in _path_in_title(request)}
     lines = [
@@ -164,13 +163,14 @@ def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
 
 
 def _further_details(request: ApprovalRequest) -> dict[str, str]:
-    """What the arguments do not tell, or not as it will be done."""
+    """Return details that the arguments lack, or state differently."""
     details = {"in": str(request.folder or ""), "network": ", ".join(request.network)}
     return {name: text for name, text in details.items() if text}
 
 
 def _details(values: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """Further lines of a value stand further in, so that none looks like another value."""
+    """Yield a line per value; its further lines are indented, so that none looks like another
+    value."""
     for name, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield from visible_lines(f"{_one_line(name)}: {text}", "detail", _INDENT)

@@ -1,4 +1,4 @@
-"""One call as one HTTP request: `POST /v1/calls/NAME` with its arguments as a JSON object."""
+"""HTTP route of calls: `POST /v1/calls/NAME` with the arguments as a JSON object."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from gateway.server.call_scopes import as_owner, check_call
 from gateway.server.guard import access_of, refusal
 from gateway.server.tokens import AccessToken
 
-# How long the body of a request may take.
+# Time for the body of a request to arrive.
 _BODY_S = 30.0
 
 
@@ -52,8 +52,8 @@ def add_call_routes(app: web.Application, service: Service, budgets: TokenBudget
 def prepared(
     access: AccessToken, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Call, dict[str, Any]]:
-    """The call and what to call it with. Raises `KoreError` for one that there is not, that this
-    token is not for, or whose arguments are wrong."""
+    """Return the call and its decoded arguments. Raises `KoreError` for an unknown call, a call
+    that the token does not allow, and wrong arguments."""
     call = find_call(name)
     if call is None:
         raise UnknownCall(t("there is no call {name!r}", name=name))
@@ -63,14 +63,14 @@ def prepared(
 
 
 def encoded(call: Call, result: Any) -> Any:
-    """The JSON form of a value, or of all items of a list."""
+    """Return the JSON form of a value, or of all items of a list."""
     if call.shape == "list":
         return [call.encode_result(item) for item in result]
     return call.encode_result(result)
 
 
 def json_object(data: bytes | str) -> dict[str, Any]:
-    """Raises `KoreError` for anything else."""
+    """Return a JSON object. Raises `KoreError` for anything else."""
     try:
         value = json.loads(data or b"{}")
     except (ValueError, RecursionError) as exc:
@@ -81,7 +81,7 @@ def json_object(data: bytes | str) -> dict[str, Any]:
 
 
 def status_of(error: KoreError) -> int:
-    """The HTTP status that fits an error best."""
+    """Return the HTTP status for an error."""
     match error:
         case PolicyDenied():
             return 403
@@ -97,6 +97,6 @@ def status_of(error: KoreError) -> int:
 
 
 def set_language(request: web.Request) -> None:
-    """This task serves one request: its texts are for the caller."""
+    """Set the language of this task, which serves one request, to the caller's."""
     language = request.headers.get("Accept-Language", "").split(",")[0].split(";")[0].strip()
     set_locale(language_of(language) or current_locale())

@@ -20,18 +20,23 @@ def check_call(token: AccessToken, call: Call, arguments: Mapping[str, Any]) -> 
         raise PolicyDenied(
             t("the token {name} has a role, and can only talk with Kore", name=token.name)
         )
-    if not token.allows(call.scope):
+    scope = call.declaration.scope
+    if not token.allows(scope):
         raise PolicyDenied(
-            t("{call} needs a token with the scope {scope}", call=call.name, scope=call.scope)
+            t("{call} needs a token with the scope {scope}", call=call.name, scope=scope)
         )
     if token.allows("admin"):
         return
     if call.name == Service.send_message.__name__:
         check_message(token, arguments)
-    if call.name == Service.store_picture.__name__ and arguments.get("token"):
-        raise PolicyDenied(t("pictures of others need a token with the scope admin"))
-    if call.name == Service.watch.__name__ and arguments.get("folder") is not None:
-        raise PolicyDenied(t("folders of this machine need a token with the scope admin"))
+    for name in call.admin_arguments(arguments):
+        raise PolicyDenied(
+            t(
+                "{argument} of {call} needs a token with the scope admin",
+                argument=name,
+                call=call.name,
+            )
+        )
 
 
 def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:

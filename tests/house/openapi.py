@@ -91,7 +91,7 @@ def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": call.name,
         "summary": call.summary,
-        "x-scope": call.scope,
+        "x-scope": call.declaration.scope,
         "x-stream": call.shape == "stream",
         "requestBody": {
             "content": {

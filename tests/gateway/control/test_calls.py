@@ -40,6 +40,13 @@ def fingerprint(kind: Any, seen: set[Any]) -> str:
     return f"{name}[{', '.join(parts)}]"
 
 
+def test_admin_arguments_are_arguments_of_their_call() -> None:
+    for name in call_names():
+        call = find_call(name)
+        assert call is not None
+        assert set(call.declaration.admin_arguments) <= set(call.arguments)
+
+
 def test_a_changed_table_has_a_new_protocol_number() -> None:
     table = []
     for name in sorted(call_names()):

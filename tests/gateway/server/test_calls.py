@@ -39,10 +39,24 @@ async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: Cal
         call = find_call(name)
         assert call is not None
         status, code = await server.call(name, scope, no_such_argument=1)
-        if call.scope in (scope, "read"):
+        if call.declaration.scope in (scope, "read"):
             assert (status, code) == (400, "error"), name
         else:
             assert (status, code) == (403, "denied"), name
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("store_picture", {"data": "", "token": "bob"}),
+        ("watch", {"lane": "cli:local:main", "folder": "/"}),
+    ],
+)
+async def test_admin_arguments_need_an_admin(
+    server: Served, call: str, arguments: dict[str, str]
+) -> None:
+    assert await server.call(call, "chat", **arguments) == (403, "denied")
+    assert (await server.call(call, "admin", **arguments))[0] == 400
 
 
 async def test_an_unknown_call_and_wrong_arguments_are_told(server: Served) -> None:

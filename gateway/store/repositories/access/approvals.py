@@ -1,4 +1,4 @@
-"""Questions to people and their answers, bound to one call of one turn."""
+"""Repository for approvals, each bound to one call of one turn."""
 
 import json
 import math
@@ -32,7 +32,7 @@ from gateway.store.repositories.states import AWAITING
 _CODEC = RecordCodec()
 _ROUTE = ("channel", "account", "chat", "thread")
 _PLACE_COLUMNS = tuple(QUESTION_PLACE.split(", "))
-# In the place of a hash of what is asked for: a server's question binds nothing.
+# Replaces the hash of the request: a server's question is bound to nothing.
 _ASKED = "asked by a server"
 _SELECT = f"SELECT id, asked_at, expires_at, question, {QUESTION_PLACE} FROM approval"
 
@@ -43,10 +43,9 @@ class UnreadableApproval(ValueError):
 
 @frozen
 class ApprovalKey:
-    """What a call wants to be allowed: `args_hash` binds all that is shown, `grant_hash` what a
-    standing answer binds, `prefix_hash` what one about any arguments of `prefix` binds,
-    `network` what one about each of its hosts does.
-    `unchanged`: carrying it out would change nothing (any more)."""
+    """Hashes of what answers are bound to: `args_hash` of everything shown, `grant_hash` for a
+    standing answer, `prefix_hash` for an answer about any arguments of `prefix`, and one hash per
+    host in `network`. `unchanged`: the call would change nothing (any more)."""
 
     turn: int
     call_id: str
@@ -61,9 +60,9 @@ class ApprovalKey:
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
-    """The answer that holds for this very call, the question that is open about it, or None.
+    """Return the answer that holds for exactly this call, or its open approval, or None.
 
-    An answer to other arguments, or to another diff, is none.
+    An answer to other arguments or another diff does not count.
     """
     rows = tx.all(
         f"{_SELECT} WHERE turn_id = ? AND step = ?"
@@ -72,7 +71,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
             wish.turn,
             _step(tx, wish),
             wish.args_hash,
-            # What had been carried out when a crash came finds its own work done.
+            # After a crash, a call that was carried out finds its work done.
             wish.unchanged,
             wish.grant_hash,
         ),
@@ -81,13 +80,13 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
         if approval.state == "open":
             return approval
         answers: tuple[Answer, ...] = get_args(Answer)
-        answer: Answer = next((one for one in answers if one == approval.state), "deny")
+        answer: Answer = next((answer for answer in answers if answer == approval.state), "deny")
         return Answered(answer, audit_text(approval.state, approval.by), approval.words)
     return _standing_answer(tx, wish)
 
 
 def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
-    """What a person allowed before: this very call, its prefix, or each of its hosts."""
+    """Return the standing answer for exactly this call, its prefix, or all of its hosts."""
     about = ""
     grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
     if grant is None and wish.prefix_hash is not None:
@@ -95,7 +94,9 @@ def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
         grant = grants.find_grant(tx, wish.asker, wish.session, wish.prefix_hash)
     if grant is not None:
         return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant, about))
-    hosts = [grants.find_grant(tx, wish.asker, wish.session, one) for one in wish.network.values()]
+    hosts = [
+        grants.find_grant(tx, wish.asker, wish.session, hash_) for hash_ in wish.network.values()
+    ]
     if not hosts or hosts[0] is None or None in hosts:
         return None
     text = audit_text_for_grant(*hosts[0], f"network to {', '.join(wish.network)}")
@@ -103,7 +104,7 @@ def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
-    """Store a question; its turn waits from now on. Returns it with its number."""
+    """Store an approval and make its turn wait; returns it with its number."""
     number = _store(tx, wish, question)
     wait(tx, wish.turn)
     return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
@@ -112,8 +113,8 @@ def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) 
 def open_server_question(
     tx: Transaction, turn: int, call_id: str, question: ApprovalPrompt
 ) -> ApprovalPrompt:
-    """As `open_approval`, for what a server asks in the middle of a call: its turn goes on, and the
-    answer holds for nothing else."""
+    """Store a server's question in the middle of a call, like `open_approval`; the turn continues,
+    and the answer holds for nothing else."""
     key = ApprovalKey(turn, call_id, question.session, question.asker, _ASKED, question.nonce)
     return replace(question, number=_store(tx, key, question))
 
@@ -153,17 +154,18 @@ def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
 
 
 def wait(tx: Transaction, turn: int) -> None:
-    """The turn goes on when its last open question is settled."""
+    """Make a turn wait until its last open approval is settled."""
     tx.run("UPDATE turn SET state = 'waiting' WHERE id = ?", (turn,))
 
 
 def close_approval(
     tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> ApprovalPrompt:
-    """The question, closed; a turn without another open one goes on, which costs no attempt.
+    """Close an approval and return it. Its turn continues when no other is open, without counting
+    an attempt.
 
-    Its `words` are stored with the answer. Raises `SealBroken` for a question that was changed
-    since it was put.
+    Its `words` are stored with the answer. Raises `SealBroken` for an approval that was changed
+    since it was stored.
     """
     _close(tx, question, state, by, now)
     if state in ("session", "always"):
@@ -247,14 +249,14 @@ def _void(tx: Transaction, number: int) -> None:
 
 
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
-    """The open ones, oldest first; with `lane` those of its turn, and those put to it."""
+    """Return the open approvals, oldest first; with `lane`, its turn's and those sent to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
     questions = list(_readable(tx, rows))
     return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
 
 
 def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
-    """Those whose time is over, of channels that are run here: no other process could show it."""
+    """Return the expired approvals of channels that this process runs; it alone can show that."""
     rows = tx.all(
         f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND {run_here('approval')}"
         " ORDER BY id",
@@ -264,7 +266,8 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
 
 
 def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
-    """What servers ask, of channels that are run here, oldest first; not in turns of workers."""
+    """Return the open questions of servers in channels that this process runs, oldest first,
+    without turns of workers."""
     rows = tx.all(
         f"{_SELECT} WHERE state = 'open' AND args_hash = ? AND {run_here('approval')}"
         " AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.id = approval.turn_id"
@@ -276,7 +279,7 @@ def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
 
 
 def is_for_server(tx: Transaction, number: int, principal: str) -> bool:
-    """Whether this question, open or not, is a server's to this person."""
+    """Return whether this approval, open or not, is a server's question to this person."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM approval WHERE id = ? AND args_hash = ? AND principal = ?)",
         (number, _ASKED, principal),
@@ -285,7 +288,7 @@ def is_for_server(tx: Transaction, number: int, principal: str) -> bool:
 
 
 def recover(tx: Transaction, now: float) -> None:
-    """The clock was set back since the question was put: it is put from now on."""
+    """Restart the time of approvals that were stored before the clock was set back."""
     tx.run(
         "UPDATE approval SET expires_at = ? + (expires_at - asked_at), asked_at = ?"
         " WHERE state = 'open' AND asked_at > ?",
@@ -301,7 +304,7 @@ def next_expiry(tx: Transaction) -> float | None:
 
 
 def is_awaited(tx: Transaction, lane: str) -> bool:
-    """Whether the lane's turn waits for an answer."""
+    """Return whether the lane's turn waits for an answer."""
     (exists,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {AWAITING})", (lane,))
     return bool(exists)
 
@@ -312,7 +315,7 @@ def is_stopping(tx: Transaction, turn: int) -> bool:
 
 
 def _step(tx: Transaction, wish: ApprovalKey) -> int:
-    """The journal's number of the call: some vendors use ids again."""
+    """Return the journal's number of the call, because some vendors reuse ids."""
     (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?",
         (wish.turn, wish.call_id),

@@ -259,7 +259,7 @@ export interface Calls {
   write_note: { arguments: { name: string; text: string; digest: string }; result: { [key: string]: any } }
   // List the installed plugins and their contents; `rows` are pairs of label and text.
   list_plugins: { arguments: {}; result: { [key: string]: any }[] }
-  // Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and describe it; nothing is kept or run. `review` is for `install_plugin`, `options` are the plugin's questions, `needs` are requirements to install first. May take minutes.
+  // Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and describe it; nothing is installed or run. `review` is for `install_plugin`, `options` are the plugin's questions, `needs` are requirements to install first. May take minutes.
   look_at_plugin: { arguments: { source: string; ref?: string; update?: boolean }; result: { [key: string]: any } }
   // Install a plugin if it is still what `look_at_plugin` showed; returns a sentence. `answers` are by the keys of `options`. May take minutes.
   install_plugin: { arguments: { source: string; review: string; answers: { [key: string]: string }; ref?: string; update?: boolean }; result: string }
@@ -289,7 +289,7 @@ export interface Calls {
   list_roles: { arguments: {}; result: { [key: string]: any } }
   // Return the `mode` ("off", "sandbox", "full"), the `user` of shells without a sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None while it runs).
   terminal_status: { arguments: {}; result: { [key: string]: any } }
-  // Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id. It ends when nobody follows it for ten minutes.
+  // Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id. It ends after ten minutes without a follower.
   open_terminal: { arguments: { place?: string | null; columns?: number; rows?: number }; result: string }
   // Type text into a terminal.
   write_terminal: { arguments: { terminal: string; text: string }; result: null }
