@@ -153,7 +153,7 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
                 for prompt in listing["prompts"]
             ),
             listing["has_resources"],
-            tuple(listing.get("left_out", ())),
+            tuple(listing["left_out"]),
         )
     except FileNotFoundError:
         return None

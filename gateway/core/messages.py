@@ -294,15 +294,15 @@ class InboundMessage:
     def from_json(cls, text: str) -> "InboundMessage":
         """Raises TypeError or KeyError when the text is not an inbound message's."""
         data = json.loads(text)
-        # Stored by another version of Kore, it may have fields that this one does not know.
+        # A later version of Kore may have stored fields that this one does not know.
         values = _matching_fields(cls, data)
-        media = tuple(Media(**_matching_fields(Media, one)) for one in values.get("media", ()))
+        media = tuple(Media(**_matching_fields(Media, one)) for one in data["media"])
         return cls(
             **{
                 **values,
-                "kind": data.get("kind") or _kind_before_it_was_stored(data),
+                "kind": data["kind"],
                 "sender": Sender(**_matching_fields(Sender, data["sender"])),
-                "options": MessageOptions.from_json(data.get("options") or {}),
+                "options": MessageOptions.from_json(data["options"]),
                 "media": media,
             }
         )
@@ -340,17 +340,6 @@ def derive_report(  # noqa: PLR0913 - as `derive`
 def _list(data: Mapping[str, Any], name: str) -> list[Any]:
     value = data.get(name)
     return value if isinstance(value, list) else []
-
-
-def _kind_before_it_was_stored(data: Mapping[str, Any]) -> MessageKind:
-    """As an older Kore told it from the other fields."""
-    if data.get("pressed"):
-        return "button"
-    if data.get("task") is not None:
-        return "subagent_report" if data.get("lane") is None else "subagent_task"
-    if data.get("job") is not None:
-        return "job"
-    return "overheard" if data.get("overheard") else "message"
 
 
 def _values(record: Any) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from gateway.store.repositories.audit_outbox import AuditNote
 log = logging.getLogger(__name__)
 
 _CHECK = "this is the key, and every text is sealed"
-# The mark of versions that left texts of their own without a seal: `seal_empty_texts`.
-_OLD_CHECK = "this is the key"
 _PLACE = ("meta.value", "cipher")
 
 
@@ -160,51 +158,9 @@ def check_key(
 
 def mark_sealed(tx: Transaction, cipher: Cipher | None) -> None:
     """Note which key the texts of this database are sealed with, if that is not known yet."""
-    if cipher is None:
-        return
-    if key_mark(tx, ("meta",)) is None:
-        tx.run("INSERT INTO meta (name, value) VALUES ('cipher', ?)", (_new_mark(cipher),))
-    else:
-        seal_empty_texts(tx, cipher)
-
-
-def seal_empty_texts(tx: Transaction, cipher: Cipher | None) -> None:
-    """Seal the texts that earlier versions stored empty and without a seal, once: the names of
-    sessions that have none, and the pairing letters that a trigger emptied when they were sent.
-
-    The new mark says that it was done. Nothing else that is empty gets a seal here: it would make
-    a forged row valid.
-    """
-    mark = key_mark(tx, ("meta",))
-    if cipher is None or mark is None or cipher.unseal(mark, *_PLACE) != _OLD_CHECK:
-        return
-    sealing = SealedTexts(cipher)
-    names = [
-        (sealing.seal("", "session.name", session), session)
-        for (session,) in tx.all("SELECT id FROM session WHERE name = ''")
-    ]
-    tx.many("UPDATE session SET name = ? WHERE id = ?", names)
-    letters = tx.all(
-        "SELECT delivery_id, part, lane, channel, account, chat, thread, kind, buttons, seq"
-        " FROM outbox WHERE delivery_id LIKE 'pair:%' AND state IN ('sent', 'dead') AND body = ''"
-        " AND entities = '[]' AND buttons = '[]'"
-    )
-    tx.many(
-        "UPDATE outbox SET body = ?, entities = ? WHERE seq = ?",
-        [
-            (
-                sealing.seal("", "outbox.body", *place, kind, buttons),
-                sealing.seal("[]", "outbox.entities", *place),
-                seq,
-            )
-            for *place, kind, buttons, seq in letters
-        ],
-    )
-    tx.run("UPDATE meta SET value = ? WHERE name = 'cipher'", (_new_mark(cipher),))
-
-
-def _new_mark(cipher: Cipher) -> str | None:
-    return cipher.seal(_CHECK, *_PLACE)
+    if cipher is not None and key_mark(tx, ("meta",)) is None:
+        mark = cipher.seal(_CHECK, *_PLACE)
+        tx.run("INSERT INTO meta (name, value) VALUES ('cipher', ?)", (mark,))
 
 
 def key_mark(tx: Transaction, tables: Collection[str]) -> str | None:
@@ -217,7 +173,7 @@ def key_mark(tx: Transaction, tables: Collection[str]) -> str | None:
 
 def _fits(cipher: Cipher, mark: str) -> bool:
     try:
-        return cipher.unseal(mark, *_PLACE) in (_CHECK, _OLD_CHECK)
+        return cipher.unseal(mark, *_PLACE) == _CHECK
     except ValueError:
         return False
 

@@ -65,7 +65,6 @@ MAY_SCAN = {
     f"{_SQL}/user_data/export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
-    "gateway/store/sealing.py:seal_empty_texts": "an upgrade, once",
     f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
     f"{_SQL}/conversations/session_folders.py:list_sessions": "the newest, along their index",
     f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",

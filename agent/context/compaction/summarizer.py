@@ -66,11 +66,9 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
 
 
 def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summary:
-    """Raises KeyError when the data is no summary. An older one has the first request alone."""
-    first = data.get("first")
-    words = data.get("words", [first] if first else [])
-    files = tuple(AttachedFile(one["path"], one["text"]) for one in data.get("files", ()))
-    return Summary(data["text"], tuple(words), data["todo"], taint, files)
+    """Return the summary in a JSON object. Raises KeyError when the object is not a summary."""
+    files = tuple(AttachedFile(file["path"], file["text"]) for file in data["files"])
+    return Summary(data["text"], tuple(data["words"]), data["todo"], taint, files)
 
 
 # What a summary may have; the prompt asks for less.

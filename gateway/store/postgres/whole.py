@@ -16,13 +16,7 @@ from gateway.store.postgres.errors import mapped, run_alone
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories.conversations import search
-from gateway.store.sealing import (
-    check_key,
-    key_mark,
-    mark_sealed,
-    resealed,
-    seal_empty_texts,
-)
+from gateway.store.sealing import check_key, key_mark, mark_sealed, resealed
 
 _COLUMNS = (
     "SELECT table_name, column_name FROM information_schema.columns"
@@ -57,7 +51,6 @@ class WholePostgres:
                 tx = PostgresTransaction(connection)
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
-                seal_empty_texts(tx, cipher)
             ownership.count_on(connection)
             ownership.stay(connection)
             # Nor does a worker store anything meanwhile.

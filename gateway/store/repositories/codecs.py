@@ -83,14 +83,6 @@ def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
     )
 
 
-def _file_values(file: OutboundFile) -> dict[str, Any]:
-    """Without what is not set: an older Kore refuses what it does not know."""
-    values = asdict(file)
-    if file.digest is None:
-        del values["digest"]
-    return values
-
-
 def files_from_row(tx: Transaction, files: str, *place: Any) -> list[dict[str, Any]]:
     """`place` is the delivery, the part, and the columns `PART_ROUTE`."""
     data: list[dict[str, Any]] = json.loads(tx.unseal(files, "outbox.files", *place))
@@ -103,7 +95,7 @@ def columns_of_part(
     """The columns `PART` of a part; `place` is as in `files_from_row`."""
     buttons = dumps([asdict(button) for button in part.buttons])
     entities = dumps([asdict(entity) for entity in part.entities])
-    files = dumps([_file_values(file) for file in part.files])
+    files = dumps([asdict(file) for file in part.files])
     return {
         "body": tx.seal(part.text, "outbox.body", *place, kind, buttons),
         "entities": tx.seal(entities, "outbox.entities", *place),

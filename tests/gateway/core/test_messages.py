@@ -20,13 +20,19 @@ def test_a_message_is_stored_with_the_files_that_came_with_it() -> None:
     assert InboundMessage.from_json(message.to_json()) == message
 
 
-def test_a_message_of_an_older_or_newer_kore_is_read() -> None:
+def test_message_of_a_newer_kore_is_read_without_unknown_fields() -> None:
     message = InboundMessage("cli", "local", "x", Sender("7"), "1", "hi", 1.0, media=(HERE,))
     data = json.loads(message.to_json())
     newer = {**data, "colour": "red", "media": [{**data["media"][0], "depth": 3}]}
-    older = {name: value for name, value in data.items() if name not in ("media", "album")}
     assert InboundMessage.from_json(json.dumps(newer)) == message
-    assert InboundMessage.from_json(json.dumps(older)).media == ()
+
+
+@pytest.mark.parametrize("missing", ["kind", "options", "media", "sender"])
+def test_message_without_a_field_that_decides_is_refused(missing: str) -> None:
+    message = InboundMessage("cli", "local", "x", Sender("7"), "1", "hi", 1.0)
+    stored = {key: value for key, value in json.loads(message.to_json()).items() if key != missing}
+    with pytest.raises(KeyError, match=missing):
+        InboundMessage.from_json(json.dumps(stored))
 
 
 def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> None:
@@ -95,26 +101,6 @@ def test_report_is_for_everybody_and_shows_nothing_of_their_messages() -> None:
     assert report.media == ()
 
 
-@pytest.mark.parametrize(
-    ("stored", "kind"),
-    [
-        ({}, "message"),
-        ({"pressed": True}, "button"),
-        ({"overheard": True}, "overheard"),
-        ({"job": 3}, "job"),
-        # A sub-agent that a job has sent out works for the job, and is none.
-        ({"job": 3, "task": 5, "lane": "task:5"}, "subagent_task"),
-        ({"job": 3, "task": 5}, "subagent_report"),
-    ],
-)
-def test_a_message_that_was_stored_before_kinds_were_has_its_kind(
-    stored: dict[str, Any], kind: str
-) -> None:
-    message = InboundMessage("chat", "bot", "1", Sender("7"), "1:1", "hi", 1.0)
-    data = {name: v for name, v in json.loads(message.to_json()).items() if name != "kind"}
-    assert InboundMessage.from_json(json.dumps(data | stored)).kind == kind
-
-
 OPTIONS = {
     "model": "offline/echo",
     "auto": True,
@@ -148,27 +134,3 @@ def test_options_of_a_wrong_type_are_left_out_and_such_tools_allow_none() -> Non
     assert MessageOptions.from_json(lists) == MessageOptions()
     newer = {"speakers": [{"id": "8", "name": "Bob", "pronouns": "he"}], "taint": ["secret"]}
     assert MessageOptions.from_json(newer) == MessageOptions(speakers=(Sender("8", "Bob"),))
-
-
-# As Kore wrote it before kinds and options had types.
-OLD_ROW = """{"channel": "cli", "account": "local", "chat_id": "main",
-"sender": {"id": "0", "name": ""},
-"event_id": "job:3:1700000000", "content": "look at the mail", "received_at": 1700000000.5,
-"thread_id": null, "message_id": null, "quoted": null, "quoted_id": null, "quoted_own": false,
-"edited": false, "private": true, "forwarded": false, "options": {"cwd": "/srv", "mode": "ask",
-"allowed_tools": ["read_file"], "taint": ["untrusted"], "by_model": true, "session": "s1"},
-"pressed": false, "pressed_on": null, "task": null, "lane": "job:3", "overheard": false, "job": 3,
-"media": [], "album": null, "follows": false, "unknown": false, "language": null}"""
-
-
-def test_a_row_of_an_older_kore_is_read() -> None:
-    message = InboundMessage.from_json(OLD_ROW)
-    assert (message.kind, message.job, message.lane) == ("job", 3, "job:3")
-    assert message.options == MessageOptions(
-        cwd="/srv",
-        mode="ask",
-        allowed_tools=("read_file",),
-        taint=("untrusted",),
-        by_model=True,
-        session="s1",
-    )

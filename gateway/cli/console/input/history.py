@@ -74,6 +74,4 @@ def _parse(text: str) -> Iterator[_Entry]:
             yield folder, "\n".join(lines)
             lines = []
         if line.startswith("# "):
-            # An older file has a date there, and no folder.
-            fields = line.split(" ", 2)
-            folder = fields[2] if len(fields) == 3 and fields[1].isdecimal() else ""
+            folder = line.split(" ", 1)[1].partition(" ")[2]

@@ -42,7 +42,7 @@ def folder_of(tx: Transaction, session: str) -> str:
         if channel != CONSOLE:
             continue
         message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
-        folder = (message.get("options") or {}).get("cwd")
+        folder = message["options"].get("cwd")
         if isinstance(folder, str):
             return folder
     return ""

@@ -1,6 +1,5 @@
 """Library users' conversations get summaries, too, and keep them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,13 +96,6 @@ async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
 def test_a_mark_survives_json() -> None:
     for mark in (CompactionMarker(), CompactionMarker(5, 2, 9, TOLD)):
         assert mark_from_json(mark_to_json(mark)) == mark
-
-
-def test_an_older_mark_has_the_first_request_alone() -> None:
-    data = mark_to_json(CompactionMarker(5, 2, 9, TOLD))
-    del data["summary"]["words"], data["summary"]["files"]
-    older = {**data, "summary": {**data["summary"], "first": "the first"}}
-    assert mark_from_json(older) == CompactionMarker(5, 2, 9, replace(TOLD, files=()))
 
 
 def test_cuts_of_cuts_count_from_the_beginning() -> None:

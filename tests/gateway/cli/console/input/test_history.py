@@ -15,12 +15,6 @@ def test_lines_of_this_folder_are_nearest(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "history"
-    file.write_text("\n# 2026-11-20 10:00:00.123\n+old\n+line\n")
-    assert list(ConsoleHistory(file, "/here").load_history_strings()) == ["old\nline"]
-
-
 def test_of_a_long_file_the_newer_half_stays(tmp_path: Path) -> None:
     file = tmp_path / "history"
     history = ConsoleHistory(file, "/here")
