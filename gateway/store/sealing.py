@@ -1,4 +1,4 @@
-"""Sealed texts in a database: what a transaction seals, and which key the texts have.
+"""Sealing of texts in transactions, and the check of a database's key.
 
 Both engines store the same: text in Base64, and in the table `meta` a sentence that only the right
 key opens.
@@ -25,14 +25,14 @@ _PLACE = ("meta.value", "cipher")
 
 @frozen
 class BrokenSeal:
-    """A row that was not written by Kore as it is: its table and its key."""
+    """Table and key of a row that was changed outside of Kore."""
 
     table: str
     key: str
 
 
 class SealedTexts:
-    """Texts of columns, sealed and opened with one key, or as they are without.
+    """Texts of sealed columns under one key; without a key they are stored as they are.
 
     `broken` collects the rows that did not open, for `report_broken`.
     """
@@ -62,7 +62,7 @@ class SealedTexts:
 
 
 class SealingTransaction(SealedTexts, ABC):
-    """Parts that the transactions of all engines have in common; `first` is the engine's own."""
+    """Common parts of the transactions of both engines."""
 
     def __init__(self, cipher: Cipher | None = None) -> None:
         super().__init__(cipher)
@@ -82,12 +82,13 @@ class SealingTransaction(SealedTexts, ABC):
 
 
 def _name(column: str) -> str:
-    """The name of a column in its table."""
+    """Return the name of a column without its table."""
     return column.partition(".")[2]
 
 
 def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
-    """The sealed column. Raises `LookupError` for none, and for a place with too few values."""
+    """Return the entry of a sealed column. Raises `LookupError` for another column, and for a place
+    with too few or too many values."""
     sealed = SEALED_COLUMNS.get(column)
     if sealed is None:
         raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
@@ -97,7 +98,7 @@ def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
 
 
 def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
-    """Note rows that were changed outside of Kore in the log and in the audit log."""
+    """Report rows that were changed outside of Kore in the log and in the audit log."""
     for one in broken:
         row = f"the row {one.key} of {one.table}"
         reason = f"{row} was not written by Kore as it is, and is not used"
@@ -109,7 +110,8 @@ def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
 def resealed(
     one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
 ) -> Iterator[Row]:
-    """The values of `one.update` for each of the rows that `one.select` has found."""
+    """Yield the values of `one.update` for each row of `one.select`: opened with the key of
+    `source`, sealed with that of `target`."""
     length = len(one.key) + len(one.bound)
     columns = [f"{one.table}.{name}" for name in one.columns]
     for row in rows:
@@ -126,10 +128,10 @@ def resealed(
 def check_key(
     tx: Transaction, place: object, cipher: Cipher | None, tables: Collection[str]
 ) -> None:
-    """Raises `StoreError` for a database with another key, or with one too many or too few.
+    """Raise `StoreError` unless the texts of a database are sealed with `cipher`, or with no key
+    where it is None. A database without any text accepts every key.
 
-    `place` names the database, `tables` are those that it has by now. Nothing is written. One that
-    holds no message yet takes any key.
+    `place` names the database in the error; `tables` are the tables that exist. Writes nothing.
     """
     mark = key_mark(tx, tables)
     if mark is None:
@@ -157,14 +159,14 @@ def check_key(
 
 
 def mark_sealed(tx: Transaction, cipher: Cipher | None) -> None:
-    """Note which key the texts of this database are sealed with, if that is not known yet."""
+    """Store the mark of the key in a database that has none yet."""
     if cipher is not None and key_mark(tx, ("meta",)) is None:
         mark = cipher.seal(_CHECK, *_PLACE)
         tx.run("INSERT INTO meta (name, value) VALUES ('cipher', ?)", (mark,))
 
 
 def key_mark(tx: Transaction, tables: Collection[str]) -> str | None:
-    """What shows which key the texts are sealed with; None when they are not."""
+    """Return the sealed sentence that only the right key opens; None without encryption."""
     if "meta" not in tables:
         return None
     row = tx.first("SELECT value FROM meta WHERE name = 'cipher'")

@@ -1,8 +1,8 @@
-"""What became of a commit whose answer was lost.
+"""Outcome of a commit whose answer was lost.
 
-Each connection has a row of its own, and every transaction that stores something writes its number
-there. The server's own record (`pg_xact_status`) does not do: one that crashed has forgotten the
-numbers of what it had not stored, and gives them to other transactions.
+Each connection has a row of its own, and every transaction with changes writes its number there.
+The server's own record (`pg_xact_status`) is not enough: a server that crashed has forgotten the
+numbers of lost transactions, and gives them to others.
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,21 @@ _WRITE = (
 
 @dataclass(frozen=True, slots=True)
 class CommitMark:
-    """One transaction of the process `epoch`, on the connection `slot`."""
+    """One transaction: `number` of the process `epoch` on the connection `slot`."""
 
     slot: int
     epoch: int
     number: int
 
     def write(self, connection: "psycopg.Connection[Row]") -> bool:
-        """As the last statement of the transaction; False where it has changed nothing."""
+        """Write the mark as the transaction's last statement. Return False, without writing it, for
+        a transaction that has changed nothing."""
         values = (self.epoch, self.number, self.slot)
         return connection.execute(_WRITE, values).rowcount == 1
 
     def is_stored(self, connection: "psycopg.Connection[Row]") -> bool:
-        """Waits while the server has not noticed that nobody is left at the transaction, which has
-        locked the row."""
+        """Return whether the transaction was committed. Waits until the server has ended a
+        transaction whose client is gone, because it has locked the row."""
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             row = connection.execute(
@@ -42,7 +43,7 @@ class CommitMark:
 
 
 def add_rows(connection: "psycopg.Connection[Row]", first: int, slots: int) -> None:
-    """One for each connection, from slot `first` on; those that are there stay."""
+    """Add rows for `slots` connections from slot `first` on; existing rows stay."""
     connection.execute(
         "INSERT INTO last_commit SELECT slot, 0, 0 FROM generate_series(%s, %s) slot"
         " ON CONFLICT DO NOTHING",
@@ -51,5 +52,5 @@ def add_rows(connection: "psycopg.Connection[Row]", first: int, slots: int) -> N
 
 
 def remove_rows(tx: Transaction, first: int, behind: int) -> None:
-    """Those of connections that are no more, from slot `first` to the one before `behind`."""
+    """Remove the rows of closed connections, from slot `first` up to but without `behind`."""
     tx.run("DELETE FROM last_commit WHERE slot >= ? AND slot < ?", (first, behind))

@@ -1,4 +1,4 @@
-"""A whole PostgreSQL database for one process alone: to copy it, or to give it another key."""
+"""Exclusive access to a whole PostgreSQL database, to copy it or to change its key."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,8 @@ class WholePostgres:
 
     @contextmanager
     def opened(self, cipher: Cipher | None) -> Iterator[PostgresTransaction]:
-        """One transaction on all of it, stored at the end of the block. Raises `StoreError`."""
+        """Open one transaction on the whole database, committed at the end of the block. Raises
+        `StoreError`."""
         place = public_address(self.address)
         connection = connect_first(self.address)
         try:
@@ -53,7 +54,7 @@ class WholePostgres:
                 upgrade(tx, place)
             ownership.count_on(connection)
             ownership.stay(connection)
-            # Nor does a worker store anything meanwhile.
+            # Workers must not store anything meanwhile, either.
             run_alone(connection, lambda: worker_table.begin_owner(connection, keeps=False))
             with connection.transaction():
                 tx = PostgresTransaction(connection, cipher)
@@ -66,12 +67,12 @@ class WholePostgres:
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresTransaction]:
-        """One transaction that reads all of it as of one moment, without owning it and without its
-        key. Raises `StoreError`."""
+        """Open a transaction that reads the database as of one moment, without owning it and
+        without its key. Raises `StoreError`."""
         connection = connect_first(self.address)
         try:
             with connection.transaction():
-                # A serializable transaction of this kind never fails for another one's sake.
+                # A deferrable transaction never fails because of another transaction.
                 connection.execute("SET TRANSACTION READ ONLY, DEFERRABLE")
                 tx = PostgresTransaction(connection)
                 if "inbox" not in table_names(tx):
@@ -102,7 +103,7 @@ class WholePostgres:
         return int(last_value) if is_used else int(last_value) - 1
 
     def finish(self, tx: Transaction, newest_delivery: int) -> None:
-        """Let the numbers that rows get go on behind those that were copied in."""
+        """Continue the numbers of new rows after those that were copied."""
         for table, column in tx.all(_NUMBERED):
             newest = newest_delivery if table == "outbox" else 0
             tx.all(
@@ -112,7 +113,7 @@ class WholePostgres:
             )
 
     def is_sealed(self) -> bool:
-        """Whether its texts are sealed. Raises `StoreError`."""
+        """Return whether the texts are sealed. Raises `StoreError`."""
         connection = connect_first(self.address)
         try:
             tx = PostgresTransaction(connection)
@@ -123,9 +124,8 @@ class WholePostgres:
             connection.close()
 
     def rekey(self, old: Cipher | None, new: Cipher | None) -> int:
-        """Seal all texts with `new` instead of `old`, in one transaction; returns how many rows
-        there are. What the server's log and backups hold of the old ones stays. Raises
-        `StoreError`."""
+        """Seal all texts with `new` instead of `old` in one transaction; return the number of rows.
+        The server's log and backups keep the old texts. Raises `StoreError`."""
         with self.opened(old) as tx:
             sealing = tx.with_cipher(new)
             counts = {one.table: _reseal(one, tx, sealing) for one in SEALED}
@@ -135,7 +135,8 @@ class WholePostgres:
         return sum(counts.values())
 
     def schema(self) -> int:
-        """The number of its newest migration, 0 before the first start. Raises `StoreError`."""
+        """Return the number of the newest migration, 0 before the first start. Raises
+        `StoreError`."""
         connection = connect_first(self.address)
         try:
             tx = PostgresTransaction(connection)

@@ -1,4 +1,4 @@
-"""A copy of the database in another file: read back, and put in the place of the one in use."""
+"""Backups of a SQLite database: verified copies, and restoring one."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from gateway.store.sqlite.transaction import SqliteTransaction
 
 log = logging.getLogger(__name__)
 
-# What people count: rows of these.
+# Tables whose rows are counted for people.
 _COUNTED = {
     "conversations": "session",
     "messages": "message",
@@ -72,7 +72,7 @@ def read_back(path: Path) -> BackupSummary:
 
 
 def take(path: Path, target: Path) -> None:
-    """Copy a database as of one moment, without owning it. Raises `StoreError`."""
+    """Copy a database as of one moment without owning it. Raises `StoreError`."""
     try:
         os.close(_private(target))
     except OSError as exc:
@@ -92,10 +92,10 @@ def take(path: Path, target: Path) -> None:
 
 
 def put_in_place(copy: Path, path: Path) -> Path | None:
-    """Make `path` hold what `copy` does; what stood there is kept, and its place returned.
+    """Replace the database at `path` by `copy`; return the path of a backup of the old database.
 
-    No process may have it open. Killed at any moment, `path` is the old one or the new one, whole.
-    Raises `StoreError`; then nothing has changed.
+    No process may have it open. After a kill at any moment, `path` is either the complete old
+    database or the complete new one. Raises `StoreError` when nothing was changed.
     """
     fresh = path.with_name(f"{path.name}.restore")
     try:
@@ -121,11 +121,11 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
 
 
 def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
-    """Finish or remove what a restore that was killed has left behind: whole copies of everything.
-    No process may have the database open."""
+    """Finish or remove what a killed restore has left behind. No process may have the database
+    open."""
     halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
     if halves and not workspace.exists():
-        # The old one was moved aside already, so the new one is whole.
+        # The old workspace was moved aside already, so the new one is complete.
         halves.pop().rename(workspace)
     for folder in (*home.glob(".restore-*"), *halves):
         if not remove_folder(folder):
@@ -149,8 +149,8 @@ def mark_restored(fresh: Path) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """A copy of the database as it is, with what its log holds."""
-    # A whole one takes its log in; a damaged one keeps it beside itself.
+    """Copy the database with its write-ahead log; return the path of the copy."""
+    # An intact database absorbs its log; a damaged one keeps the log as a file.
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as old:
         old.execute("PRAGMA journal_mode=DELETE")
     folder = path.with_name(FOLDER)

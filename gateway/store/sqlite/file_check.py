@@ -1,4 +1,4 @@
-"""Whether a database file is whole, without changing anything in it."""
+"""Integrity check of a database file, which changes nothing in it."""
 
 import sqlite3
 from contextlib import closing
@@ -9,9 +9,9 @@ from gateway.store.errors import StoreBusy
 
 
 def check_file(path: Path) -> tuple[str, int | None]:
-    """ "ok" or what is wrong with it, and the number of its schema.
+    """Return "ok" or the damage of a database file, and the number of its schema.
 
-    It is opened for reading only. Raises `StoreBusy` when a program keeps it to itself.
+    The file is opened for reading only. Raises `StoreBusy` when another program has locked it.
     """
     try:
         with closing(
