@@ -1,10 +1,10 @@
-"""A clock for deadlines: setting the system's time neither stretches nor shortens them."""
+"""Clock for deadlines that changes of the system's time neither stretch nor shorten."""
 
 import time
 
 
 class SteadyClock:
-    """Unix time in seconds as it was when the process began, and from then on monotonic."""
+    """Unix time in seconds at the start of the process, continued by the monotonic clock."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - time.monotonic()

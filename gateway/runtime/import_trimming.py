@@ -1,4 +1,4 @@
-"""What libraries take along and nothing here uses: left out, so that it is not held for weeks."""
+"""Removal of unused parts of libraries that would take memory for weeks."""
 
 import sys
 from collections.abc import Iterator
@@ -7,8 +7,11 @@ from types import ModuleType
 
 
 def leave_out_plugins() -> None:
-    """Let pydantic look for no plug-ins: it would read what every installed package says of
-    itself, and import for that, together 1 MB. A program that has pydantic already keeps them."""
+    """Disable pydantic's search for plug-ins.
+
+    It would read the metadata of every installed package, at a cost of 1 MB. A program that has
+    imported pydantic already is left alone.
+    """
     if "pydantic" not in sys.modules:
         loader = ModuleType("pydantic.plugin._loader")
         loader.__dict__["get_plugins"] = tuple
@@ -16,8 +19,11 @@ def leave_out_plugins() -> None:
 
 
 def leave_out_sources() -> None:
-    """Let pydantic-settings load only the sources that are used: its command line, the secret
-    stores of three clouds and four kinds of files are 0.4 MB and 10 ms."""
+    """Load only the sources of pydantic-settings that are used.
+
+    Its command line, the secret stores of three clouds and four kinds of files take 0.4 MB and 10
+    ms.
+    """
     if "pydantic_settings" not in sys.modules:
         for name in _SOURCES:
             unused = _Unused(f"pydantic_settings.sources.providers.{name}")
@@ -25,8 +31,10 @@ def leave_out_sources() -> None:
 
 
 def leave_out_httpx() -> None:
-    """python-telegram-bot imports its own HTTP client, and httpx with it: 6 MB that nothing here
-    uses, since every bot is given a request class over aiohttp."""
+    """Keep python-telegram-bot from importing its HTTP client.
+
+    It takes 6 MB with httpx, and every bot here gets a request class over aiohttp.
+    """
     name = "telegram.request._httpxrequest"
     if name not in sys.modules:
         unused = ModuleType(name)
@@ -36,10 +44,10 @@ def leave_out_httpx() -> None:
 
 @contextmanager
 def hidden(package: str) -> Iterator[None]:
-    """Let an import believe that a package is not installed.
+    """Make a package look as if it were not installed.
 
-    python-telegram-bot takes cryptography along wherever it finds it, for Telegram Passport alone:
-    8 MB that nothing here uses. Sealed stores import it themselves, before or after.
+    python-telegram-bot imports cryptography where it is installed, for Telegram Passport only, at a
+    cost of 8 MB. Sealed stores import it themselves, before or afterwards.
     """
     if package in sys.modules:
         yield
@@ -52,8 +60,7 @@ def hidden(package: str) -> Iterator[None]:
 
 
 def drop_docstrings(library: ModuleType) -> None:
-    """Let go of the documentation that its classes carry: of python-telegram-bot 0.7 MB, whose
-    place is taken by what is imported next."""
+    """Drop the docstrings of a library's classes; those of python-telegram-bot take 0.7 MB."""
     for member in vars(library).values():
         if isinstance(member, type) and member.__module__.startswith(f"{library.__name__}."):
             member.__doc__ = None
@@ -63,7 +70,7 @@ _SOURCES = ("aws", "azure", "cli", "gcp", "json", "nested_secrets", "pyproject",
 
 
 class _Unused(ModuleType):
-    """Provides every name imported from it, each a class without instances."""
+    """Module that provides every name imported from it, each as a class without instances."""
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):

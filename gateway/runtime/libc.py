@@ -1,17 +1,19 @@
-"""Functions of the C library, without `ctypes`: the whole takes twice the memory of its core."""
+"""Functions of the C library without `ctypes`, which takes twice the memory of its core."""
 
 from collections.abc import Callable
 
 
 def function(name: str) -> Callable[..., int] | None:
-    """A function of integers that returns one, called with the interpreter's lock released; None
-    where this system's C library has none of that name."""
+    """Return a function of integers that returns an integer, or None if the C library lacks it.
+
+    The interpreter's lock is released during calls.
+    """
     try:
         from _ctypes import call_function, dlopen, dlsym
     except ImportError:
         return None
     try:
-        # None is the program itself, as in ctypes.CDLL(None); the stubs do not know.
+        # None means the program itself, as in ctypes.CDLL(None), which the stubs do not know.
         address = dlsym(dlopen(None, 0), name)  # type: ignore[arg-type]
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""One process owns the data: a lock file that the system releases when the process ends."""
+"""Lock file of the process that owns the data; the system releases it when the process ends."""
 
 import fcntl
 import os
@@ -11,16 +11,17 @@ from agent.i18n import t
 
 
 class AlreadyRunning(ConfigError):
-    """Another process owns the data."""
+    """Raised when another process owns the data."""
 
     code = "locked"
 
 
 @contextmanager
 def acquire(path: Path, what: str) -> Iterator[bool]:
-    """Own the data until the block ends. Raises `AlreadyRunning`, which names who does.
+    """Own the data until the block ends.
 
-    Yields whether the last owner left in the middle: its line is still in the file.
+    Yields True if the previous owner ended without releasing it: its line is still in the file.
+    Raises `AlreadyRunning` with the name of the owner.
     """
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
         try:

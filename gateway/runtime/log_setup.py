@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines to a file, a readable line to stderr, and no secret in either."""
+"""Structured logs: JSON lines in a file and readable lines on stderr, without secrets."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ts (Unix seconds), level, logger, text, and what `extra` gave."""
+    """Formats one JSON object per line: ts (Unix seconds), level, logger, text, `extra`."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats records for a person at the terminal."""
+    """Formatter for people at the terminal."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
@@ -50,9 +50,10 @@ class TextFormatter(logging.Formatter):
 def open_logs(
     settings: Settings, redactor: Redactor, *, terminal: bool, default_file: Path | None = None
 ) -> None:
-    """Set up logging for this process, once, from the main program; `redactor` cleans each line.
+    """Set up logging for this process, once, from the main program.
 
-    The file is `logging.file`, else `default_file`; it is made with mode 0600 and rotated.
+    The file is `logging.file`, else `default_file`; it has mode 0600 and is rotated. `redactor`
+    cleans each line.
     """
     handlers: list[logging.Handler] = []
     file = settings.logging.file or default_file
@@ -64,11 +65,11 @@ def open_logs(
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(TextFormatter(redactor))
         handlers.append(stream)
-    # No line names the place in the source, the thread or the process: each would be looked up.
+    # No format uses the source line, the thread or the process, which would be looked up each time.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     # https://docs.python.org/3/howto/logging.html#optimization
     logging._srcfile = None
-    # A line that cannot be written (a full disk) is left out, and no traceback takes its place.
+    # A line that cannot be written (a full disk) is dropped without a traceback.
     logging.raiseExceptions = False
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -82,7 +83,7 @@ def open_logs(
 
 
 def _rotating(file: Path, settings: Settings) -> logging.Handler:
-    """A file of mode 0600, and so are those that take its place."""
+    """Return a handler whose files, also the rotated ones, have mode 0600."""
     from logging.handlers import RotatingFileHandler
 
     class Private(RotatingFileHandler):
@@ -92,7 +93,8 @@ def _rotating(file: Path, settings: Settings) -> logging.Handler:
             return open(descriptor, "a", encoding="utf-8")
 
         def shouldRollover(self, record: logging.LogRecord) -> bool:
-            # The original formats each record for its length; one line over the size does no harm.
+            # The original formats each record to compute its length; one line above the limit does
+            # no harm.
             return self.stream is not None and self.stream.tell() >= self.maxBytes
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

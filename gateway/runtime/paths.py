@@ -1,4 +1,4 @@
-"""Kore's folder, `~/.kore` or `KORE_HOME`, and what lies where in it."""
+"""Layout of Kore's folder, `~/.kore` or `KORE_HOME`."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from agent.records import frozen
 
 @frozen
 class DataDir:
-    """Paths only; nothing is made before `ensure`."""
+    """Paths of the data folder; nothing is created before `ensure`."""
 
     root: Path
 
@@ -22,22 +22,22 @@ class DataDir:
 
     @property
     def draft(self) -> Path:
-        """A configuration that `kore config edit` could not put in place."""
+        """Configuration that `kore config edit` could not put in place."""
         return self.root / "config.edit.json"
 
     @property
     def last_good_config(self) -> Path:
-        """The last configuration that a gateway ran with."""
+        """Last configuration that a gateway ran with."""
         return self.root / "config.good.json"
 
     @property
     def trust_file(self) -> Path:
-        """Which files of projects are trusted, by what they hold."""
+        """Digests of trusted project files."""
         return self.root / "trust.json"
 
     @property
     def asked_projects(self) -> Path:
-        """Folders whose trust a person declined: they are not asked again."""
+        """Folders that a person declined to trust; there is no second question."""
         return self.root / "projects.json"
 
     @property
@@ -58,12 +58,12 @@ class DataDir:
 
     @property
     def tokens(self) -> Path:
-        """Who may speak to the server, by digests."""
+        """Digests of the tokens that may use the server."""
         return self.root / "tokens.json"
 
     @property
     def server_access(self) -> Path:
-        """How programs of this person reach the server that runs here."""
+        """Address and token with which this user's programs reach the local server."""
         return self.root / "server.json"
 
     @property
@@ -72,7 +72,7 @@ class DataDir:
 
     @property
     def login_page(self) -> Path:
-        """A page that leads a browser to its login link."""
+        """Page that leads a browser to its login link."""
         return self.root / "login.html"
 
     @property
@@ -81,11 +81,11 @@ class DataDir:
 
     @property
     def running_marker(self) -> Path:
-        """Which process has commands that end with it; there as long as it runs."""
+        """Marker of the process whose commands end with it; it exists while the process runs."""
         return self.root / "running"
 
     def worker_marker(self, pid: int) -> Path:
-        """The same for a worker of this machine."""
+        """Marker of a worker on this machine."""
         return self.root / f"running-{pid}"
 
     def worker_markers(self) -> list[Path]:
@@ -101,72 +101,72 @@ class DataDir:
 
     @property
     def audit_mark(self) -> Path:
-        """Where the audit log ended, beside its folder."""
+        """End of the audit log, stored next to its folder."""
         return self.root / "audit-mark.json"
 
     @property
     def audit_pending(self) -> Path:
-        """What the command line has changed, until the owner of the data records it."""
+        """Changes by the command line that the owner of the data has not recorded yet."""
         return self.root / "audit-pending.jsonl"
 
     @property
     def agents(self) -> Path:
-        """Agents that the owner wrote: they are trusted, so no tool writes here."""
+        """Agents that the owner wrote. They are trusted, so no tool writes here."""
         return self.root / "agents"
 
     @property
     def commands(self) -> Path:
-        """Commands that the owner wrote: what they say counts as the owner's word."""
+        """Commands that the owner wrote; their text counts as the owner's."""
         return self.root / "commands"
 
     @property
     def backups(self) -> Path:
-        """Copies of the database, each from before an upgrade."""
+        """Copies of the database from before upgrades."""
         return self.root / "backups"
 
     @property
     def undo(self) -> Path:
-        """What changed files held before."""
+        """Earlier contents of changed files."""
         return self.root / "undo"
 
     @property
     def sandbox_cache(self) -> Path:
-        """What became of trying each sandbox."""
+        """Results of probing the sandboxes."""
         return self.root / "sandbox.json"
 
     @property
     def long_work(self) -> Path:
-        """How far long work in other folders has got."""
+        """Progress of long tasks in other folders."""
         return self.root / "long"
 
     @property
     def temporary(self) -> Path:
-        """The /tmp of each conversation's commands."""
+        """The /tmp of each session's commands."""
         return self.root / "tmp"
 
     @property
     def mcp(self) -> Path:
-        """The homes, logs and lists of tools of MCP servers."""
+        """Homes, logs and tool lists of MCP servers."""
         return self.root / "mcp"
 
     @property
     def lsp(self) -> Path:
-        """The homes and logs of language servers."""
+        """Homes and logs of language servers."""
         return self.root / "lsp"
 
     @property
     def plugins(self) -> Path:
-        """Installed plugins, and the markets that they may come from."""
+        """Installed plugins and their marketplaces."""
         return self.root / "plugins"
 
     @property
     def outgoing(self) -> Path:
-        """Files on their way to a chat, where the database is none beside which they could lie."""
+        """Files on their way to a chat, where the database is not a file with a folder."""
         return self.root / "outgoing"
 
     @property
     def protected_paths(self) -> tuple[Path, ...]:
-        """What no tool may open; the workspace is not among it."""
+        """Paths that no tool may open; the workspace is not among them."""
         return (
             *(self.config, self.draft, self.last_good_config, self.trust_file, self.secrets),
             *(self.asked_projects, self.socket, self.lock, self.backups),
@@ -176,7 +176,7 @@ class DataDir:
         )
 
     def ensure(self) -> None:
-        """Make the folder and its own parts, for its owner only (0700). Raises `ConfigError`."""
+        """Create the folder and its parts for the owner only (0700). Raises `ConfigError`."""
         for folder in (self.root, self.logs, self.audit):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class DataDir:
 
 
 def find_data_dir(environ: Mapping[str, str], home: Path | None = None) -> DataDir:
-    """`home`, else `KORE_HOME`, else `~/.kore`; always absolute."""
+    """Return `home`, else `KORE_HOME`, else `~/.kore`, as an absolute path."""
     try:
         folder = home or Path(environ.get("KORE_HOME") or "~/.kore")
         return DataDir(Path(os.path.abspath(folder.expanduser())))
@@ -203,13 +203,13 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-# Linux and macOS keep a socket's path in 108 and 104 bytes.
+# Linux and macOS limit the path of a socket to 108 and 104 bytes.
 _ADDRESS_LIMIT_BYTES = 100
 
 
 @contextmanager
 def socket_address(path: Path) -> Iterator[str]:
-    """A name for the socket that fits into an address, however deep its folder lies."""
+    """Yield a name for the socket that is short enough, however deep its folder is."""
     if len(os.fsencode(path)) <= _ADDRESS_LIMIT_BYTES:
         yield str(path)
         return

@@ -1,4 +1,4 @@
-"""Keeps other processes of the same user from reading this one's memory and environment."""
+"""Protection of the process's memory and environment from the same user's other processes."""
 
 import sys
 
@@ -8,10 +8,10 @@ _SET_DUMPABLE = 4  # prctl(2), PR_SET_DUMPABLE
 
 
 def disable_core_dumps() -> bool:
-    """Make the process undumpable; True when the kernel has done so.
+    """Make the process undumpable; return whether the kernel has done so.
 
-    `/proc/PID/environ` and `/proc/PID/mem` are then root's alone, no debugger attaches, and there
-    are no core dumps. A program that is started can be looked into again: it has what it was given.
+    Only root can then read `/proc/PID/environ` and `/proc/PID/mem`, no debugger attaches, and no
+    core is dumped. A program that it starts is dumpable again.
     """
     if sys.platform != "linux":
         return False

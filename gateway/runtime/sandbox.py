@@ -1,4 +1,4 @@
-"""The sandbox that the settings ask for."""
+"""Sandbox of commands as configured."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ _MB = 1_000_000
 
 
 def command_limits(settings: Settings) -> Limits:
-    """What commands may use up."""
+    """Return the resource limits of commands."""
     security = settings.security
     return Limits(
         processes=security.exec_processes,
@@ -27,7 +27,7 @@ def command_limits(settings: Settings) -> Limits:
 
 
 def sandbox_options(settings: Settings) -> SandboxOptions:
-    """What the section `security` says about commands."""
+    """Return the sandbox options of the section `security`."""
     security = settings.security
     limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
@@ -43,5 +43,8 @@ def sandbox_options(settings: Settings) -> SandboxOptions:
 
 
 async def choose_sandbox(settings: Settings, home: DataDir) -> SandboxChoice:
-    """Mostly what was found earlier; else it is tried now. Raises `ConfigError`."""
+    """Return the sandbox to use, probing it unless an earlier result exists.
+
+    Raises `ConfigError`.
+    """
     return await asyncio.to_thread(select_sandbox, sandbox_options(settings), home.root)

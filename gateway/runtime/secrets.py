@@ -1,4 +1,4 @@
-"""The secrets of a configuration, for the `Redactor` of the process."""
+"""Secrets of the configuration, for the `Redactor` of the process."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,12 +19,15 @@ from gateway.config.sections import McpServer
 
 
 def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    """For this process: the settings' secrets, secrets.json, and keys in the environment."""
+    """Return the redactor of this process.
+
+    It knows the secrets of the settings, secrets.json, and keys in the environment.
+    """
     return Redactor(secret_values(settings, environ))
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Every secret that is known here; of a channel's also their parts."""
+    """Return every known secret; of a channel's secrets also their parts."""
     variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
     if settings.store.encryption_key_env:
         variables.append(settings.store.encryption_key_env)
@@ -39,8 +42,10 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
 
 
 def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the names of settings that are declared as secrets and hold a word: too many texts
-    contain it to redact them."""
+    """Yield names of secret settings whose value is a word.
+
+    Such values are not redacted, because too many texts contain them.
+    """
     match value:
         case SecretStr():
             if value and not is_secret_value(value.get_secret_value()):
@@ -61,7 +66,7 @@ def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
 
 
 def describe(settings: Settings) -> dict[str, Any]:
-    """The settings as JSON values, with secrets as stars."""
+    """Return the settings as JSON values, with secrets as stars."""
     from gateway.config.secret_keys import masked
 
     values: dict[str, Any] = masked(settings.model_dump(mode="json"))
@@ -78,7 +83,7 @@ def _walk(value: Any) -> Iterator[str]:
             for _, inner in value:
                 yield from _walk(inner)
         case dict():
-            # Environment variables and headers: most of them are no secrets.
+            # Environment variables and headers are mostly not secret.
             texts = {k: v.get_secret_value() for k, v in value.items() if isinstance(v, SecretStr)}
             yield from secrets_in_map(texts)
             for inner in value.values():

@@ -1,4 +1,4 @@
-"""The workspace: made from the starter that ships, and never overwritten."""
+"""Workspace: created from the shipped starter and never overwritten."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from agent.i18n import t
 
 
 def ensure_workspace(path: Path) -> bool:
-    """Make the workspace if there is none; whether it was made.
+    """Create the workspace if there is none; return whether it was created.
 
-    A folder that exists is the user's own, whatever is or is not in it. Raises `ConfigError`.
+    An existing folder belongs to the user, whatever it contains. Raises `ConfigError`.
     """
     try:
         if path.is_dir():
@@ -17,7 +17,7 @@ def ensure_workspace(path: Path) -> bool:
         from tempfile import mkdtemp
 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Whole or not at all: what is half there would be taken for the user's own.
+        # Create it whole or not at all: a partial folder would be taken for the user's.
         new_folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         _copy(starter(), new_folder)
         new_folder.rename(path)
@@ -34,7 +34,7 @@ def ensure_workspace(path: Path) -> bool:
 
 
 def starter() -> Path:
-    """The starter workspace: in the wheel beside this module, in a checkout beside the package."""
+    """Return the starter workspace, from the wheel or the checkout."""
     shipped = Path(__file__).parents[1] / "starter"
     return shipped if shipped.is_dir() else Path(__file__).parents[2] / "workspace"
 

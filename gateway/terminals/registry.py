@@ -1,4 +1,4 @@
-"""The terminals of the owner's page: opened by a setting, few, and ended when nobody wants them."""
+"""Terminals of the owner's page, enabled by a setting, limited in number and in idle time."""
 
 import asyncio
 import logging
@@ -23,14 +23,17 @@ from gateway.terminals.terminal import Terminal, TerminalSize
 log = logging.getLogger(__name__)
 
 TerminalMode = Literal["off", "sandbox", "full"]
-# What an exit code says of a shell that had none of its own.
+# Exit codes reported for a shell that had none.
 _KILLED, _NOT_STARTED = -9, 126
 
 
 @frozen
 class TerminalLimits:
-    """`running` terminals at a time. One that nobody follows ends after `unfollowed_s`, one in
-    which nobody types after `idle_s`; both are looked at every `look_s`."""
+    """Limits of terminals.
+
+    `running` terminals may exist at a time. A terminal without followers ends after `unfollowed_s`,
+    one without input after `idle_s`; both are checked every `look_s`.
+    """
 
     running: int = 8
     unfollowed_s: float = 600
@@ -39,10 +42,10 @@ class TerminalLimits:
 
 
 class TerminalRegistry:
-    """Terminals live as long as `run` does; none outlives it.
+    """Terminals, which all end when `run` does.
 
-    `find_folder` turns the name of one of the owner's folders (None: the workspace) into a path; it
-    may block, and raises `KoreError`.
+    `find_folder` resolves the name of one of the owner's folders (None is the workspace); it may
+    block, and raises `KoreError`.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class TerminalRegistry:
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled; then all terminals end."""
+        """Work until cancelled, then end all terminals."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -80,7 +83,7 @@ class TerminalRegistry:
             await self._shells.aclose()
 
     def status(self) -> Mapping[str, Any]:
-        """`mode`, `user`, and `terminals`, oldest first."""
+        """Return `mode`, `user`, and `terminals`, oldest first."""
         return {
             "mode": self._mode,
             "user": pwd.getpwuid(os.geteuid()).pw_name,
@@ -96,7 +99,7 @@ class TerminalRegistry:
         }
 
     async def open(self, place: str | None, size: TerminalSize) -> str:
-        """Start a shell; returns the terminal's id. Raises `KoreError`."""
+        """Start a shell and return the terminal's id. Raises `KoreError`."""
         folder = await asyncio.to_thread(self._find_folder, place)
         id = secrets.token_hex(8)
         await self._check(id, folder)
@@ -116,7 +119,7 @@ class TerminalRegistry:
 
     @asynccontextmanager
     async def follow(self, id: str) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
-        """See `Terminal.follow`. Raises `KoreError`."""
+        """Follow a terminal, as `Terminal.follow` does. Raises `KoreError`."""
         async with aclosing(self._find(id).follow()) as items:
             yield items
 
@@ -127,7 +130,7 @@ class TerminalRegistry:
         self._find(id).resize(size)
 
     async def close(self, id: str) -> None:
-        """Kill the shell with all that it started; returns when they are gone."""
+        """Kill the shell with all its processes; return when they are gone."""
         self._find(id)
         task = self._tasks.get(id)
         if task is not None:
@@ -151,7 +154,7 @@ class TerminalRegistry:
             self._confined.check()
 
     def _make_room(self) -> None:
-        """Forget what has ended. Raises `KoreError` when too many run."""
+        """Forget terminals that have ended. Raises `KoreError` when too many run."""
         if len(self._tasks) >= self._limits.running:
             raise KoreError(
                 t("{count} terminals are open, which is the limit", count=self._limits.running),

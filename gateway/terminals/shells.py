@@ -1,4 +1,4 @@
-"""How the shell of a terminal runs: in the sandbox of commands, or as the user who runs Kore."""
+"""Shells of terminals: in the sandbox of commands, or as the user who runs Kore."""
 
 import os
 import pwd
@@ -23,8 +23,8 @@ from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import ToolCall
 
 _VARIABLES = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-# The terminal is opened anew, which makes it that of the session; where it is the input already,
-# the shell needs a session of its own to have it.
+# Opening the terminal makes it the controlling terminal. If it is the standard input already, the
+# shell needs a new session first.
 _CONFINED = (
     "[ -t 0 ] || exec <>/proc/self/fd/{tty};"
     " if (: </dev/tty) 2>/dev/null; then exec {shell} >&0 2>&0; fi;"
@@ -34,9 +34,11 @@ _CONFINED = (
 
 @frozen
 class ShellJob:
-    """A shell to run on the terminal `tty`, a descriptor that stays the caller's, in `folder`.
-    `session` is a name of its own; `memory` is the owner's memory file; `record` keeps what it
-    reaches through the proxy of a sandbox."""
+    """Shell to run in `folder` on the terminal `tty`, a descriptor that the caller keeps.
+
+    `session` is a unique name, `memory` the owner's memory file; `record` stores hosts that are
+    reached through a sandbox's proxy.
+    """
 
     tty: int
     folder: Path
@@ -46,22 +48,24 @@ class ShellJob:
 
 
 class ShellRunner(Protocol):
-    """Runs a shell to its end and returns its exit code, negative for a signal; when it is
-    cancelled, all that the shell started is killed. Raises `ToolError`."""
+    """Runner of a shell, which returns its exit code, negative for a signal.
+
+    Cancellation kills all processes of the shell. Raises `ToolError`.
+    """
 
     async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int: ...
     async def aclose(self) -> None: ...
 
 
 class ConfinedShells:
-    """In the sandbox, under the rules of the owner's commands."""
+    """Shells in the sandbox, under the rules of the owner's commands."""
 
     def __init__(self, settings: Callable[[], ToolSettings]) -> None:
         self._settings = settings
         self._processes = ProcessRegistry()
 
     def check(self) -> None:
-        """Raises `KoreError` where there is no sandbox."""
+        """Raise `KoreError` if there is no sandbox."""
         sandbox = self._settings().sandbox
         if sandbox is None or not sandbox.confines:
             raise KoreError(
@@ -90,7 +94,7 @@ class ConfinedShells:
 
 
 class UnconfinedShells:
-    """As the user who runs Kore, with their shell, without variables that may hold secrets."""
+    """Shells as the user who runs Kore, without variables that may contain secrets."""
 
     async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int:
         sandbox = _SupervisedShell(passes_environment=True)
@@ -103,8 +107,10 @@ class UnconfinedShells:
 
 
 class _SupervisedShell(Unconfined):
-    """A supervisor stands between: an interactive shell gives every job a process group of its
-    own, so that no group holds them all."""
+    """Run with a supervisor in between.
+
+    An interactive shell gives every job a process group, so that no group contains them all.
+    """
 
     name: ClassVar[str] = "none"
 

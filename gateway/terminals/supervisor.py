@@ -1,7 +1,7 @@
-"""The program between Kore and a shell without a sandbox: it ends all that the shell leaves.
+"""Supervisor of a shell without a sandbox, which ends all processes that the shell leaves.
 
-Run by `agent.tools.child_process.program` with the descriptor of the terminal and the shell's path.
-Its standard input is a pipe whose other end only Kore holds.
+It is run by `agent.tools.child_process.program` with the descriptor of the terminal and the path of
+the shell. Standard input is a pipe whose other end only Kore has open.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _SET_SUBREAPER = 36
 
 
 def main() -> int:
-    """Returns the shell's exit code, 128 and more for a signal."""
+    """Run the shell and return its exit code; 128 and more mean a signal."""
     tty, shell = int(sys.argv[1]), sys.argv[2]
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_SUBREAPER, 1, 0, 0, 0) != 0:
         os.write(2, f"The shell was not started: {os.strerror(ctypes.get_errno())}\n".encode())
@@ -48,8 +48,8 @@ def _execute(tty: int, shell: str) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(tty, descriptor)
     os.closerange(3, 1 << 10)
-    # Python ignores these, and what it starts would go on doing so.
+    # Python ignores these signals, and its children would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    # A login shell: a server's own environment may lack what a profile sets.
+    # Start a login shell: a server's environment may lack variables that a profile sets.
     os.execv(shell, [f"-{os.path.basename(shell)}"])  # noqa: S606 - it is a shell

@@ -1,4 +1,4 @@
-"""One pseudo-terminal: its newest output, those who follow it, and what is typed."""
+"""Pseudo-terminal with its recent output and its followers."""
 
 import asyncio
 import codecs
@@ -18,21 +18,21 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 
-# How much of its output is kept for who comes later, in characters.
+# Output that later followers receive, in characters.
 BUFFER_CHARS = 256_000
-# One item of a stream; so many items are under way that more would be late (`websocket.py`).
+# Size of an item; the number of items in flight bounds the delay (`websocket.py`).
 ITEM_CHARS = 4_096
-# Behind by more, the quickest follower makes the program wait.
+# Beyond this lag of the fastest follower the program has to wait.
 _LAG_CHARS = 64_000
 _CHUNK_BYTES = 16_384
-# Without a follower no more than a chunk in this time is read.
+# Without followers, at most one chunk is read in this time.
 _UNATTENDED_S = 0.01
 _INPUT_BYTES = 1_000_000
 
 
 @frozen
 class TerminalSize:
-    """Raises `KoreError` for one that no screen has."""
+    """Size of a terminal. Raises `KoreError` for impossible sizes."""
 
     columns: int = 80
     rows: int = 24
@@ -50,17 +50,17 @@ class TerminalSize:
 
 @dataclass(slots=True, eq=False)
 class _Follower:
-    """`position` counts the characters of all output."""
+    """Follower; `position` counts the characters of all output."""
 
     position: int
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Terminal:
-    """Open from the start until `close`. Output beyond `BUFFER_CHARS` is forgotten, oldest first.
+    """Terminal, open until `close`. Output beyond `BUFFER_CHARS` is dropped, oldest first.
 
-    `used_at` is when somebody typed last, `left_at` when the last follower left; both of
-    `time.monotonic`.
+    `used_at` is the time of the last input, `left_at` that at which the last follower left; both
+    are from `time.monotonic`.
     """
 
     def __init__(self, id: str, folder: Path, size: TerminalSize) -> None:
@@ -87,12 +87,12 @@ class Terminal:
 
     @property
     def _lag(self) -> int:
-        """How far behind the quickest follower is; one that has just come is not."""
+        """Lag of the fastest follower; a new follower has none."""
         positions = [one.position for one in self._followers if one.position >= 0]
         return self._last - max(positions) if positions else 0
 
     def write(self, text: str) -> None:
-        """Type. Raises `KoreError` when the program reads nothing, or has ended."""
+        """Send input. Raises `KoreError` when the program does not read it or has ended."""
         if not self._is_open:
             raise KoreError(t("this terminal has ended"))
         data = text.encode("utf-8", "replace")
@@ -107,12 +107,14 @@ class Terminal:
         self._apply_size()
 
     def show(self, data: bytes) -> None:
-        """Words of the sandbox or of Kore, among the output."""
+        """Insert text of the sandbox or of Kore into the output."""
         self._append(data.decode("utf-8", "replace").replace("\n", "\r\n"))
 
     async def follow(self) -> AsyncGenerator[Mapping[str, Any], None]:
-        """The kept output as `screen`, then each new `output`, in the end the `exit_code`. Who is
-        too slow gets a `screen` again."""
+        """Yield the recent output as `screen`, then each `output`, finally the `exit_code`.
+
+        A follower that is too slow gets a `screen` again.
+        """
         follower = _Follower(-1)
         self._followers.add(follower)
         self._read_on()
@@ -135,7 +137,7 @@ class Terminal:
             self._read_on()
 
     def close(self, exit_code: int) -> None:
-        """The program has ended: take in what it said last. Nothing for one that is closed."""
+        """Read the rest of the output after the program has ended; do nothing if closed already."""
         if not self._is_open:
             return
         self._pause()
@@ -153,7 +155,7 @@ class Terminal:
     def _screen(self, follower: _Follower) -> Mapping[str, Any]:
         text = "".join(self._chunks)
         if self._first > 0:
-            # It may begin in the middle of a control sequence.
+            # The text may start inside a control sequence.
             text = text[text.find("\n") + 1 :]
         follower.position = self._last
         return {"screen": text, "columns": self._size.columns, "rows": self._size.rows}
@@ -193,7 +195,7 @@ class Terminal:
         except BlockingIOError:
             return
         except OSError:
-            # EIO: nothing has it open any more.
+            # EIO: no process has the terminal open any more.
             self._pause()
             return
         self._append(self._decoder.decode(data))
@@ -219,7 +221,7 @@ class Terminal:
         except BlockingIOError:
             count = 0
         except OSError:
-            # EIO: it is ending.
+            # EIO: the program is ending.
             count = len(self._input)
         del self._input[:count]
         if self._input:
