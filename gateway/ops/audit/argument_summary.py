@@ -1,4 +1,4 @@
-"""How much of a call's arguments the audit log keeps."""
+"""Reduction of call arguments to what the audit log keeps."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from agent.security.audit import AuditEntry, AuditLevel
 from gateway.ops.audit.trail import AuditError
 
 _CUT_CHARS = 200
-# Arguments of which a summary shows the beginning; of any other text only the length.
+# Arguments whose beginning a summary shows; other texts are reduced to their length.
 _TELLING = frozenset(
     {"path", "file_path", "filename", "folder", "workdir", "cwd", "command", "url", "host"}
     | {"query", "pattern", "glob", "to", "name", "operation", "action", "chat", "who", "role"}
@@ -19,7 +19,7 @@ _TELLING = frozenset(
 
 
 def summarize(entry: AuditEntry, level: AuditLevel, clean: Callable[[str], str]) -> AuditEntry:
-    """The entry as it is written. Raises `AuditError` for arguments that cannot be."""
+    """Return the entry as written. Raises `AuditError` for arguments that JSON cannot hold."""
     summarizer = ArgumentSummarizer(level, clean)
     try:
         params = summarizer.params(entry.params)
@@ -31,7 +31,7 @@ def summarize(entry: AuditEntry, level: AuditLevel, clean: Callable[[str], str])
 
 
 class ArgumentSummarizer:
-    """Arguments as a level wants them, without secrets: `clean` takes those out of every text."""
+    """Summarizer for a level of detail; `clean` removes secrets from every text."""
 
     def __init__(self, level: AuditLevel, clean: Callable[[str], str]) -> None:
         self._level = level

@@ -1,8 +1,8 @@
-"""Where the trail ended, kept outside its folder: a trail that is removed as a whole shows, too.
+"""Checkpoint of the audit log outside its folder, which reveals the removal of the whole log.
 
-The mark is written after the trail, so that it never names an entry that is not on disk.
-A process that may write both can remove both; `kore audit verify --head` with a hash from
-elsewhere proves more.
+The checkpoint is written after the log, so that it never names an entry that is not on disk. A
+process that may write both can remove both; `kore audit verify --head` with a hash stored elsewhere
+proves more.
 """
 
 import json
@@ -20,8 +20,11 @@ _SIZE_BYTES = 256
 
 @frozen
 class AuditCheckpoint:
-    """`hash` is that of the newest entry, `count` how many there have ever been. `removed` is how
-    many, at least, a start did not find again: 0 as long as nothing was taken away."""
+    """Newest entry of the log.
+
+    `hash` is that of the newest entry, `count` the number of entries ever written. `removed` is the
+    minimum number of entries that a start did not find again; 0 means that nothing was removed.
+    """
 
     hash: str = GENESIS
     count: int = 0
@@ -29,7 +32,7 @@ class AuditCheckpoint:
 
 
 def read_checkpoint(path: Path) -> AuditCheckpoint:
-    """An empty one when there is none. Raises `UnreadableTrail`."""
+    """Return the checkpoint, or an empty one if the file is missing. Raises `UnreadableTrail`."""
     try:
         match json.loads(path.read_bytes()):
             case {"hash": str(digest), "count": int(count), "removed": int(removed)}:
@@ -42,5 +45,5 @@ def read_checkpoint(path: Path) -> AuditCheckpoint:
 
 
 def write_checkpoint(descriptor: int, mark: AuditCheckpoint) -> None:
-    """In place and of one size, so that a reader sees the old one or the new one."""
+    """Write the checkpoint in place, with a fixed size: readers see the old or the new one."""
     os.pwrite(descriptor, dumps(asdict(mark)).ljust(_SIZE_BYTES).encode(), 0)

@@ -1,7 +1,7 @@
-"""The audit log: every decision about a tool call, on disk before the call begins.
+"""Audit log: every decision about a tool call is on disk before the call begins.
 
-One writer, the process that owns the data. Entries that wait for the disk at the same moment share
-one fsync of the file and one of the head.
+Its only writer is the process that owns the data. Entries that wait for the disk at the same time
+share one fsync of the file and one of the head.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ class _PendingEntry:
 
 
 class AuditLog:
-    """Implements `agent.security.audit.AuditSink` in a folder of its own.
+    """Implementation of `agent.security.audit.AuditSink` in a folder.
 
-    `level` is asked for each entry: "summary" keeps what was reached (paths, commands, addresses,
-    cut at 200 characters) and only the lengths of other texts; "full" keeps all; "none" writes
-    nothing. `clean` takes secrets out of every text. Files hold `limit_bytes`, and `keep` full
-    ones are kept. `mark` is the file that remembers where the trail ended, outside `folder`.
+    `level` is called for each entry: "summary" keeps targets (paths, commands, addresses, cut at
+    200 characters) and only the lengths of other texts, "full" keeps everything, "none" writes
+    nothing. `clean` removes secrets from every text. Files hold `limit_bytes`, and `keep` full ones
+    remain. `mark` is the checkpoint file outside `folder`.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class AuditLog:
         self._file = self._head_file = self._mark_file = -1
 
     async def open(self) -> None:
-        """Go on behind the last entry; what a crash has left is mended and noted.
+        """Continue after the last entry, repairing and noting what a crash has left.
 
-        Raises `AuditError` when the files cannot be had.
+        Raises `AuditError` when the files cannot be opened.
         """
         notes: list[str] = []
         async with self._lock:
@@ -91,17 +91,19 @@ class AuditLog:
             await self.record(AuditNote(time.time(), "audit", text, allowed=False).entry())
 
     async def record(self, entry: AuditEntry) -> None:
-        """Returns once the entry is on disk. Raises `AuditError` when it may not be."""
+        """Write an entry and return once it is on disk. Raises `AuditError` when it may not be."""
         if self._level() != "none":
             await self.append([self.summarize(entry)])
 
     def summarize(self, entry: AuditEntry) -> AuditEntry:
-        """The entry as this log writes it. Raises `AuditError`."""
+        """Return the entry as this log writes it. Raises `AuditError`."""
         return summarize(entry, self._level(), self._clean)
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Write entries that are summarized, in their order and with one fsync. Raises `AuditError`
-        when one of them may not be on disk."""
+        """Write summarized entries in order, with one fsync.
+
+        Raises `AuditError` when one of them may not be on disk.
+        """
         if self._level() == "none":
             return
         if self._file < 0:
@@ -114,7 +116,7 @@ class AuditLog:
                 raise pending.error
 
     async def close(self) -> None:
-        """Write what still waits, then close the files."""
+        """Write pending entries, then close the files."""
         with suppress(AuditError):
             await self._write_waiting()
         for descriptor in (self._file, self._head_file, self._mark_file):
@@ -123,7 +125,7 @@ class AuditLog:
         self._file = self._head_file = self._mark_file = -1
 
     def _start(self) -> list[str]:
-        """Returns what was found out of order."""
+        """Open the log; return notes about irregularities."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._head, notes = recover_head(self._folder)
@@ -146,7 +148,7 @@ class AuditLog:
         return notes
 
     def _compare(self, path: Path) -> list[str]:
-        """What the mark says and the trail does not, as a note; opens the mark."""
+        """Open the checkpoint; return a note if it names entries that the log lacks."""
         try:
             mark = read_checkpoint(path)
         except UnreadableTrail as exc:
@@ -164,7 +166,7 @@ class AuditLog:
         return notes
 
     async def _write_waiting(self) -> None:
-        """The holder of the lock writes for all that wait by then."""
+        """Write all pending entries, on behalf of every waiting caller."""
         async with self._lock:
             batch, self._pending_entries = self._pending_entries, []
             if batch:
@@ -176,7 +178,7 @@ class AuditLog:
                 try:
                     self._append(pending.entry)
                 except (ValueError, RecursionError) as exc:
-                    # No JSON; its neighbours must not be lost with it.
+                    # The entry cannot be encoded as JSON; the others must not be lost with it.
                     pending.error = AuditError(f"the entry cannot be written: {exc}")
             self._safe()
         except OSError as exc:
@@ -196,7 +198,7 @@ class AuditLog:
         try:
             _write_all(self._file, line)
         except OSError:
-            # Half a line (a full disk) must not stand in front of the next one.
+            # Remove a partial line (after a full disk), so that the next line starts cleanly.
             os.ftruncate(self._file, head.size)
             raise
         size = head.size + len(line)
@@ -207,7 +209,7 @@ class AuditLog:
         self._put_head()
 
     def _put_head(self) -> None:
-        # In place, of one size and within one page: a reader sees the old one or the new one.
+        # Written in place, with a fixed size within one page: readers see the old or the new head.
         os.pwrite(self._head_file, self._head.to_json().ljust(_HEAD_BYTES).encode(), 0)
         os.fsync(self._head_file)
         if self._mark_file >= 0:
@@ -216,7 +218,7 @@ class AuditLog:
             )
 
     def _look_at_file(self) -> None:
-        """Reopen a file that was moved or cut meanwhile; the chain shows it."""
+        """Reopen a file that was moved or truncated meanwhile; the chain shows it."""
         info = os.fstat(self._file)
         if not _is_at(info, self._folder / CURRENT):
             log.error("audit: the file was removed while in use")
@@ -243,7 +245,7 @@ class AuditLog:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """The head says first which files are gone for good: those that it names must be there."""
+        """Delete the oldest files once the head has given them up, since it needs its files."""
         full = numbered_files(self._folder)
         while len(full) > self._files_kept:
             oldest = min(full)
@@ -274,7 +276,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A file's name is on disk only when its folder is."""
+    """Flush the folder: the name of a new file is on disk only after that."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

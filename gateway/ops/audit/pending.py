@@ -1,7 +1,7 @@
-"""Entries of processes that may not write the audit log: the command line beside a gateway.
+"""Entries of processes that may not write the audit log: the command line next to a gateway.
 
 They wait in a file until the process that owns the data takes them over: at its start, before it
-shows the log, and with what it records itself.
+shows the log, and together with its own entries.
 """
 
 import fcntl
@@ -14,12 +14,12 @@ from pathlib import Path
 from agent.serialization import dumps
 from gateway.store.repositories.audit_outbox import AuditNote
 
-# So much is taken over at once.
+# Limit for one take-over.
 _MOST_BYTES = 1_000_000
 
 
 def leave_note(path: Path, note: AuditNote) -> None:
-    """On disk when it returns. Raises OSError."""
+    """Append a note and flush it to disk. Raises OSError."""
     fd = _locked(path)
     try:
         os.lseek(fd, 0, os.SEEK_END)
@@ -30,7 +30,7 @@ def leave_note(path: Path, note: AuditNote) -> None:
 
 
 def waiting_notes(path: Path) -> Sequence[AuditNote]:
-    """Oldest first; lines that are no notes are left out."""
+    """Return waiting notes, oldest first; other lines are skipped."""
     if not path.exists():
         return ()
     fd = _locked(path)
@@ -42,7 +42,7 @@ def waiting_notes(path: Path) -> Sequence[AuditNote]:
 
 
 def forget_notes(path: Path, count: int) -> None:
-    """The first ones are on record."""
+    """Remove the first notes, which the log has by now."""
     fd = _locked(path)
     try:
         rows = os.pread(fd, os.fstat(fd).st_size, 0).splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""What a new writer does with what the last one left: after a clean stop, a kill, or a meddler."""
+"""Recovery of the audit log at start after a clean stop, a crash or tampering."""
 
 import os
 from dataclasses import replace
@@ -17,10 +17,11 @@ from gateway.ops.audit.trail import (
 
 
 def recover_head(folder: Path) -> tuple[TrailHead, list[str]]:
-    """The head to go on from, and what had to be mended or cannot be; for a single writer only.
+    """Return the head to continue from, and notes about repairs and irregularities.
 
-    A line that a crash has cut is removed; whole lines that the head does not know yet are taken
-    in when they fit the chain. What does not fit stays as it is, for `kore audit verify` to find.
+    Only the single writer may call this. A line that a crash has cut is removed; complete lines
+    unknown to the head are accepted when they fit the chain. Everything else stays as it is, for
+    `kore audit verify` to find.
     """
     notes: list[str] = []
     try:
@@ -35,13 +36,13 @@ def recover_head(folder: Path) -> tuple[TrailHead, list[str]]:
     _forget_leftovers(folder, head)
     current = folder / CURRENT
     if not current.exists() and full_file(folder, head.number).exists():
-        # Killed between the renaming of a full file and the head that tells of it.
+        # The writer was killed between renaming a full file and writing the head.
         head = replace(head, number=head.number + 1, size=0, last=0)
     return _with_tail(current, head, notes), notes
 
 
 def _from_files(folder: Path) -> tuple[TrailHead, bool]:
-    """A head made of what the files say, and whether they say anything."""
+    """Return a head rebuilt from the files, and whether there were any entries."""
     full = numbered_files(folder)
     head = TrailHead(number=max(full, default=0) + 1, oldest=min(full, default=1))
     paths = [path for path in (*full.values(), folder / CURRENT) if path.exists()]
@@ -67,14 +68,14 @@ def _from_files(folder: Path) -> tuple[TrailHead, bool]:
 
 
 def _forget_leftovers(folder: Path, head: TrailHead) -> None:
-    """Files that the head has given up, whose removal a kill came before."""
+    """Delete files that the head gave up and that a kill left behind."""
     for number, path in numbered_files(folder).items():
         if number < head.oldest:
             path.unlink()
 
 
 def _with_tail(current: Path, head: TrailHead, notes: list[str]) -> TrailHead:
-    """The head, brought to the end of the current file."""
+    """Return the head advanced to the end of the current file."""
     try:
         descriptor = os.open(current, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -114,7 +115,7 @@ def _with_tail(current: Path, head: TrailHead, notes: list[str]) -> TrailHead:
 
 
 def _ends_with(descriptor: int, head: TrailHead) -> bool:
-    """Whether the newest entry that the head knows is where it says."""
+    """Return whether the newest entry of the head is at its recorded position."""
     if os.fstat(descriptor).st_size < head.size:
         return False
     if not head.size:
@@ -127,7 +128,7 @@ def _ends_with(descriptor: int, head: TrailHead) -> bool:
 
 
 def ending(path: Path) -> tuple[int, str]:
-    """How many lines a full file has, and the hash of its last entry."""
+    """Return the number of lines of a full file, and the hash of its last entry."""
     lines, last = 0, GENESIS
     with path.open("rb") as file:
         for line in file:

@@ -1,5 +1,7 @@
-"""Carries notes from the database, where a transaction has left them, entries of workers, and notes
-of the command line into the audit log."""
+"""Transfer of notes into the audit log.
+
+Transactions and workers leave notes in the database, the command line in a file.
+"""
 
 import asyncio
 import logging
@@ -16,12 +18,12 @@ from gateway.store.repositories.audit_outbox import AuditNote
 
 log = logging.getLogger(__name__)
 
-# So many are read, written with one fsync, and forgotten at once.
+# Notes that are read, written with one fsync, and deleted together.
 BATCH = 500
 
 
 class EntryLog(Protocol):
-    """Where entries end up; `gateway.ops.audit.log.AuditLog`."""
+    """Destination of entries, implemented by `gateway.ops.audit.log.AuditLog`."""
 
     def summarize(self, entry: AuditEntry) -> AuditEntry: ...
 
@@ -29,8 +31,10 @@ class EntryLog(Protocol):
 
 
 class AuditRelay:
-    """One instance for a process: two would write the same notes. Without `audit` the owner of the
-    data does it, in another process."""
+    """Relay of a process; two would write the same notes.
+
+    Without `audit` the owner of the data relays them in another process.
+    """
 
     def __init__(self, database: Store, audit: EntryLog | None, pending: Path) -> None:
         self._database = database
@@ -39,9 +43,9 @@ class AuditRelay:
         self._lock = asyncio.Lock()
 
     async def flush(self) -> None:
-        """Returns once every note is on record; what cannot be recorded stays for the next time.
+        """Write every note to the log; notes that cannot be written stay for the next call.
 
-        A kill in between leaves a batch twice in the log, never in none.
+        A kill leaves a batch in the log twice rather than losing it.
         """
         audit = self._audit
         if audit is None:
@@ -64,5 +68,5 @@ class AuditRelay:
 
 
 def _entry(audit: EntryLog, one: AuditNote | AuditEntry) -> AuditEntry:
-    """A worker has summarized its own."""
+    """Return the log entry of a note; workers have summarized theirs."""
     return one if isinstance(one, AuditEntry) else audit.summarize(one.entry())

@@ -1,7 +1,7 @@
-"""Audit entries of a process that does not own the data: the database carries them to its owner.
+"""Audit entries of processes that do not own the data, carried by the database.
 
-One writer keeps the chain. An entry is stored before its call begins, and written by the owner
-(`AuditRelay`) soon after that.
+The chain has a single writer. An entry is stored before its call begins, and the owner of the data
+writes it to the log soon afterwards (`AuditRelay`).
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from gateway.store.repositories import audit_outbox
 
 
 class StoredAuditSink:
-    """Implements `agent.security.audit.AuditSink`.
+    """Implementation of `agent.security.audit.AuditSink`.
 
-    `level` and `clean` are those of `AuditLog`. `notify` tells the owner that there is an entry; it
-    is called on the event loop and must not fail. `worker` names this process in the entries:
-    "main" becomes "main@worker".
+    `level` and `clean` are those of `AuditLog`. `notify` tells the owner of the data about a new
+    entry; it is called on the event loop and must not fail. `worker` names this process in the
+    entries: "main" becomes "main@worker".
     """
 
     def __init__(
@@ -40,8 +40,7 @@ class StoredAuditSink:
         self._clean = clean
 
     async def record(self, entry: AuditEntry) -> None:
-        """Returns once the entry is stored. Raises `AuditError` for one that cannot be written, and
-        `StoreError`."""
+        """Store an entry. Raises `AuditError` if it cannot be written, and `StoreError`."""
         level = self._level()
         if level == "none":
             return

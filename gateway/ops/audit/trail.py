@@ -1,8 +1,8 @@
-"""The audit trail on disk: hash-chained JSON lines in numbered files, and the head that ends them.
+"""Files of the audit log: hash-chained JSON lines in numbered files, and their head.
 
-`audit.jsonl` is being written; when it is full it becomes `audit-000001.jsonl`, and so on. Each
-line holds the hash of the line before it, across files. `head.json` says which line is the last,
-so that a cut at the end shows, too. All of these are read without a lock, also beside a writer.
+The current file is `audit.jsonl`; when it is full it becomes `audit-000001.jsonl`, and so on. Each
+line contains the hash of the previous line, across files. `head.json` names the last line, so that
+truncation shows, too. All files can be read without a lock while a writer works.
 """
 
 import json
@@ -32,23 +32,23 @@ _OPENING_TRIES = 20
 
 
 class AuditError(KoreError):
-    """The audit trail cannot be written or read."""
+    """Raised when the audit log cannot be written or read."""
 
     code = "audit"
 
 
 class UnreadableTrail(Exception):
-    """A line is no entry, or not the one that was written; the text says which."""
+    """Raised for a line that is not an entry or was changed; the text says which."""
 
 
 @frozen
 class TrailHead:
-    """Where the trail ends and begins.
+    """Beginning and end of the log.
 
-    `hash` is that of the newest entry and `count` how many there have ever been. `number` is what
-    the current file will be called; `size` its bytes, of which the newest entry begins at `last`.
-    `oldest` is the first file that is kept: `oldest_prev` the hash and `oldest_count` the number
-    of entries before it.
+    `hash` is that of the newest entry and `count` the number of entries ever written. `number` is
+    the future number of the current file; `size` is its length in bytes, of which the newest entry
+    begins at `last`. `oldest` is the number of the first existing file, `oldest_prev` and
+    `oldest_count` are the hash and the number of the entries before it.
     """
 
     hash: str = GENESIS
@@ -69,9 +69,9 @@ def fields_of(entry: AuditEntry) -> dict[str, Any]:
 
 
 def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
-    """The line of an entry behind the one with `prev_hash`, and its own hash.
+    """Return the line of an entry that follows `prev_hash`, and its hash.
 
-    The hash is SHA-256 over the JSON of all fields but itself, keys sorted, without blanks.
+    The hash is SHA-256 over the JSON of all other fields, with sorted keys and without blanks.
     """
     body = {name: entry[name] for name in _FIELDS} | {"prev_hash": prev_hash}
     digest = _digest(body)
@@ -79,7 +79,7 @@ def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The entry of a whole line, with its hashes. Raises `UnreadableTrail`."""
+    """Return the entry of a complete line, with its hashes. Raises `UnreadableTrail`."""
     if not line.endswith(b"\n"):
         raise UnreadableTrail(t("the line is incomplete"))
     try:
@@ -89,7 +89,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     if not isinstance(entry, dict) or list(entry) != _KEYS:
         raise UnreadableTrail(t("the line is not an audit entry"))
     body = {name: value for name, value in entry.items() if name != "hash"}
-    # Word for word: a second key of the same name would say one thing to us and one to others.
+    # Compare the exact text: a repeated key would be read differently by other programs.
     if _digest(body) != entry["hash"] or dumps(entry).encode() + b"\n" != line:
         raise UnreadableTrail(t("the entry was changed: its hash does not match"))
     return entry
@@ -100,7 +100,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def read_head(folder: Path) -> TrailHead | None:
-    """None when there is none. Raises `UnreadableTrail`."""
+    """Return the head, or None if there is none. Raises `UnreadableTrail`."""
     try:
         data = json.loads((folder / HEAD).read_bytes())
         values = {field.name: data[field.name] for field in fields(TrailHead)}
@@ -114,7 +114,7 @@ def read_head(folder: Path) -> TrailHead | None:
 
 
 def numbered_files(folder: Path) -> dict[int, Path]:
-    """The full files by their number, oldest first."""
+    """Return the full files by number, oldest first."""
     files = {}
     for path in folder.iterdir() if folder.is_dir() else ():
         if match := _NUMBERED.fullmatch(path.name):
@@ -127,7 +127,7 @@ def full_file(folder: Path, number: int) -> Path:
 
 
 def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReader]]:
-    """All files, oldest first, as they were at one moment. Raises `AuditError`."""
+    """Open a consistent set of all files, oldest first. Raises `AuditError`."""
     for _ in range(_OPENING_TRIES):
         before = [*numbered_files(folder).values(), folder / CURRENT]
         open_stack = ExitStack()
@@ -141,7 +141,7 @@ def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReade
                 raise AuditError(
                     t("{path} cannot be read: {reason}", path=path, reason=exc.strerror)
                 ) from exc
-        # A writer may have begun a new file in between.
+        # Check that no writer has begun a new file meanwhile.
         if [*numbered_files(folder).values(), folder / CURRENT] == before:
             stack.enter_context(open_stack)
             return files
@@ -152,7 +152,7 @@ def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReade
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
-    """What can be read of all entries, oldest first; whether they are genuine is not looked at."""
+    """Yield all readable entries, oldest first, without verifying them."""
     with ExitStack() as stack:
         for _, file in open_files(folder, stack):
             for line in file:
@@ -161,12 +161,12 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_repair(entry: Mapping[str, Any]) -> bool:
-    """Whether a writer noted here what it had found out of order at its start."""
+    """Return whether a writer noted an irregularity here at its start."""
     return bool(entry["tool"] == REPAIR)
 
 
 def parse_entry(line: bytes) -> dict[str, Any] | None:
-    """An entry to show, if the line is one."""
+    """Return the entry of a line, or None if it is none."""
     try:
         entry = json.loads(line)
     except ValueError:

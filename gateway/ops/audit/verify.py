@@ -1,4 +1,4 @@
-"""Whether the trail is what was written: finds cuts, edits, moved lines and missing files."""
+"""Verification of the audit log: finds truncation, edits, moved lines and missing files."""
 
 from collections.abc import Set
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ _MOST_FAULTS = 100
 
 @frozen
 class AuditFault:
-    """Something that is not as it was written. `line` counts from 1; 0 is the file as a whole."""
+    """Difference from what was written. `line` counts from 1; 0 means the whole file."""
 
     file: str
     line: int
@@ -35,12 +35,12 @@ class AuditFault:
 
 @dataclass(slots=True)
 class AuditReport:
-    """`newer_entries` counts entries behind the head: a writer is at work, or was killed.
+    """Result of a verification.
 
-    `head` is the hash of the newest entry: kept elsewhere, it proves later that nothing up to
-    there was made anew. `contains_hash` says whether the hash that was asked for stands in the
-    trail. `repairs` are what writers noted at their start: a line that a kill had cut, a lost
-    head.
+    `newer_entries` counts entries after the head: a writer is working, or was killed. `head` is the
+    hash of the newest entry; stored elsewhere, it proves later that no entry up to there was
+    replaced. `contains_hash` says whether the expected hash was found. `repairs` are notes of
+    writers at their start: a line that a kill had cut, a lost head.
     """
 
     entries: int = 0
@@ -57,13 +57,12 @@ class AuditReport:
 
 
 def verify(folder: Path, expected: str | None = None, mark: Path | None = None) -> AuditReport:
-    """Read every file against the chain and the head. Raises `AuditError` for unreadable files.
+    """Check every file against the chain and the head. Raises `AuditError` for unreadable files.
 
-    `expected` is the hash of an entry that must still be there, `mark` the file outside the folder
-    that remembers one.
+    `expected` is the hash of an entry that must exist, `mark` the checkpoint file.
     """
     report = AuditReport(contains_hash=None if expected is None else expected == GENESIS)
-    # The mark first, then the head: what is written meanwhile is behind both.
+    # Read the checkpoint before the head: entries written meanwhile come after both.
     checkpoint = _read_checkpoint(mark, report) if mark is not None else AuditCheckpoint()
     head = _head(folder, report)
     with ExitStack() as stack:
@@ -133,7 +132,7 @@ def _check_files(folder: Path, head: TrailHead, report: AuditReport) -> None:
 
 
 class _TrailWalk:
-    """One pass over all lines, oldest first."""
+    """Single pass over all lines, oldest first."""
 
     def __init__(
         self, head: TrailHead | None, report: AuditReport, expected_hashes: Set[str | None]
@@ -141,16 +140,16 @@ class _TrailWalk:
         self._head = head
         self._report = report
         self._expected_hashes = expected_hashes
-        # Those of the wanted hashes that were met.
+        # Wanted hashes that were found.
         self.matched_hashes: set[str] = set()
-        # Without a head it is unknown what came before the oldest file.
+        # Without a head the hash before the oldest file is unknown.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
 
     def step(self, path: Path, n: int, line: bytes) -> None:
         report, head = self._report, self._head
         if head is not None and self._count >= head.count and not line.endswith(b"\n"):
-            return  # being written just now, or cut by a kill; the next start mends it
+            return  # being written now, or cut by a kill; the next start repairs it
         self._count += 1
         report.entries += 1
         try:

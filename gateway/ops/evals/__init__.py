@@ -1,1 +1,1 @@
-"""Test cases for the agent itself, as data, and how they are run and judged."""
+"""Test cases for the agent as data, with a runner and checks."""

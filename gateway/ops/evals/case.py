@@ -1,4 +1,4 @@
-"""One test case: a task, the files it begins with, and what has to hold afterwards."""
+"""Test case: a task, the initial files, and the expectations."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def _is_pattern(text: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_is_pattern)]
-# What a check is about, and what else it may say of that.
+# Subjects of checks, and further fields that each allows.
 _SUBJECTS = {
     "file": {"equals", "contains", "matches", "absent", "unchanged"},
     "command": {"exit_code"},
@@ -44,8 +44,11 @@ class _Strict(BaseModel):
 
 
 class Expectation(_Strict):
-    """What has to hold: of a `file`, of a `command`'s exit code, of the `answer`, of the calls of
-    a `tool`, or of what the case has used up. Exactly one of these subjects."""
+    """Expectation about exactly one subject.
+
+    The subject is a `file`, a `command`'s exit code, the `answer`, the calls of a `tool`, or the
+    resources that the case has used.
+    """
 
     file: str | None = None
     equals: str | None = None
@@ -91,10 +94,13 @@ class ScriptedReply(_Strict):
 
 
 class EvalCase(_Strict):
-    """`task` is what is asked, a list asks one after the other in the same conversation.
-    `repository` is where it begins, `workspace` maps further paths to contents, `hidden` those
-    that are laid out for the checks only. `needs` names programs without which the case is left
-    out. `script` is what the scripted model replies."""
+    """Case of an evaluation.
+
+    `task` is the request; a list is asked in turn in the same session. `repository` is the initial
+    folder, `workspace` maps further paths to contents, and `hidden` those that only the checks see.
+    Without a program in `needs` the case is skipped. `script` contains the replies of the scripted
+    model.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     about: str = ""
@@ -119,7 +125,7 @@ class EvalCase(_Strict):
 
     @cached_property
     def before(self) -> dict[str, bytes]:
-        """The files that the case begins with."""
+        """Return the initial files."""
         files = repository_files(self.repository) if self.repository else {}
         return files | {name: text.encode() for name, text in self.workspace.items()}
 
@@ -132,13 +138,13 @@ class EvalCase(_Strict):
         return (self.task,) if isinstance(self.task, str) else self.task
 
     def replies(self) -> list[Message]:
-        """The script as the scripted model takes it."""
+        """Return the script as messages of the scripted model."""
         return [_message(n, one) for n, one in enumerate(self.script)]
 
     def lay_out(self, folder: Path) -> Path:
-        """Make the files that the case begins with; returns the folder's real path.
+        """Write the initial files and return the folder's real path.
 
-        Raises `ConfigError` for a file outside of it.
+        Raises `ConfigError` for a file outside the folder.
         """
         folder = folder.resolve()
         if self.repository:
@@ -147,7 +153,7 @@ class EvalCase(_Strict):
         return folder
 
     def lay_out_hidden(self, folder: Path) -> None:
-        """Make the files that only the checks see. Raises `ConfigError` as above."""
+        """Write the files that only the checks see. Raises `ConfigError` like `lay_out`."""
         self._write(self.hidden, folder)
 
     def _write(self, files: dict[str, str], folder: Path) -> None:
@@ -166,9 +172,9 @@ class EvalCase(_Strict):
 
 
 def load_cases(places: list[Path]) -> Iterator[EvalCase]:
-    """The cases of files and folders, in the order of their names.
+    """Yield the cases of files and folders, ordered by name.
 
-    Raises `ConfigError` that names file, place and what was expected.
+    Raises `ConfigError` with the file, the place and the expected value.
     """
     names: dict[str, Path] = {}
     for place in places:
@@ -190,7 +196,7 @@ def load_cases(places: list[Path]) -> Iterator[EvalCase]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Its cases, and those of its folders: a repository and what is asked of it."""
+    """Return the case files of a folder and of its subfolders, each with a repository."""
     return sorted(
         path for pattern in ("*.json", "*.toml", "*/*.toml") for path in folder.glob(pattern)
     )
@@ -225,7 +231,7 @@ def _toml(file: Path) -> dict[str, Any] | None:
 
 
 def _fault(error: ValidationError) -> str:
-    """Where, what was found and what is expected; of several the deepest says most."""
+    """Describe the most specific of the errors: place, found and expected value."""
     details = max(error.errors(), key=lambda one: len(one["loc"]))
     loc, kind = details["loc"], details["type"]
     where = ".".join(map(str, loc)) or "the case"
@@ -238,7 +244,7 @@ def _fault(error: ValidationError) -> str:
 
 
 def _model_at(loc: tuple[int | str, ...]) -> type[_Strict]:
-    """What the key at this place belongs to."""
+    """Return the model of the key at this place."""
     if "calls" in loc[:-1]:
         return ScriptedCall
     inner: dict[str | int, type[_Strict]] = {"checks": Expectation, "script": ScriptedReply}

@@ -1,4 +1,4 @@
-"""Whether what a case asks for holds: a sentence for each thing that does not."""
+"""Checks of a case: a sentence for each expectation that is not met."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,11 @@ _QUOTED_CHARS = 200
 
 @dataclass(slots=True)
 class EvalOutcome:
-    """What a case came to. `calls` counts the tools that ran, `steps` the replies of the
-    model, `error` is what ended a turn; `sandbox` is where commands that check run."""
+    """Result of running a case.
+
+    `calls` counts the tools that ran, `steps` the replies of the model; `error` ended a turn;
+    `sandbox` confines the commands of checks.
+    """
 
     folder: Path
     sandbox: Sandbox
@@ -31,7 +34,7 @@ class EvalOutcome:
 
 
 async def failures(case: EvalCase, outcome: EvalOutcome) -> list[str]:
-    """What does not hold; empty for a case that has passed."""
+    """Return the expectations that are not met; empty if the case has passed."""
     if outcome.error:
         return [f"the turn ended with an error: {outcome.error}"]
     faults: list[str] = []
@@ -89,7 +92,7 @@ def _file(
 
 
 async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[str]:
-    """It runs what the model has written, so it is held like the model's own commands."""
+    """Run a check's command, confined like those of the model, whose code it runs."""
     output = bytearray()
     job = SandboxCommand(command, outcome.folder, outcome.folder)
     try:

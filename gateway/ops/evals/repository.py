@@ -1,4 +1,4 @@
-"""A small repository as data: a folder of files and a message for each commit."""
+"""Small repository as data: a folder of files and a message for each commit."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ _USER = "[user]\n\tname = Robin Vale\n\temail = robin@example.org\n"
 
 
 def repository_files(source: Path) -> dict[str, bytes]:
-    """What the last commit holds: each commit adds files or puts others in their place."""
+    """Return the files of the last commit; each commit adds or replaces files."""
     return {
         path.relative_to(source / str(number)).as_posix(): path.read_bytes()
         for number in _numbers(source)
@@ -27,9 +27,9 @@ def repository_files(source: Path) -> dict[str, bytes]:
 
 
 def build_repository(source: Path, folder: Path) -> None:
-    """Make the repository in `folder`, its history included: the same hashes every time.
+    """Create the repository with its history in `folder`, always with the same hashes.
 
-    `source` holds `1.txt` (the message) and `1/` (the files) for the first commit, and so on.
+    `source` contains `1.txt` (the message) and `1/` (the files) for the first commit, and so on.
     Raises `ConfigError` when git refuses.
     """
     stream = b"".join(_commits(source)) + b"done\n"
@@ -72,7 +72,7 @@ def _commits(source: Path) -> Iterator[bytes]:
 
 
 def _numbers(source: Path) -> list[int]:
-    """The commits from the first one on. Raises `ConfigError` when there is none."""
+    """Return the numbers of the commits in order. Raises `ConfigError` if there are none."""
     numbers: list[int] = []
     while source.joinpath(f"{len(numbers) + 1}.txt").is_file():
         numbers.append(len(numbers) + 1)

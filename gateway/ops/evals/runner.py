@@ -1,4 +1,4 @@
-"""Runs cases: each in a folder of its own, by the agent that the settings describe."""
+"""Runner of cases: each in a new folder, with the agent of the settings."""
 
 import asyncio
 import time
@@ -32,8 +32,11 @@ from gateway.turns.agents.factory import build_agent
 
 @frozen
 class Verdict:
-    """One run of a case; it has passed when nothing is at `fault`, unless it was `skipped` for
-    the reason given. `steps` counts the replies of the model."""
+    """Result of one run of a case.
+
+    The case has passed if `fault` is empty, unless it was `skipped` for the given reason. `steps`
+    counts the replies of the model.
+    """
 
     case: str
     faults: tuple[str, ...]
@@ -51,9 +54,9 @@ class Verdict:
 
 @frozen
 class EvalRunner:
-    """Runs cases with the configured model, or each by its own script.
+    """Runner of cases with the configured model, or with each case's script.
 
-    Calls that would ask a person run when the role `build` allows them in mode auto, inside the
+    Calls that would ask a person run if the role `build` allows them in mode auto, inside the
     sandbox of the settings.
     """
 
@@ -63,8 +66,10 @@ class EvalRunner:
     scripted: bool = False
 
     async def subject(self) -> str:
-        """What is tried: a model by its name, or the scripts. Raises `ConfigError` for a model
-        that cannot be used, and when none is configured."""
+        """Return the name of the tested model, or that scripts are used.
+
+        Raises `ConfigError` for a model that is missing or cannot be used.
+        """
         if self.scripted:
             return "scripts"
         choice = await choose_sandbox(self.settings, self.home)
@@ -86,7 +91,7 @@ class EvalRunner:
     async def run(
         self, cases: Sequence[EvalCase], show: Callable[[Verdict], None], at_once: int = 1
     ) -> list[Verdict]:
-        """The verdicts, in the order of the cases; each is shown as soon as its turn comes."""
+        """Return the verdicts in the order of the cases; each is shown once its turn comes."""
         gate = asyncio.Semaphore(at_once)
 
         async def one(case: EvalCase) -> Verdict:
@@ -101,7 +106,7 @@ class EvalRunner:
         return verdicts
 
     async def _try_case(self, case: EvalCase) -> Verdict:
-        """Judged, also when the machine fails it: what the other cases came to has been paid."""
+        """Run and judge a case; a failure of the machine becomes a verdict, too."""
         if missing := missing_programs(case.programs):
             reason = f"{' and '.join(missing)} not installed"
             return Verdict(case.name, (), 0.0, Usage(), 0.0, kind=case.kind, skipped=reason)
@@ -155,7 +160,7 @@ class EvalRunner:
         return Agent(script, workspace=folder, settings=limits, approve=permissions)
 
     def _settings(self, **changes: Any) -> Settings:
-        """The settings, with what is to be tried in place of what they say."""
+        """Return the settings with the tested values in place."""
         if self.model:
             changes["model"] = self.model
         section = self.settings.agent.model_copy(update=changes)
@@ -163,7 +168,7 @@ class EvalRunner:
 
 
 async def _converse(agent: Agent, case: EvalCase, outcome: EvalOutcome) -> None:
-    """Ask one task after the other; what happens goes into the outcome."""
+    """Ask one task after the other and record the outcome."""
     for task in case.tasks:
         async with aclosing(agent.stream(task, session=case.name)) as stream:
             async for event in stream:
