@@ -1,7 +1,7 @@
 """`@frozen`: a frozen dataclass with slots, made in a third of the time.
 
 `dataclass` writes and compiles six methods for every class: with 270 of them that was a fifth of
-Kore's start (docs/adr/0051-frozen.md). Here one is compiled, `__init__`; the others are shared.
+Kore's start (ADR 0051). Here one is compiled, `__init__`; the others are shared.
 `fields`, `replace`, `asdict`, `match` and type checkers see a frozen dataclass.
 """
 

@@ -1,6 +1,7 @@
-"""What mkdocs is told while it builds: the menu, and the files beside docs/ that pages link to."""
+"""Hooks of mkdocs: the menu, and the files outside docs/ that pages link to."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,30 @@ _SECTION = re.compile(r"\n(?=[A-Z][^\n]*:\n\n)")
 _ITEM = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 
 
-def menu(index: str) -> list[Any]:
-    """The sections of the index and their pages, each page once."""
-    found: list[Any] = [{"Home": "index.md"}]
+def menu(index: str, decisions: str) -> list[Any]:
+    """Return the menu: the sections of the index, the reference, and the decisions by subject."""
+    found = [{"Home": "index.md"}, *_sections(index)]
+    reference = [{name: place} for place, (name, _) in PAGES.items()]
+    return [
+        *found[:5],
+        {"Reference": [*reference, {"Every error": "errors.md"}]},
+        *found[5:],
+        {"Decisions": list(_sections(decisions, folder="adr/"))},
+    ]
+
+
+def _sections(index: str, folder: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the sections of an index with their pages, each page once."""
     for section in _SECTION.split(index)[1:]:
-        title = section.partition(":")[0].removesuffix(", one page each")
-        named = {place: name[0].upper() + name[1:] for name, place in _ITEM.findall(section)}
-        found.append({title: [{name: place} for place, name in named.items()]})
-    made = [{name: place} for place, (name, _) in PAGES.items()]
-    return [*found[:5], {"Reference": [*made, {"Every error": "errors.md"}]}, *found[5:]]
+        title = section.partition(":")[0]
+        names = {place: name[0].upper() + name[1:] for name, place in _ITEM.findall(section)}
+        yield {title: [{name: folder + place} for place, name in names.items()]}
 
 
 def on_config(config: Any) -> Any:
-    config["nav"] = menu((Path(config["docs_dir"]) / "index.md").read_text(encoding="utf-8"))
+    docs = Path(config["docs_dir"])
+    indexes = (docs / "index.md", docs / "adr" / "index.md")
+    config["nav"] = menu(*(path.read_text(encoding="utf-8") for path in indexes))
     return config
 
 

@@ -16,7 +16,7 @@ from bench.figure import Figure
 from bench.process import ROOT
 from bench.stage import OWNER, open_stage, until
 
-# What it is today: docs/adr/0104-what-a-message-enters.md says why it is not fewer.
+# What it is today: ADR 0104 says why it is not fewer.
 GOAL_MODULES = 160
 GOAL_STATEMENTS = 30
 GOAL_JOBS = 5

@@ -1,4 +1,4 @@
-"""Transport of messages over plain subjects of a NATS server (docs/adr/0121).
+"""Transport of messages over plain subjects of a NATS server (ADR 0121).
 
 The client's own reconnecting is off: its buffer drops the newest messages, and it would follow
 addresses of other servers that this configuration does not name.

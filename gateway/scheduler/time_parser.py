@@ -1,6 +1,6 @@
 """Parser for times at the start of a text, in English and Chinese.
 
-It has its own grammar (docs/adr/0065): text follows the time, and a misunderstood time is worse
+It has its own grammar (ADR 0065): text follows the time, and a misunderstood time is worse
 than a refused one.
 """
 

@@ -1,7 +1,7 @@
 """The kernel's inotify: man 7 inotify.
 
 Not watchfiles' binding of it, which holds the interpreter while it adds folders, cannot add one
-later and does not say when the kernel has dropped events (docs/adr/0107-watching.md).
+later and does not say when the kernel has dropped events (ADR 0107).
 """
 
 import ctypes

@@ -186,7 +186,7 @@ async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, ch
     gateway.model.mind = lambda body: refusal(500, "boom")
     answer = (await gateway.answers_to(OWNER, "hi"))[-1]
     assert "(unavailable)" in answer
-    # Each try is followed by one without optional parts (docs/adr/0146).
+    # Each try is followed by one without optional parts (ADR 0146).
     assert len(gateway.model.requests) == 6
 
 
