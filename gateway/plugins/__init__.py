@@ -1,1 +1,1 @@
-"""Plugins: bundles of skills, commands, agents and MCP servers, installed from many places."""
+"""Plugins: bundles of skills, commands, agents and MCP servers, with their markets."""

@@ -1,4 +1,4 @@
-"""A plugin's files, copied: bounded, without what leads out of it."""
+"""Bounded copies of plugin folders without links that lead out of them."""
 
 import os
 import shutil
@@ -12,9 +12,11 @@ _MOST_BYTES = 256 * 2**20
 
 
 def copy_plugin(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy a folder to a new one; returns the links that were left out: those that lead out of it,
-    in a circle or nowhere. Others become what they lead to. Raises `PluginError` for one that is
-    too large."""
+    """Copy a folder to a new one and return the links that were left out.
+
+    Those are links that lead out of the folder, in a circle or nowhere; other links become copies
+    of their targets. Raises `PluginError` for a folder that is too large.
+    """
     copying = _Copying(source.resolve(), target)
     copying.folder(copying.root, Path(), ())
     return tuple(copying.dropped)
@@ -28,7 +30,7 @@ class _Copying:
         self._count = self._size = 0
 
     def folder(self, real: Path, relative: Path, above: tuple[Path, ...]) -> None:
-        """`real` is a folder below the root, `above` are those around it, links followed."""
+        """Copy the folder `real` below the root; `above` are its parents with links resolved."""
         self._add(0)
         (self._target / relative).mkdir()
         for entry in sorted(os.scandir(real), key=lambda one: one.name):
@@ -69,5 +71,5 @@ class _Copying:
 
 
 def _is_of_tools(path: Path) -> bool:
-    """The history of git, which may hold an address with a password, and a cache of npm."""
+    """Return whether it is git's history, which may contain a password, or npm's cache."""
     return path.name == ".git" or path.parts[-2:] == ("node_modules", ".cache")

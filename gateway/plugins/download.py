@@ -1,4 +1,4 @@
-"""Archives of plugins: fetched over https, bounded, and compared with the hash they should have."""
+"""Bounded downloads of plugin archives over https, verified by their hash."""
 
 import hashlib
 import http.client
@@ -15,7 +15,7 @@ _PIECE_BYTES = 65_536
 
 
 class _HttpsOnly(urllib.request.HTTPRedirectHandler):
-    """Follows an address only to another https one."""
+    """Follow redirects to https addresses only."""
 
     def redirect_request(
         self,
@@ -31,7 +31,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 
 
 def download(url: str, path: Path, most_bytes: int) -> None:
-    """Save what an https address has. Raises `PluginError`."""
+    """Save the content of an https address. Raises `PluginError`."""
     _require_https(url)
     opener = urllib.request.build_opener(_HttpsOnly)
     try:
@@ -47,7 +47,7 @@ def download(url: str, path: Path, most_bytes: int) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """The SHA-256 of a file of any size."""
+    """Return the SHA-256 of a file of any size."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,9 +1,9 @@
-"""What goes wrong with plugins and markets."""
+"""Errors of plugins and markets."""
 
 from agent.errors import KoreError
 
 
 class PluginError(KoreError):
-    """A plugin or a market cannot be used; the text says why."""
+    """Raised when a plugin or a market cannot be used; the text says why."""
 
     code = "plugin"

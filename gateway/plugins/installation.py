@@ -1,4 +1,4 @@
-"""Installing a plugin: fetched, shown, copied by its content, approved, checked again."""
+"""Installation of plugins: fetch, review, copy by content, approve, verify later."""
 
 import hashlib
 import json
@@ -27,8 +27,10 @@ from gateway.plugins.sources import Source, describe, fetch, name_in, place_of
 
 @frozen
 class PluginReview:
-    """What a person decides about: the plugin, its files with their hashes, and what has changed
-    since the version that is installed. `dropped` are links that were left out."""
+    """Plugin under review, with hashes of its files and changes since the installed version.
+
+    `dropped` are links that were left out.
+    """
 
     manifest: PluginManifest
     source: Source
@@ -45,14 +47,13 @@ class PluginReview:
 
     @property
     def fingerprint(self) -> str:
-        """One hash of all that a person agrees to: the files, what the manifest and the market make
-        of them, and where they come from."""
+        """Hash of everything that a person approves: files, manifest, market entry and origin."""
         approved = [self.digest, asdict(self.manifest), dict(self.source), self.market]
         return hashlib.sha256(json.dumps(approved, sort_keys=True).encode()).hexdigest()
 
 
 class PluginInstaller:
-    """Works on the plugins of one Kore; `folder` is its `plugins` folder."""
+    """Installer of plugins; `folder` is the `plugins` folder of this Kore."""
 
     def __init__(self, folder: Path) -> None:
         self.installed = InstalledPlugins(folder)
@@ -67,8 +68,7 @@ class PluginInstaller:
         entry: Mapping[str, Any] | None = None,
         market: str = "",
     ) -> Iterator[PluginReview]:
-        """What a source holds, to be looked at; it is gone when the block ends. Raises
-        `PluginError`."""
+        """Yield the plugin of a source for review, then delete it. Raises `PluginError`."""
         with tempfile.TemporaryDirectory(prefix="kore-plugin-") as scratch:
             place = fetch(source, Path(scratch) / "source", base)
             copy = Path(scratch) / "copy"
@@ -77,8 +77,10 @@ class PluginInstaller:
 
     @contextmanager
     def fetched_update(self, name: str) -> Iterator[PluginReview]:
-        """What the source of an installed plugin holds now. Raises `PluginError`, also for one that
-        has taken another name."""
+        """Yield the current version of an installed plugin's source for review.
+
+        Raises `PluginError`, also if its name has changed.
+        """
         plugin = self.find(name)
         source: Source = plugin.source
         more: dict[str, Any] = {"market": plugin.market}
@@ -94,8 +96,10 @@ class PluginInstaller:
     def install(
         self, review: PluginReview, answers: Mapping[str, Value] | None = None
     ) -> InstalledPlugin:
-        """Keep what was reviewed, enabled: a person has agreed to it. `answers` to what it asks
-        are added to those that are known."""
+        """Install and enable a reviewed plugin that a person has approved.
+
+        `answers` to its questions are added to the known ones.
+        """
         manifest = review.manifest
         target = self._folder / "cache" / f"{manifest.name}-{review.digest[:16]}"
         secret = {one.key for one in manifest.options if one.is_secret}
@@ -105,7 +109,7 @@ class PluginInstaller:
             if key in secret
         }
         self.check_name(review)
-        # Its servers find it where `${CLAUDE_PLUGIN_DATA}` names it.
+        # The plugin's servers find this folder as `${CLAUDE_PLUGIN_DATA}`.
         make_private_folder(self._folder / "data" / manifest.name)
         with file_lock(self.installed.secrets_file):
             keep_secrets(self.installed.secrets_file, texts)
@@ -136,8 +140,10 @@ class PluginInstaller:
         return plugin
 
     def check_name(self, review: PluginReview) -> None:
-        """Refuse a plugin of the name of one from elsewhere: what was answered, agreed to and
-        logged in to under the name is not for it. Raises `PluginError`."""
+        """Refuse a plugin with the name of one from elsewhere. Raises `PluginError`.
+
+        Answers, approvals and logins under that name are not for the new plugin.
+        """
         name = review.manifest.name
         before = self.installed.load().get(name)
         if before is None or _origin(before) == _origin(review):
@@ -157,8 +163,10 @@ class PluginInstaller:
         answers: Mapping[str, Value],
         before: InstalledPlugin | None,
     ) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """What stands in the list, and the names of what goes to secrets.json; what was answered
-        before and is asked still stays."""
+        """Return values for the list of plugins, and names of values for secrets.json.
+
+        Earlier answers to questions that still exist are kept.
+        """
         options: dict[str, Value] = {}
         secrets: list[str] = []
         for one in questions:
@@ -172,7 +180,7 @@ class PluginInstaller:
         return options, tuple(secrets)
 
     def _keep(self, review: PluginReview, target: Path) -> None:
-        """Put what was reviewed in the cache, in place of a copy that has changed since."""
+        """Put the reviewed files into the cache, replacing a copy that was changed since."""
         if target.exists():
             if digest_of(files_in(target)) == review.digest:
                 return
@@ -186,7 +194,7 @@ class PluginInstaller:
             partial.rename(target)
 
     def change(self, name: str, **values: Any) -> InstalledPlugin:
-        """Enable, disable or pin. Raises `PluginError`."""
+        """Enable, disable or pin a plugin. Raises `PluginError`."""
         with self.installed.edited() as plugins:
             if values.get("is_enabled") is False:
                 _check_unneeded(plugins, name)
@@ -194,7 +202,7 @@ class PluginInstaller:
         return plugin
 
     def remove(self, name: str) -> None:
-        """Raises `PluginError`."""
+        """Remove a plugin. Raises `PluginError`."""
         with self.installed.edited() as plugins:
             plugin = _find(plugins, name)
             _check_unneeded(plugins, name)
@@ -207,23 +215,23 @@ class PluginInstaller:
             drop_secrets(self.installed.secrets_file, names)
 
     def missing(self, manifest: PluginManifest) -> list[str]:
-        """The plugins that it needs and that are not used, as NAME or NAME@MARKET."""
+        """Return required plugins that are not enabled, as NAME or NAME@MARKET."""
         used = {one.name for one in self.installed.enabled()}
         return [name for name in manifest.dependencies if name.partition("@")[0] not in used]
 
     def known_answers(self, name: str) -> frozenset[str]:
-        """What an installed plugin does not need to ask again."""
+        """Return the questions of an installed plugin that have answers."""
         plugin = self.installed.load().get(name)
         return (
             frozenset() if plugin is None else frozenset({*plugin.options, *plugin.secret_options})
         )
 
     def find(self, name: str) -> InstalledPlugin:
-        """Raises `PluginError` when there is none of this name."""
+        """Return the installed plugin of this name. Raises `PluginError`."""
         return _find(self.installed.load(), name)
 
     def audit(self) -> dict[str, str]:
-        """Of each plugin, what differs between what runs and what was approved; '' for nothing."""
+        """Return for each plugin how its files differ from the approved ones, or ''."""
         return {name: self._difference(one) for name, one in self.installed.load().items()}
 
     def _difference(self, plugin: InstalledPlugin) -> str:
@@ -280,7 +288,7 @@ def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:
 
 
 def _origin(plugin: InstalledPlugin | PluginReview) -> tuple[str, ...]:
-    """Who answers for it: its market, which may move it, or the place it is from."""
+    """Return the market that is responsible for a plugin and may move it, else its source."""
     return (plugin.market,) if plugin.market else place_of(plugin.source)
 
 
@@ -294,7 +302,7 @@ def _find(plugins: Mapping[str, InstalledPlugin], name: str) -> InstalledPlugin:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """Every file below a folder, with a hash of what it holds and whether it can be run."""
+    """Return every file below a folder, with a hash of its content and its executable bit."""
     files: dict[str, str] = {}
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -306,6 +314,6 @@ def files_in(folder: Path) -> dict[str, str]:
 
 
 def digest_of(files: Mapping[str, str]) -> str:
-    """One hash of all files."""
+    """Return a hash over all files."""
     rows = json.dumps(sorted(files.items()), ensure_ascii=True)
     return hashlib.sha256(rows.encode()).hexdigest()

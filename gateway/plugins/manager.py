@@ -1,7 +1,7 @@
-"""Plugins and markets for a person who is not at this machine's terminal.
+"""Plugin management for people who are not at this machine's terminal.
 
-The same steps as `kore plugin` and `kore market`: a plugin is looked at first, and installed is
-exactly what was looked at. All of it blocks.
+The steps are those of `kore plugin` and `kore market`: a plugin is reviewed first, and exactly the
+reviewed files are installed. All functions block.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,11 @@ _MOST_ENTRIES = 500
 
 
 class PluginManager:
-    """Works on the plugins of one Kore; `folder` is its `plugins` folder. `is_watched`: this
-    process takes in what changes; another one reads it at its start."""
+    """Manager of this Kore's plugins in its folder `plugins`.
+
+    With `is_watched` this process applies changes itself; otherwise another process reads them at
+    its start.
+    """
 
     def __init__(self, folder: Path, *, is_watched: bool) -> None:
         self._installer = PluginInstaller(folder)
@@ -42,20 +45,20 @@ class PluginManager:
         self._is_watched = is_watched
 
     def list_plugins(self) -> Sequence[Mapping[str, Any]]:
-        """Each with all that it brings; `rows` are label and text."""
+        """Return the plugins with their parts; `rows` are label and text."""
         return [_facts(one) for one in self._installer.installed.load().values()]
 
     def list_markets(self) -> Sequence[Mapping[str, Any]]:
         return [market_facts(one) for one in self._markets.load()]
 
     def search(self, words: str, limit: int) -> Sequence[Mapping[str, Any]]:
-        """The entries of all markets that answer these words; all for none."""
+        """Return entries of all markets that match the words; all entries for no words."""
         installed = self._installer.installed.load()
         entries = self._markets.search(words)[: max(0, min(limit, _MOST_ENTRIES))]
         return [_entry(one, installed) for one in entries]
 
     def look_at(self, source: str, ref: str, *, is_update: bool) -> Mapping[str, Any]:
-        """Fetch a plugin and show it; nothing is kept. Raises `PluginError`."""
+        """Fetch a plugin and show it without keeping it. Raises `PluginError`."""
         with self._fetched(source, ref, is_update) as review:
             self._installer.check_name(review)
             return self._review(review)
@@ -63,7 +66,7 @@ class PluginManager:
     def install(
         self, source: str, review: str, answers: Mapping[str, str], ref: str, *, is_update: bool
     ) -> str:
-        """Install a plugin if it still is what was looked at. Raises `PluginError`."""
+        """Install a plugin unless it changed since the review. Raises `PluginError`."""
         with self._fetched(source, ref, is_update) as current:
             manifest = current.manifest
             if current.fingerprint != review:
@@ -82,7 +85,7 @@ class PluginManager:
         return self._say(t("installed {name} {version}", name=plugin.name, version=plugin.version))
 
     def change(self, name: str, change: PluginChange) -> str:
-        """Raises `PluginError`."""
+        """Apply a change to a plugin. Raises `PluginError`."""
         match change:
             case "remove":
                 self._installer.remove(name)
@@ -97,16 +100,16 @@ class PluginManager:
         return self._say(t("{name} is enabled" if is_enabled else "{name} is disabled", name=name))
 
     def add_market(self, source: str, ref: str) -> str:
-        """Raises `PluginError`."""
+        """Add a market. Raises `PluginError`."""
         place = source_of(source.strip(), ref or None, has_folder=False)
         return _count(self._markets.add(place))
 
     def update_market(self, name: str) -> str:
-        """Raises `PluginError`."""
+        """Update a market. Raises `PluginError`."""
         return _count(self._markets.update(name))
 
     def remove_market(self, name: str) -> str:
-        """Raises `PluginError`."""
+        """Remove a market. Raises `PluginError`."""
         self._markets.remove(name)
         return t("removed: {name}", name=name)
 
@@ -141,7 +144,7 @@ class PluginManager:
         }
 
     def _needs(self, review: PluginReview) -> list[str]:
-        """What has to be installed first, as `look_at` takes it."""
+        """Return plugins that must be installed first, as arguments of `look_at`."""
         market = f"@{review.market}" if review.market else ""
         missing = self._installer.missing(review.manifest)
         return [name if "@" in name else f"{name}{market}" for name in missing]

@@ -1,4 +1,4 @@
-"""What a plugin's folder says of itself: `.claude-plugin/plugin.json` and where things lie."""
+"""Manifest of a plugin: `.claude-plugin/plugin.json` and the places of its parts."""
 
 import json
 from collections.abc import Mapping
@@ -21,11 +21,13 @@ _MOST_NAME_BYTES = 120
 
 @frozen
 class PluginManifest:
-    """`skills`, `commands` and `agents` are folders or files, from the plugin's own folder on;
-    `servers` are MCP servers as `.mcp.json` describes them, `hooks` are commands at events, as
-    `hooks.json` has them, `languages` are language servers, `styles` folders of output styles.
-    `options` are what it asks, `dependencies` plugins as NAME or NAME@MARKET. `not_used` names what
-    Kore does not use of it."""
+    """Contents of a plugin.
+
+    `skills`, `commands` and `agents` are folders or files relative to the plugin's folder;
+    `servers` are MCP servers as in `.mcp.json`, `hooks` commands at events as in `hooks.json`,
+    `languages` language servers, `styles` folders of output styles. `options` are its questions,
+    `dependencies` plugins as NAME or NAME@MARKET. `not_used` names parts that Kore ignores.
+    """
 
     name: str
     version: str = ""
@@ -45,9 +47,11 @@ class PluginManifest:
 def read_manifest(
     folder: Path, entry: Mapping[str, Any] | None = None, usual_name: str = ""
 ) -> PluginManifest:
-    """The plugin in a folder; `entry` is what its market says of it, which is all there is when it
-    is not `strict`. One that has no name gets `usual_name`, or its folder's. Raises
-    `PluginError`."""
+    """Read the manifest of a folder. Raises `PluginError`.
+
+    `entry` comes from its market and is the whole manifest unless it is `strict`. A plugin without
+    a name gets `usual_name`, or the name of its folder.
+    """
     entry = entry or {}
     own = read_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     data = {**own, **entry} if entry.get("strict") is False else {**entry, **own}
@@ -84,13 +88,13 @@ def read_manifest(
 
 
 def is_name(name: str) -> bool:
-    """Whether a plugin or a market can be called so: it becomes a part of the name of a folder."""
+    """Return whether a plugin or a market may have this name, which names a folder, too."""
     is_plain = name.isprintable() and not set(name) & {"/", "\\"} and name not in ("", ".", "..")
     return is_plain and len(name.encode("utf-8", "surrogatepass")) <= _MOST_NAME_BYTES
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds. Raises `PluginError`."""
+    """Return the object in a JSON file. Raises `PluginError`."""
     try:
         with open_regular(path) as file:
             raw = file.read(_LIMIT_BYTES + 1)
@@ -116,8 +120,11 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 
 
 def _places(folder: Path, kind: str, value: Any, *, adds: bool = False) -> tuple[str, ...]:
-    """The folders and files of a kind; what is named takes the place of the usual folder, or is
-    added to it. A path that leaves the plugin is an error."""
+    """Return the folders and files of a kind.
+
+    Named places replace the usual folder or are added to it. Raises `PluginError` for a path that
+    leaves the plugin.
+    """
     usual = [kind] if (folder / kind).is_dir() else []
     if value is None:
         return tuple(usual)
@@ -129,7 +136,7 @@ def _places(folder: Path, kind: str, value: Any, *, adds: bool = False) -> tuple
 
 
 def _inside(folder: Path, name: str, kind: str) -> str:
-    """A path as it stands below the folder; empty when nothing is there."""
+    """Return a path relative to the folder, or '' if nothing is there."""
     root = folder.resolve()
     path = (root / name).resolve()
     if name.startswith("/") or not path.is_relative_to(root):
@@ -138,14 +145,14 @@ def _inside(folder: Path, name: str, kind: str) -> str:
 
 
 def _named_commands(commands: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The files of commands that stand by their names; whether one has no file."""
+    """Return the files of named commands, and whether any command has no file."""
     sources = [one.get("source") if isinstance(one, dict) else one for one in commands.values()]
     files = [one for one in sources if isinstance(one, str)]
     return files, len(files) < len(sources)
 
 
 def _dependencies(value: Any) -> tuple[str, ...]:
-    """As NAME or NAME@MARKET."""
+    """Return dependencies as NAME or NAME@MARKET."""
     names = []
     for one in value if isinstance(value, list) else [] if value is None else [value]:
         name, market = (
@@ -158,7 +165,7 @@ def _dependencies(value: Any) -> tuple[str, ...]:
 
 
 def _servers(folder: Path, key: str, value: Any, usual: str) -> dict[str, Any]:
-    """Servers by name; a plugin names a file, several, or the servers themselves."""
+    """Return servers by name; a plugin gives a file, several files, or the servers themselves."""
     if value is None:
         value = usual if (folder / usual).is_file() else {}
     table: dict[str, Any] = {}
@@ -173,7 +180,7 @@ def _servers(folder: Path, key: str, value: Any, usual: str) -> dict[str, Any]:
 
 
 def _hooks(folder: Path, value: Any) -> dict[str, Any]:
-    """By event; a plugin names a file, several, or the hooks themselves."""
+    """Return hooks by event; a plugin gives a file, several files, or the hooks themselves."""
     if value is None:
         usual = "hooks/hooks.json"
         value = usual if (folder / usual).is_file() else {}

@@ -1,4 +1,4 @@
-"""Markets: lists of plugins, as `.claude-plugin/marketplace.json` of a folder or a source has."""
+"""Markets: lists of plugins in `.claude-plugin/marketplace.json` of a folder or a source."""
 
 import json
 import shutil
@@ -32,8 +32,7 @@ _FILE = "markets.json"
 
 @frozen
 class MarketEntry:
-    """A plugin as its market names it; `raw` is the whole entry. `problem` says why it cannot be
-    installed."""
+    """Entry of a market. `raw` is the whole entry; `problem` says why it cannot be installed."""
 
     market: str
     name: str
@@ -46,7 +45,7 @@ class MarketEntry:
 
 @frozen
 class Market:
-    """Its name, where it came from, and the folder with its copy."""
+    """Market with its name, its source and the folder of its copy."""
 
     name: str
     source: Source
@@ -55,14 +54,16 @@ class Market:
 
 
 class Markets:
-    """The markets of one Kore; `folder` is its `plugins` folder. They work without a network."""
+    """Markets of this Kore in its folder `plugins`; reading them needs no network."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def add(self, source: Source, name: str = "") -> Market:
-        """Fetch a market and keep it: the one of this `name`, if it is an update. No market takes
-        the place of another. Raises `PluginError`."""
+        """Fetch a market and keep it; `name` is that of the market to update.
+
+        A market never replaces another one. Raises `PluginError`.
+        """
         top = self._folder / "markets"
         make_private_folder(top)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=top) as scratch:
@@ -114,7 +115,7 @@ class Markets:
             shutil.rmtree(copy, ignore_errors=True)
 
     def load(self) -> list[Market]:
-        """All markets that can be read; one that cannot is left out."""
+        """Return all readable markets."""
         markets = []
         for row in self._rows().values():
             try:
@@ -124,7 +125,7 @@ class Markets:
         return markets
 
     def search(self, words: str) -> list[MarketEntry]:
-        """The plugins of all markets that answer these words, the best first; all for none."""
+        """Return plugins of all markets that match, best first; all of them for no words."""
         entries = [entry for market in self.load() for entry in market.entries]
         terms = ranking.query_terms(words)
         if not terms:
@@ -134,7 +135,7 @@ class Markets:
         return [entry for score, entry in ranked if score > 0]
 
     def find(self, name: str) -> tuple[MarketEntry, Path]:
-        """A plugin by NAME or NAME@MARKET, and its market's folder. Raises `PluginError`."""
+        """Return a plugin by NAME or NAME@MARKET, and its market's folder. Raises `PluginError`."""
         plugin, _, market = name.partition("@")
         matches = [
             (entry, one.folder)
@@ -153,8 +154,7 @@ class Markets:
         return matches[0]
 
     def locate(self, name: str) -> tuple[Source, dict[str, Any]]:
-        """Where a plugin comes from, and what else its installation wants to know. Raises
-        `PluginError`."""
+        """Return the source of a plugin and facts for its installation. Raises `PluginError`."""
         entry, folder = self.find(name)
         if entry.problem:
             raise PluginError(f"{entry.name}: {entry.problem}")
@@ -163,9 +163,11 @@ class Markets:
     def locate_source(
         self, text: str, ref: str | None = None, *, has_folder: bool = True
     ) -> tuple[Source, dict[str, Any]]:
-        """Where a plugin comes from that a person names: by NAME[@MARKET], or by anything that
-        `source_of` takes. Without `has_folder` a path is one only when it begins with / or ~.
-        Raises `PluginError`."""
+        """Return the source that a person names, and facts for the installation.
+
+        The text is NAME[@MARKET] or anything that `source_of` accepts. Without `has_folder` a path
+        must begin with / or ~. Raises `PluginError`.
+        """
         is_path = text.startswith(("/", "~")) or (has_folder and Path(text).exists())
         if "/" in text or ":" in text or is_path:
             return source_of(text, ref, has_folder=has_folder), {}
@@ -177,7 +179,7 @@ class Markets:
 
     @contextmanager
     def _edited(self) -> Iterator[dict[str, Any]]:
-        """The list, saved when the block ends; others wait until then."""
+        """Yield the list for changes and save it at the end; other callers wait."""
         path = self._folder / _FILE
         with file_lock(path):
             rows = self._rows()
@@ -186,7 +188,7 @@ class Markets:
 
 
 def read_market(folder: Path, source: Source) -> Market:
-    """The market in a folder. Raises `PluginError`."""
+    """Read the market in a folder. Raises `PluginError`."""
     data = read_object(folder / INDEX)
     name, plugins = data.get("name"), data.get("plugins")
     if not isinstance(name, str) or not is_name(name) or name.startswith("."):
@@ -201,7 +203,7 @@ def read_market(folder: Path, source: Source) -> Market:
 
 
 def make_index(folder: Path, name: str) -> Path:
-    """Write the index of a folder whose folders are plugins. Raises `PluginError`."""
+    """Write the index of a folder whose subfolders are plugins. Raises `PluginError`."""
     plugins = []
     for place in sorted(folder.iterdir()):
         if place.is_dir() and not place.name.startswith("."):
@@ -246,7 +248,7 @@ def _entry(market: str, raw: Mapping[str, Any], top: str, is_own: bool) -> Marke
 
 
 def _source(value: Any, top: str) -> Source:
-    """A text is a path from the market's own folder on; an object names its kind."""
+    """Return a source; a text is a path from the market's folder, an object names its kind."""
     if isinstance(value, str):
         path = value if value.startswith("./") or not top else f"{top}/{value}"
         if ".." in Path(path).parts or path.startswith("/"):

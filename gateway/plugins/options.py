@@ -1,4 +1,4 @@
-"""What a plugin asks of the person when it is installed: `userConfig` of its manifest."""
+"""Questions of a plugin at its installation: `userConfig` of its manifest."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from gateway.plugins.errors import PluginError
 
 OptionType = Literal["string", "number", "boolean", "directory", "file"]
 Value = str | int | float | bool
-# It becomes a part of the name of a variable.
+# The key becomes part of a variable's name.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @frozen
 class PluginOption:
-    """One question. What is `is_secret` goes to secrets.json and is never shown."""
+    """Question of a plugin. Secret answers go to secrets.json and are never shown."""
 
     key: str
     type: OptionType = "string"
@@ -33,11 +33,11 @@ class PluginOption:
 
     @property
     def variable(self) -> str:
-        """The variable that the plugin's servers and hooks get."""
+        """Variable in which the plugin's servers and hooks get the answer."""
         return f"CLAUDE_PLUGIN_OPTION_{self.key.upper()}"
 
     def value_of(self, text: str) -> Value:
-        """What a person's answer means. Raises `PluginError`."""
+        """Convert a person's answer. Raises `PluginError`."""
         if self.type == "boolean":
             if text.lower() not in _WORDS:
                 raise PluginError(t("{key}: expected yes or no", key=self.key))
@@ -63,8 +63,10 @@ class PluginOption:
 def answers_of(
     options: Sequence[PluginOption], texts: Mapping[str, str], before: Collection[str]
 ) -> dict[str, Value]:
-    """What a person's answers mean, with defaults for what neither they nor those `before` say.
-    Raises `PluginError` for an answer to no question, and for a required one that is missing."""
+    """Convert a person's answers and add defaults for questions without an earlier answer.
+
+    Raises `PluginError` for an answer without a question, and for a missing required answer.
+    """
     unknown = sorted(texts.keys() - {one.key for one in options})
     if unknown:
         raise PluginError(t("the plugin does not ask for {key}", key=unknown[0][:80]))
@@ -82,7 +84,7 @@ def answers_of(
 
 
 def read_options(value: Any) -> tuple[PluginOption, ...]:
-    """The questions of a manifest. Raises `PluginError`."""
+    """Return the questions of a manifest. Raises `PluginError`."""
     if value is None:
         return ()
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a person sees of a plugin: in the terminal before it is installed, and in chats."""
+"""Descriptions of plugins for people: before the installation, in lists and in chats."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ Rows = list[tuple[str, str]]
 
 
 def review_rows(review: "PluginReview") -> Rows:
-    """All that is decided about. What would be started is never cut short."""
+    """Return everything that a person approves; programs that would start are never cut short."""
     pinned = t("pinned") if is_pinned(review.source) else t("not pinned")
     size = plural(
         len(review.files),
@@ -63,7 +63,7 @@ def state_of(plugin: InstalledPlugin) -> str:
 
 
 def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
-    """For programs."""
+    """Return a plugin for programs."""
     return {
         "name": plugin.name,
         "version": plugin.version,
@@ -86,7 +86,7 @@ def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
 
 
 def market_facts(market: "Market") -> dict[str, Any]:
-    """For programs."""
+    """Return a market for programs."""
     problems = {one.name: one.problem for one in market.entries if one.problem}
     return {
         "name": market.name,
@@ -97,7 +97,7 @@ def market_facts(market: "Market") -> dict[str, Any]:
 
 
 def entry_facts(entry: "MarketEntry") -> dict[str, Any]:
-    """For programs."""
+    """Return a market's entry for programs."""
     return {
         "name": entry.name,
         "market": entry.market,
@@ -109,14 +109,14 @@ def entry_facts(entry: "MarketEntry") -> dict[str, Any]:
 
 
 def several(names: Sequence[str]) -> str:
-    """The first of many, and how many more there are."""
+    """Return the first names and the number of further ones."""
     first = ", ".join(names[:_SHOWN])
     more = len(names) - _SHOWN
     return first if more <= 0 else f"{first}, … (+{more})"
 
 
 def _parts(plugin: PluginManifest | InstalledPlugin, files: Collection[str] = ()) -> Rows:
-    """What it brings: by names where its `files` are given, else by folders."""
+    """Return a plugin's parts, by name if its `files` are given, else by folder."""
     rows = [
         (t("skills"), several(_names(plugin.skills, files, "SKILL.md"))),
         (t("commands"), several(_names(plugin.commands, files))),
@@ -132,8 +132,10 @@ def _parts(plugin: PluginManifest | InstalledPlugin, files: Collection[str] = ()
 def _names(
     places: Sequence[str], files: Collection[str], file_name: str | None = None
 ) -> Sequence[str]:
-    """What people call the markdown files in these places: by their folder where all have the same
-    `file_name`."""
+    """Return the names of the markdown files in these places.
+
+    If all of them have the same `file_name`, the name is that of the folder.
+    """
     names = []
     for file in map(PurePosixPath, files):
         if not any(place == "." or file.is_relative_to(place) for place in places):

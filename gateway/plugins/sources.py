@@ -1,4 +1,4 @@
-"""Where plugins and markets come from: a folder, git, npm, an archive. Nothing of them is run."""
+"""Sources of plugins and markets: folders, git, npm, archives. Their code is never run."""
 
 import os
 import posixpath
@@ -21,9 +21,9 @@ from gateway.plugins.errors import PluginError
 
 Source = Mapping[str, Any]
 MOST_ARCHIVE_BYTES = 256 * 2**20
-# What is checked out of a repository. Each of its entries counts, however small it is packed.
+# Limits of a checkout; every entry counts, however well it compresses.
 _REPOSITORY_LIMITS = ArchiveLimits(entries=50_000, total_bytes=MOST_ARCHIVE_BYTES)
-# Of the list of all entries: a few trees can name each other so often that it has no end.
+# Limit of the list of entries: trees that contain each other can make it endless.
 _MOST_LIST_BYTES = 20_000_000
 _TIMEOUT_S = 300
 _GIT = ("url", "git", "git-subdir")
@@ -31,17 +31,20 @@ _REMOTE = ("https://", "ssh://", "git@")
 _PACKAGE = re.compile(r"(@[a-z0-9~][\w.~-]*/)?[A-Za-z0-9~][\w.~-]*", re.ASCII)
 _VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-# The files of a repository choose by their attributes which filters of the person's run: none.
+# Attributes of a repository choose which of the person's filters run; none may.
 _WITHOUT_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
-# A file comes out as it is stored: conversions would make it larger, or run filters.
+# Files come out as stored: conversions would enlarge them or run filters.
 _WITHOUT_CONVERSION = "* -text -ident -filter -working-tree-encoding\n"
-# What may be the only folder of a plugin, and is not the folder around it.
+# Folders that belong to a plugin, so that a single one is not the folder around it.
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
 
 def source_of(text: str, ref: str | None = None, *, has_folder: bool = True) -> dict[str, Any]:
-    """The source that a person names by a word. Without `has_folder` there is no folder that the
-    person is in, and a path begins with / or ~. Raises `PluginError`."""
+    """Return the source that a person names.
+
+    Without `has_folder` there is no current folder, and a path must begin with / or ~. Raises
+    `PluginError`.
+    """
     more = {"ref": ref} if ref else {}
     if has_folder or text.startswith(("/", "~")):
         path = _path_of(text)
@@ -72,7 +75,7 @@ def source_of(text: str, ref: str | None = None, *, has_folder: bool = True) -> 
 
 
 def _path_of(text: str) -> Path:
-    """Raises `PluginError` for what cannot be a path."""
+    """Return a path. Raises `PluginError` for a text that cannot be one."""
     try:
         path = Path(text).expanduser()
         path.stat()
@@ -84,8 +87,10 @@ def _path_of(text: str) -> Path:
 
 
 def fetch(source: Source, target: Path, base: Path | None = None) -> Path:
-    """The folder that a source leads to: a new one at `target`, or the one that is there already.
-    `base` is where a market's relative sources start. Blocks. Raises `PluginError`."""
+    """Fetch a source and return its folder: `target`, or a folder that exists already.
+
+    `base` is the start of a market's relative sources. Blocks. Raises `PluginError`.
+    """
     kind = source.get("source")
     if kind == "folder":
         return _folder(Path(str(source.get("path"))), None)
@@ -104,14 +109,14 @@ def fetch(source: Source, target: Path, base: Path | None = None) -> Path:
 
 
 def describe(source: Source) -> str:
-    """A source in one line."""
+    """Describe a source in a line."""
     words = [str(source[key]) for key in ("path", "repo", "url", "package") if source.get(key)]
     pins = [str(source[key]) for key in ("sha", "ref", "version", "sha256") if source.get(key)]
     return " ".join([*words[:2], *(f"@{pin[:12]}" for pin in pins[:1])])
 
 
 def place_of(source: Source) -> tuple[str, ...]:
-    """Where a source lies, whichever version of it is meant."""
+    """Return the location of a source without its version."""
     keys = ("repo", "url", "package", "registry", "path")
     words = [str(source.get(key) or "") for key in keys]
     for n in range(2):
@@ -120,20 +125,20 @@ def place_of(source: Source) -> tuple[str, ...]:
 
 
 def name_in(source: Source) -> str:
-    """The name that a source itself suggests: the last word of its address."""
+    """Return the name that the last part of a source's address suggests."""
     words = [str(source[key]) for key in ("path", "repo", "url", "package") if source.get(key)]
     name = re.split(r"[/:]", words[0].rstrip("/"))[-1] if words else ""
     return re.sub(r"\.(git|zip|tar|tgz|tar\.gz)$", "", name)
 
 
 def is_pinned(source: Source) -> bool:
-    """Whether the source always leads to the same content: it has a whole hash."""
+    """Return whether the source has a full hash and therefore always the same content."""
     sha, sha256 = source.get("sha"), source.get("sha256")
     return _is_hash(sha, 40, 64) or _is_hash(sha256, 64)
 
 
 def is_local(source: Source) -> bool:
-    """Whether it lies on this machine: only then it is the person's own."""
+    """Return whether the source is on this machine; only then it belongs to the person."""
     address = str(source.get("url") or "")
     has_host = "://" in address and not address.startswith("file:")
     kind = source.get("source")
@@ -141,7 +146,7 @@ def is_local(source: Source) -> bool:
 
 
 def check_remote(source: Source) -> None:
-    """Refuse what a stranger may not name: anything but https and ssh. Raises `PluginError`."""
+    """Refuse sources that a stranger may not name: only https and ssh. Raises `PluginError`."""
     kind, address = source.get("source"), str(source.get("url") or "")
     allowed = ("https://",) if kind == "archive" else _REMOTE
     if kind in ("archive", *_GIT) and not _git_address(address).startswith(allowed):
@@ -155,7 +160,7 @@ def _is_hash(value: Any, *lengths: int) -> bool:
 
 
 def _git_address(address: str) -> str:
-    """`owner/repository` is one at GitHub."""
+    """Return the address; `owner/repository` is at GitHub."""
     is_short = _REPOSITORY.fullmatch(address) and not address.startswith(".")
     return f"https://github.com/{address}.git" if is_short else address
 
@@ -174,7 +179,7 @@ def _subfolder(folder: Path, name: Any) -> Path:
 
 
 def _clone(address: str, source: Source, target: Path) -> Path:
-    """One commit of a repository: that of `sha`, else of `ref`, else the newest."""
+    """Check out a single commit: `sha`, else `ref`, else the newest."""
     if not address.startswith((*_REMOTE, "file:///")) or any(
         char.isspace() or ord(char) < 32 for char in address
     ):
@@ -193,7 +198,7 @@ def _clone(address: str, source: Source, target: Path) -> Path:
     target.mkdir(parents=True)
     git = ["git", "-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0"]
     _run([*git, "init", "-q", "--template="], target, _WITHOUT_SETTINGS)
-    # With the person's settings, which know how to log in; nothing of the repository is a file yet.
+    # Use the person's settings, which know how to log in; no file of the repository exists yet.
     fetch_words = ["fetch", "-q", "--depth", "1", "--no-recurse-submodules"]
     _run([*git, *fetch_words, "--", address, wish], target)
     (target / ".git" / "info").mkdir(exist_ok=True)
@@ -261,7 +266,7 @@ def _unpack(source: Source, target: Path) -> Path:
 
 
 def _single(folder: Path) -> Path:
-    """The folder itself, or the only one in it: archives often have one around all."""
+    """Return the only subfolder, as archives often have one around everything, or the folder."""
     inner = list(folder.iterdir())
     if len(inner) != 1 or not inner[0].is_dir() or inner[0].name in _PARTS:
         return folder
@@ -269,7 +274,7 @@ def _single(folder: Path) -> Path:
 
 
 def _npm(source: Source, target: Path) -> Path:
-    """The package as it was published; none of its scripts is run."""
+    """Fetch a published package without running its scripts."""
     package = str(source.get("package") or source.get("name") or "")
     version = str(source.get("version") or "")
     if not _PACKAGE.fullmatch(package) or not _VERSION.fullmatch(version):
@@ -288,8 +293,11 @@ def _npm(source: Source, target: Path) -> Path:
 
 
 def _npm_program() -> list[str]:
-    """npm as Node brings it along: its script lies in a folder that projects have as well, so it
-    is found by the node beside it. Elsewhere a program."""
+    """Return the command of npm.
+
+    Its script is in a folder `node_modules`, as projects have them, so it is found by the path of
+    node; elsewhere it is a program.
+    """
     if node := find_trusted_program("node"):
         prefix = Path(node).resolve().parent.parent
         script = str(prefix / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
@@ -305,7 +313,7 @@ def _run(
     output: IO[bytes] | None = None,
     most_bytes: int = MOST_ARCHIVE_BYTES,
 ) -> None:
-    """Run a program whose files, `output` among them, may have `most_bytes` each."""
+    """Run a program whose files, including `output`, are limited to `most_bytes` each."""
     program = find_trusted_program(words[0])
     if program is None:
         raise PluginError(t("There is no program {name} on this machine.", name=words[0]))
@@ -315,9 +323,9 @@ def _run(
         if name in ("PATH", "HOME", "SSH_AUTH_SOCK", "LANG") or name.lower().endswith("_proxy")
     }
     environ |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
-    # Nothing is followed to another protocol.
+    # Forbid changes of the protocol.
     environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file", **variables}
-    # A limit that is lower already stays.
+    # A lower limit of the system stays in effect.
     limit = f'ulimit -f {most_bytes // 512} 2>/dev/null; exec "$@"'
     try:
         done = subprocess.run(
