@@ -183,7 +183,7 @@ class Agent(Generic[DepsT]):
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
-                if self.skills is not None and (names is None or "skill" in names):
+                if self.skills is not None and names is None:
                     from agent.skills.tool import SkillTool
 
                     own.append(SkillTool(self.skills))

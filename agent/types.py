@@ -11,9 +11,24 @@ from agent.records import frozen
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
+# "plan" keeps the list of what is to be done, "ask" asks the person, "other" is not known.
 ToolKind = Literal[
-    "read", "search", "edit", "delete", "move", "execute", "fetch", "delegate", "think"
+    "read",
+    "search",
+    "edit",
+    "delete",
+    "move",
+    "execute",
+    "fetch",
+    "delegate",
+    "plan",
+    "ask",
+    "think",
+    "other",
 ]
+# Purposes that other parts of Kore depend on: reading skills, writing down memories, scheduling
+# jobs and sending files to the person.
+ToolPurpose = Literal["skills", "memory", "timetable", "delivery"]
 # Limits of a policy rule that can apply to a tool.
 PolicyScope = Literal["paths", "commands", "hosts"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
@@ -74,7 +75,9 @@ class CreateVirtual(_PlanningTool):
     """A whole file, new or in the place of one that is there."""
 
     name: ClassVar[str] = "create_virtual"
-    traits: ClassVar[ToolTraits] = ToolTraits("think", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think", ("paths",), mark_for_translation("Planning a change of {path}")
+    )
     parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
 
     @cached_property
@@ -89,7 +92,9 @@ class UpdateVirtual(_PlanningTool):
     """One replacement in what is planned for a file, or in the file as it is on the disk."""
 
     name: ClassVar[str] = "update_virtual"
-    traits: ClassVar[ToolTraits] = ToolTraits("think", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think", ("paths",), mark_for_translation("Planning a change of {path}")
+    )
     parameters: ClassVar[JsonSchema] = parameters(
         path="string", old_string="string", new_string="string", replace_all="boolean?"
     )
@@ -121,7 +126,9 @@ class SyncVirtual:
     """Writes what is planned: one question, one diff, all files or none, one step to undo."""
 
     name: ClassVar[str] = "sync_virtual"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit", ("paths",), mark_for_translation("Writing the planned changes")
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_when_named: ClassVar[bool] = True

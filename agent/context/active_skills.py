@@ -7,6 +7,8 @@ from agent.context.edited_files import SKILL, AttachedFile
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.types import Context, Message, Text
 
+# Name of the tool that reads skills.
+SKILL_TOOL = "skill"
 # What all of them may take of a window, and in a small one this part of the goal.
 _MOST_TOKENS = 25_000
 _GOAL_PART = 6
@@ -21,7 +23,8 @@ def skill_limit(goal: int) -> int:
 
 def skill_texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Names and texts of the skills that were read or called for, the oldest first."""
-    read = {call.id for one in messages for call in one.tool_calls if call.name == "skill"}
+    calls = (call for message in messages for call in message.tool_calls)
+    read = {call.id for call in calls if call.name == SKILL_TOOL}
     for message in messages:
         if message.is_error or (message.role != "user" and message.tool_call_id not in read):
             continue

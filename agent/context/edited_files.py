@@ -1,7 +1,6 @@
 """The files that a conversation edited last: read again when the messages about them leave."""
 
 import os
-import re
 from collections.abc import Sequence
 
 from agent.context.token_budget import estimate_text, level, middle_out
@@ -9,6 +8,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.runner import ToolRunner
+from agent.tools.traits import traits_of
 from agent.types import Message, Taint, ToolCall
 
 MOST_FILES = 5
@@ -16,15 +16,13 @@ MOST_FILES = 5
 _MOST_TOKENS = 20_000
 _GOAL_PART = 8
 
-_EDITING = ("write_file", "edit_file", "append_file", "apply_patch")
 # Stands before the name of a skill where otherwise a path stands.
 SKILL = "skill: "
-_PATCHED = re.compile(r"^\*\*\* (?:Update File|Add File|Move to): (.+)$", re.MULTILINE)
 
 
 @frozen
 class AttachedFile:
-    """`text` is what `read_file` showed of it, without the middle of a long one."""
+    """`text` is what reading the file showed, without the middle of a long one."""
 
     path: str
     text: str
@@ -43,8 +41,8 @@ def attachment_limit(goal: int) -> int:
 
 @frozen
 class EditedFiles:
-    """Reads them through `read_file`, under the turn's policy; what that would ask a person for is
-    left out, as `runner` has no person to ask."""
+    """Reads the files with the tool for that, under the turn's policy. A file that a person would
+    be asked about is left out, because `runner` has nobody to ask."""
 
     runner: ToolRunner
     environment: ToolEnvironment
@@ -63,11 +61,14 @@ class EditedFiles:
         return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
-        """What is in them now, the oldest first, within the room that `goal` leaves them."""
+        """Return the current content, the oldest first, in the room that `goal` leaves."""
+        reader = self.runner.toolbox.file_reader
+        if reader is None:
+            return AttachedFiles()
         texts: dict[str, str] = {}
         taint: frozenset[Taint] = frozenset()
         for path in reversed(paths):
-            call = ToolCall("attached", "read_file", {"path": path}, "")
+            call = ToolCall("attached", reader.name, {"path": path}, "")
             exposed = self.runner.exposure.taint
             context = CallContext(call, self.environment, lambda *_: None, taint=exposed)
             result = await self.runner.run(context, _start)
@@ -82,16 +83,14 @@ class EditedFiles:
     def _paths_of(self, call: ToolCall) -> list[str]:
         toolbox = self.runner.toolbox
         tool = toolbox.find(call.name)
-        if tool is None or tool.name not in _EDITING:
+        if tool is None or (traits := traits_of(tool)).kind != "edit":
             return []
         try:
-            # As it ran: models write other names of arguments, too.
+            # Models may have used other names for the arguments.
             arguments = toolbox.validate(tool, call.arguments or {})
         except ToolError:
             return []
-        if tool.name == "apply_patch":
-            return [path.strip() for path in _PATCHED.findall(arguments["input"])]
-        return [arguments["path"]]
+        return list(traits.paths(arguments))
 
 
 async def _start() -> None:

@@ -1,5 +1,5 @@
 """The files that a conversation has before it: those that a person pointed at and those that
-`read_file` brought. When they take too much of the window, those used longest ago leave it.
+the model read. When they take too much of the window, those used longest ago leave it.
 
 What left at one request is decided by the messages up to that request alone, as in
 `token_budget`: nothing is stored, and between two evictions each request continues the one before.
@@ -20,6 +20,7 @@ from agent.records import frozen
 from agent.text.visible import escape_line
 from agent.tools.aliases import canonical
 from agent.tools.registry import ToolRegistry
+from agent.tools.traits import traits_of
 from agent.types import Context, Message, Part, Text, ToolCall
 
 # What they take after some have left, so that it does not happen at each request.
@@ -27,7 +28,6 @@ _KEEP = 0.6
 # What is shorter costs hardly more than the line in its place.
 _LEAST_TOKENS = 150
 
-_EDITING = frozenset({"write_file", "edit_file", "append_file"})
 _MOST_NAMES = 8
 _NAME_CHARS = 40
 _DEFINITION = re.compile(
@@ -66,8 +66,9 @@ class FileFocus:
     folder: Path
 
     def path_read(self, call: ToolCall) -> str | None:
-        """The file that a call reads, in one form; None for a call of another tool."""
-        return self._path(call, frozenset({"read_file"}))
+        """Return the normalized path that a call reads, or None for a call of another tool."""
+        traits = self.toolbox.traits(call.name)
+        return next(iter(self._paths(call)), None) if traits.shows_file else None
 
     def fit(self, messages: Sequence[Message], most: int) -> FocusedMessages:
         """What a request shows of these messages of a valid conversation, whose files may take
@@ -80,15 +81,16 @@ class FileFocus:
         """The same with the files, even where nothing has to leave."""
         return _Replay(self, messages, most).fit()
 
-    def path_edited(self, call: ToolCall) -> str | None:
-        return self._path(call, _EDITING)
+    def paths_edited(self, call: ToolCall) -> Sequence[str]:
+        """Return the normalized paths that a call edits."""
+        return self._paths(call) if self.toolbox.traits(call.name).kind == "edit" else ()
 
-    def _path(self, call: ToolCall, names: frozenset[str]) -> str | None:
+    def _paths(self, call: ToolCall) -> Sequence[str]:
         tool = self.toolbox.find(call.name)
-        if tool is None or tool.name not in names:
-            return None
-        path = canonical(tool, call.arguments or {}).get("path")
-        return self.normal(path) if isinstance(path, str) else None
+        if tool is None:
+            return ()
+        paths = traits_of(tool).paths(canonical(tool, call.arguments or {}))
+        return [self.normal(path) for path in paths]
 
     def normal(self, path: str) -> str:
         return os.path.normpath(os.path.join(self.folder, path))
@@ -166,8 +168,10 @@ class _Replay:
             if (path := self._focus.path_read(call)) is not None:
                 is_text = all(isinstance(part, Text) for part in message.content)
                 yield path, estimate(message) if is_text else 0
-            elif (path := self._focus.path_edited(call)) is not None and path in self._files:
-                yield path, 0
+                return
+            for path in self._focus.paths_edited(call):
+                if path in self._files:
+                    yield path, 0
 
     def _evict(self, begin: int) -> int:
         """Make room; what came since the request before stays, nobody has seen it yet."""

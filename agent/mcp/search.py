@@ -7,9 +7,11 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.mcp.tool import McpTool
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.tool_calls import parse_tool_call
+from agent.security.policy.base import SERVER_TOOLS
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.text import ranking
 from agent.tools.base import CallContext
@@ -26,7 +28,12 @@ class ToolSearch:
     """Describes the tools of servers that answer a query; the words are the servers'."""
 
     name: ClassVar[str] = "tool_search"
-    traits: ClassVar[ToolTraits] = ToolTraits("search")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        label=mark_for_translation("Looking for tools: {query}"),
+        quiet=True,
+        governed_by=SERVER_TOOLS,
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(query="string")

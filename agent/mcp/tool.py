@@ -10,7 +10,7 @@ from agent.prompts import render_prompt
 from agent.security.policy.base import Decision
 from agent.security.taint.taint import BOTH, UNTRUSTED
 from agent.tools.base import CallContext, EffectPlan
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import UNKNOWN, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # About 25,000 tokens.
@@ -53,7 +53,7 @@ class McpTool:
         self.server = server
         self.has_trusted_text = server.is_own and accepted.has(self.definition)
         may_change_files = server.may_change_files(is_sandboxed=is_sandboxed)
-        self.traits = ToolTraits("edit") if may_change_files else None
+        self.traits = ToolTraits("edit") if may_change_files else UNKNOWN
         self._invoke = invoke
         self.brings: frozenset[Taint] = BOTH if server.has_private_results else UNTRUSTED
         self.consent = _consent(server, definition.name, has_changed=not accepted.has(definition))

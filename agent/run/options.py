@@ -60,25 +60,23 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 
 
 def built_in_names(names: Collection[str]) -> frozenset[str]:
-    """The built-in tools of these names, or of those that other programs call them by. Raises
-    `ConfigError`."""
-    from agent.security.policy.known_tools import folded
-    from agent.tools.aliases import NAMES, with_edits_of_lsp
+    """Return the built-in tools with these names or aliases. Raises `ConfigError`."""
+    from agent.security.policy.known_tools import KnownTools
     from agent.turn.tool_catalog import built_in_tools
 
     if isinstance(names, str):
         raise ConfigError(
             t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])
         )
-    available = built_in_tools()
-    canonical_names = {folded(name): name for name in available} | NAMES
-    for name in names:
-        if folded(name) not in canonical_names:
+    available = KnownTools(built_in_tools())
+    tools_by_name = {name: available.canonical(name) for name in names}
+    for name, tool in tools_by_name.items():
+        if tool is None or tool not in available.names:
             raise ConfigError(
                 t(
                     "there is no built-in tool {name!r}; available: {names}",
                     name=name[:80],
-                    names=", ".join(available),
+                    names=", ".join(available.names),
                 )
             )
-    return with_edits_of_lsp({canonical_names[folded(name)] for name in names})
+    return available.with_companions({tool for tool in tools_by_name.values() if tool is not None})

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agent.context.active_skills import SKILL_TOOL
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
 from agent.security.files.regular_file import read_regular
@@ -25,8 +27,10 @@ class SkillTool:
     """A skill is the owner's own word, unless it came with a plugin; those of strangers are not in
     the catalogue."""
 
-    name: ClassVar[str] = "skill"
-    traits: ClassVar[ToolTraits] = ToolTraits("read")
+    name: ClassVar[str] = SKILL_TOOL
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "read", label=mark_for_translation("Reading the skill {name} {file}"), purpose="skills"
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     # One that runs apart takes as long as its sub-agent.

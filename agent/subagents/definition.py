@@ -10,7 +10,6 @@ from agent.records import frozen
 from agent.security.policy.base import PermissionMode, is_named, tightest
 from agent.security.policy.known_tools import KnownTools, folded
 from agent.text import frontmatter
-from agent.tools.aliases import with_edits_of_lsp
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64
@@ -78,7 +77,7 @@ class SubagentDefinition:
         """Whether this agent is given a tool, by its canonical name."""
         if is_named(tool, self.without):
             return False
-        return self.tools is None or is_named(tool, with_edits_of_lsp(self.tools))
+        return self.tools is None or is_named(tool, _with_companions(self.tools))
 
 
 def read_definition(
@@ -232,6 +231,11 @@ def _known_tools() -> KnownTools:
     from agent.turn.tool_catalog import known_tools
 
     return known_tools()
+
+
+@cache
+def _with_companions(names: tuple[str, ...]) -> frozenset[str]:
+    return _known_tools().with_companions(names)
 
 
 def _line(text: str) -> str:

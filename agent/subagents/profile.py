@@ -15,8 +15,6 @@ from agent.turn.request import AgentServices, PersonaPrompt, TurnRequest
 from agent.types import Taint
 
 RESULT_LIMIT_CHARS = 20_000
-# A sub-agent's questions have no answer: its caller may be another model.
-_FOR_PEOPLE = frozenset({"ask_user"})
 _ROSTER_CHARS = 700
 _SUMMARY_CHARS = 70
 
@@ -24,10 +22,13 @@ _SUMMARY_CHARS = 70
 def persona_for(
     definition: SubagentDefinition, toolbox: ToolRegistry, *, may_send: bool
 ) -> PersonaPrompt:
-    """A sub-agent: it reads its own text alone. `may_send`: it may send out others."""
+    """Return the prompt and the tools of a sub-agent, which reads its own text alone. With
+    `may_send` it may send out others."""
 
     def is_chosen(tool: str) -> bool:
-        if tool in _FOR_PEOPLE or (tool == "task" and not may_send):
+        kind = toolbox.traits(tool).kind
+        # Nobody answers its questions: the caller may be another model.
+        if kind == "ask" or (kind == "delegate" and not may_send):
             return False
         return definition.chooses(tool)
 

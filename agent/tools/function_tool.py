@@ -14,7 +14,7 @@ from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.output_spill import SpillBuffer, spill_folder
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import UNKNOWN, ToolTraits
 from agent.types import Effect, Image, JsonSchema, Taint, ToolKind, ToolResult
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class FunctionTool(Generic[P, R]):
         kind: ToolKind | None = None,
     ) -> None:
         self.asks = asks
-        self.traits = None if kind is None else ToolTraits(kind)
+        self.traits = UNKNOWN if kind is None else ToolTraits(kind)
         self.name = str(name or getattr(function, "__name__", ""))
         if not _NAME.fullmatch(self.name):
             raise TypeError(

@@ -14,7 +14,7 @@ from agent.security.policy.base import SERVER_TOOLS
 from agent.security.policy.known_tools import folded
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
-from agent.tools.aliases import NAMES, canonical
+from agent.tools.aliases import canonical
 from agent.tools.base import (
     BackgroundTask,
     HasBackgroundWork,
@@ -29,7 +29,8 @@ from agent.tools.base import (
 from agent.tools.file_views import FileViews
 from agent.tools.project_help import NO_HELP, project_help_on
 from agent.tools.schema import ArgumentSchema
-from agent.types import Effect, Taint, ToolCall
+from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
+from agent.types import Effect, Taint, ToolCall, ToolPurpose
 
 if TYPE_CHECKING:
     from agent.tools.files.draft_check import DraftCheck
@@ -60,6 +61,7 @@ class ToolRegistry:
         self._lingering = [tool for tool in tools if isinstance(tool, HasBackgroundWork)]
         self._seeing = next((tool for tool in tools if isinstance(tool, TracksFileViews)), None)
         self._nothing_seen = FileViews()
+        self._aliases = {alias: tool.name for tool in tools for alias in traits_of(tool).aliases}
         self._index()
 
     def _index(self) -> None:
@@ -111,7 +113,8 @@ class ToolRegistry:
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
         if not skills:
-            hidden.add("skill")
+            tools = self._tools.values()
+            hidden.update(tool.name for tool in tools if traits_of(tool).purpose == "skills")
         listed_tools = [
             tool
             for tool in self._tools.values()
@@ -221,7 +224,26 @@ class ToolRegistry:
         if name in self._called:
             return self._tools[self._called[name]]
         spelled = folded(name)
-        return self._tools.get(self._folded.get(spelled) or NAMES.get(spelled, ""))
+        return self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
+
+    def traits(self, name: str) -> ToolTraits:
+        """Return the traits of the tool with this name or alias, or `UNKNOWN`."""
+        tool = self.find(name)
+        return UNKNOWN if tool is None else traits_of(tool)
+
+    @property
+    def file_reader(self) -> Tool | None:
+        """The tool that shows the text of files."""
+        return next((tool for tool in self._tools.values() if traits_of(tool).shows_file), None)
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether a tool runs commands."""
+        return any(traits_of(tool).runs_commands for tool in self._tools.values())
+
+    def has(self, purpose: ToolPurpose) -> bool:
+        """Return whether a tool serves a purpose."""
+        return any(traits_of(tool).purpose == purpose for tool in self._tools.values())
 
     def resolved(self, call: ToolCall) -> ToolCall:
         """The call of the tool that is meant, where another tool stands for it."""

@@ -1,27 +1,90 @@
-"""Facts about a tool that hold for all of its calls; the tool declares them."""
+"""Traits of tools: the facts about a tool that hold for all of its calls."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, get_args
 
+from agent.i18n import mark_for_translation
 from agent.records import frozen
-from agent.types import PolicyScope, ToolKind
+from agent.types import PolicyScope, ToolKind, ToolPurpose
+
+Arguments = Mapping[str, Any]
+
+# Label of a tool that has none of its own.
+PLAIN_LABEL = mark_for_translation("Using {tool}")
+
+# Other names that models give to common arguments.
+PATH_ALIASES = dict.fromkeys(("file_path", "filepath", "file", "filename"), "path")
+FOLDER_ALIASES = dict.fromkeys(("dir", "directory", "folder"), "path")
+TEXT_ALIASES = dict.fromkeys(("text", "contents"), "content")
+# Command hooks of Claude Code know the argument `path` by this name.
+CLAUDE_PATH = {"path": "file_path"}
+
+
+def no_paths(arguments: Arguments) -> Sequence[str]:
+    """Return nothing: the arguments name no file that the call is known to touch."""
+    return ()
+
+
+def path_argument(arguments: Arguments) -> Sequence[str]:
+    """Return the value of the argument `path`."""
+    path = arguments.get("path")
+    return (path,) if isinstance(path, str) else ()
 
 
 @frozen
 class ToolTraits:
-    """The kind of a tool, and the policy scopes that limit its calls."""
+    """Everything that other modules know of a tool beyond its description and schema.
+
+    `label` says in English what a call does; `{name}` stands for the argument of that name, and the
+    arguments in it are those that tell one call from another. `scopes` are the limits of a policy
+    rule that apply. `paths` returns the files of a call, by arguments under the tool's own names.
+    Models trained elsewhere use `aliases` for the tool, folded as `folded` does, and
+    `argument_aliases` for its arguments; `ignored_arguments` have no effect. Command hooks written
+    for Claude Code know the tool as `claude_names` and its arguments as `claude_arguments`. A
+    `quiet` tool is not announced while it runs. With `shows_file` a result is the numbered text of
+    the file. With `only_adds` a changed file keeps its content. Where a role does not name the
+    tool, the rule of the tool `governed_by` holds. An agent that may use the tool `companion_of`
+    and a tool that edits text may use this one.
+    """
 
     kind: ToolKind
     scopes: tuple[PolicyScope, ...] = ()
-
-
-@runtime_checkable
-class DeclaresTraits(Protocol):
-    """Optional ability of a tool: declare its traits. Nothing is known about a tool without it."""
+    label: str = PLAIN_LABEL
+    paths: Callable[[Arguments], Sequence[str]] = no_paths
+    aliases: tuple[str, ...] = ()
+    argument_aliases: Mapping[str, str] = field(default_factory=dict)
+    ignored_arguments: frozenset[str] = frozenset()
+    claude_names: tuple[str, ...] = ()
+    claude_arguments: Mapping[str, str] = field(default_factory=dict)
+    purpose: ToolPurpose | None = None
+    quiet: bool = False
+    shows_file: bool = False
+    only_adds: bool = False
+    governed_by: str | None = None
+    companion_of: str | None = None
 
     @property
-    def traits(self) -> ToolTraits | None: ...
+    def names_changed_files(self) -> bool:
+        """Whether the arguments of a call name the files that it changes."""
+        return self.kind in ("edit", "move", "delete") and self.paths is not no_paths
+
+    @property
+    def edits_text(self) -> bool:
+        """Whether calls edit the text of files that they name, or run commands that may."""
+        return (self.kind == "edit" and self.paths is not no_paths) or self.runs_commands
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether calls run shell commands."""
+        return self.kind == "execute" and "commands" in self.scopes
 
 
-def traits_of(tool: object) -> ToolTraits | None:
-    """Return the traits that a tool declares, or None."""
-    return tool.traits if isinstance(tool, DeclaresTraits) else None
+# Traits of a tool that declares none: every scope limits it.
+UNKNOWN = ToolTraits("other", get_args(PolicyScope))
+
+
+def traits_of(tool: object) -> ToolTraits:
+    """Return the `traits` that a tool declares, or `UNKNOWN`."""
+    traits: ToolTraits = getattr(tool, "traits", UNKNOWN)
+    return traits

@@ -27,6 +27,7 @@ from agent.tools.base import CallContext, Tool
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
+from agent.tools.traits import traits_of
 from agent.turn.hooks import AskFirst, Hooks, HookWords, TurnEvent
 from agent.types import Taint, ToolResult
 
@@ -37,27 +38,6 @@ HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
 # What the matcher of these is compared with.
 _MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
 
-# What Claude Code calls the tools and their parameters, whose hooks people have.
-_FOREIGN_NAMES = {
-    "exec": ("Bash",),
-    "read_file": ("Read",),
-    "write_file": ("Write",),
-    "append_file": ("Write",),
-    "edit_file": ("Edit", "MultiEdit"),
-    "apply_patch": ("Edit", "MultiEdit", "Write"),
-    "list_dir": ("LS",),
-    "glob": ("Glob",),
-    "grep": ("Grep",),
-    "web_fetch": ("WebFetch",),
-    "web_search": ("WebSearch",),
-    "task": ("Task", "Agent"),
-    "todo": ("TodoWrite",),
-    "ask_user": ("AskUserQuestion",),
-}
-_FOREIGN_ARGUMENTS = {
-    tool: {"path": "file_path"}
-    for tool in ("read_file", "write_file", "append_file", "edit_file", "move_file")
-}
 # What these write is for the model, unless it is JSON.
 _PLAIN = frozenset({"SessionStart", "UserPromptSubmit"})
 # Both streams come as one: what is behind the mark is what went to standard error.
@@ -85,8 +65,9 @@ class CommandHook:
     is_own: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def matches(self, tool: str) -> bool:
-        return self._fits((tool, *_FOREIGN_NAMES.get(tool, ())))
+    def matches(self, tool: Tool) -> bool:
+        """Return whether the matcher names a tool, by its own name or that of Claude Code."""
+        return self._fits((tool.name, *traits_of(tool).claude_names))
 
     def fits(self, facts: Mapping[str, Any]) -> bool:
         """Whether it wants to know of a moment of a turn."""
@@ -165,7 +146,7 @@ class CommandHooks(Hooks[Any]):
         return result
 
     def _of(self, event: HookEvent, tool: Tool) -> list[CommandHook]:
-        return [hook for hook in self._hooks if hook.event == event and hook.matches(tool.name)]
+        return [hook for hook in self._hooks if hook.event == event and hook.matches(tool)]
 
     async def _ask(
         self, hook: CommandHook, context: CallContext, payload: Mapping[str, Any]
@@ -238,13 +219,12 @@ class _BoundedOutput:
 
 
 def _described(context: CallContext, tool: Tool) -> dict[str, Any]:
-    """The call under both names of the tool and of its parameters."""
-    args = context.call.arguments or {}
-    args = canonical(tool, args)
-    foreign = _FOREIGN_ARGUMENTS.get(tool.name, {})
-    both = {**{foreign[name]: value for name, value in args.items() if name in foreign}, **args}
-    names = _FOREIGN_NAMES.get(tool.name, (tool.name,))
-    return {"tool_name": names[0], "kore_tool_name": tool.name, "tool_input": both}
+    """Return the call under both names of the tool and of its arguments."""
+    args = canonical(tool, context.call.arguments or {})
+    traits = traits_of(tool)
+    claude = {traits.claude_arguments.get(name, name): value for name, value in args.items()}
+    name = next(iter(traits.claude_names), tool.name)
+    return {"tool_name": name, "kore_tool_name": tool.name, "tool_input": {**claude, **args}}
 
 
 def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnswer:

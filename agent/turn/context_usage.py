@@ -32,14 +32,14 @@ def environment_of(
 ) -> str:
     """What the system prompt says of the place, to an agent that runs commands, and of skills."""
     texts = []
-    if toolbox.find("exec") is not None:
+    if toolbox.runs_commands:
         is_project = agent.workspace.is_project(root)
         texts.append(
             describe_environment(
                 agent.settings, root, is_project=is_project, full_access=full_access
             )
         )
-    if agent.skills is not None and toolbox.find("skill") is not None:
+    if agent.skills is not None and toolbox.has("skills"):
         texts.append(agent.skills.listing(root))
     if names := toolbox.starting:
         texts.append(render_prompt("mcp/starting", names=", ".join(names)))

@@ -382,8 +382,7 @@ class AgentLoop:
         calls = unanswered_calls(self._conversation.messages)
         if not calls:
             return
-        if any(call.name == "skill" for call in calls):
-            self._executor.holds_skill = self._view.holds_skill
+        self._executor.holds_skill = self._view.holds_skill
         self._executor.sent_messages = self._view.sent_messages
         self._add(await self._executor.execute(calls, cut=self._is_cut, resumed=resumed))
         self.handoff = self._executor.handoff

@@ -10,6 +10,7 @@ from agent.code.watch.changes import ChangeBatch
 from agent.code.watch.project_watches import ChangeSubscription, ProjectWatches
 from agent.events import FileChanged
 from agent.tools.file_views import FileViews
+from agent.tools.traits import ToolTraits
 
 Emit = Callable[[FileChanged], Awaitable[None]]
 
@@ -26,7 +27,7 @@ class TurnChanges:
         self._clock = WorkClock()
 
     @contextmanager
-    def working(self, tool: str) -> Iterator[None]:
+    def working(self, tool: ToolTraits) -> Iterator[None]:
         self._clock.begin(tool)
         try:
             yield

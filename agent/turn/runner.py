@@ -352,7 +352,7 @@ class AgentTurn:
         said_before = self._loop.earlier_messages if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
         text = "\n\n".join(filter(None, texts))
-        if not text and stopped is None and _has_handed_over(messages):
+        if not text and stopped is None and _has_handed_over(messages, self._toolbox):
             text = t("Done.")
         signal, reason = find_signal(text)
         if (
@@ -384,9 +384,10 @@ def _without_answer(messages: Sequence[Message]) -> list[Message]:
     return [note if n == last else one for n, one in enumerate(messages)]
 
 
-def _has_handed_over(messages: Sequence[Message]) -> bool:
-    """Whether the person has got a file: then a model that adds no word has answered."""
-    sent = {call.id for one in messages for call in one.tool_calls if call.name == "send_file"}
+def _has_handed_over(messages: Sequence[Message], toolbox: ToolRegistry) -> bool:
+    """Return whether the person got a file: then a model that adds no word has answered."""
+    calls = (call for message in messages for call in message.tool_calls)
+    sent = {call.id for call in calls if toolbox.traits(call.name).purpose == "delivery"}
     return any(one.tool_call_id in sent and not one.is_error for one in messages)
 
 

@@ -5,14 +5,13 @@ from functools import cache
 
 from agent.security.policy.known_tools import KnownTools
 from agent.settings import ToolSettings
-from agent.tools.aliases import NAMES
 from agent.tools.base import Tool
 from agent.tools.registry import default_tools
 from agent.tools.traits import ToolTraits, traits_of
 
 
 @cache
-def built_in_tools() -> Mapping[str, ToolTraits | None]:
+def built_in_tools() -> Mapping[str, ToolTraits]:
     """Return the traits of the tools that every agent has, in the order in which models see
     them."""
     from agent.code.lsp.tool import LspEditTool, LspTool
@@ -24,7 +23,7 @@ def built_in_tools() -> Mapping[str, ToolTraits | None]:
 
 
 @cache
-def _optional_tools() -> Mapping[str, ToolTraits | None]:
+def _optional_tools() -> Mapping[str, ToolTraits]:
     from agent.mcp.search import ToolSearch
     from agent.skills.tool import SkillTool
     from agent.tools.creative.asset_export import AssetExport
@@ -38,8 +37,8 @@ def _optional_tools() -> Mapping[str, ToolTraits | None]:
 def known_tools(others: Iterable[Tool] = ()) -> KnownTools:
     """Return the tools that a policy may name: all of Kore's, and `others`, such as those of
     plugins."""
-    return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)}, NAMES)
+    return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)})
 
 
-def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits | None]:
+def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits]:
     return {tool.name: traits_of(tool) for tool in tools}

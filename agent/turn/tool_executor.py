@@ -134,11 +134,12 @@ class ToolExecutor:
         async def start() -> None:
             nonlocal started
             effect = self._runner.effect(call)
+            traits = self._runner.toolbox.traits(call.name)
             await self._progress.start(call, effect)
             started = True
             await self._outlet.emit(started_event)
             if self.changes is not None and effect != "read":
-                at_work.enter_context(self.changes.working(call.name))
+                at_work.enter_context(self.changes.working(traits))
 
         # Shown when it really starts: a call that waits for an answer may start much later.
         started_event = events.ToolStart(
@@ -150,7 +151,9 @@ class ToolExecutor:
         else:
             with ExitStack() as at_work:
                 result = context.changes.with_notes(await self._runner.run(context, start))
-            if call.name == "skill" and not result.is_error and self.holds_skill(result.for_model):
+            purpose = self._runner.toolbox.traits(call.name).purpose
+            reads_skill = purpose == "skills" and not result.is_error
+            if reads_skill and self.holds_skill(result.for_model):
                 result = replace(result, for_model=load_prompt("skill_above"))
             if not result.is_error and not result.images:
                 result = shorten_reading(call, result, *self.sent_messages(), self._focus.path_read)

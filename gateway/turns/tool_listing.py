@@ -1,12 +1,12 @@
-"""The tools as people see them: what each is called, what it may do, and who may use it."""
+"""Tools as people see them: names, descriptions, and the roles that may use them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.i18n import mark_for_translation, t
-from agent.tools.aliases import NAMES
 from agent.tools.base import Tool
+from agent.tools.traits import traits_of
 from gateway.access.roles import RoleRegistry
 
 # How the descriptions of the tools begin that Kore itself has: for the catalogues.
@@ -45,7 +45,7 @@ def list_tools(tools: Iterable[Tool], policies: RoleRegistry) -> Sequence[Mappin
             "name": tool.name,
             "description": " ".join(tool.description.split()),
             "effect": tool.effect,
-            "aliases": [alias for alias, name in NAMES.items() if name == tool.name],
+            "aliases": list(traits_of(tool).aliases),
             "roles": list(_roles(tool.name, policies)),
         }
         for tool in tools

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.code.lsp.operation_names import EDITS, OPERATIONS, operation_named
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.taint.taint import PRIVATE
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import PATH_ALIASES, ToolTraits, path_argument
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -52,12 +53,26 @@ _PARAMETERS: JsonSchema = {
     },
 }
 
+_ALIASES = {
+    **PATH_ALIASES,
+    "method": "operation",
+    "name": "symbol",
+    "column": "character",
+    "newName": "new_name",
+}
+
 
 class LspTool:
     """The operations that only look."""
 
     name: ClassVar[str] = "lsp"
-    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        ("paths",),
+        mark_for_translation("Looking up {operation} {symbol} {query} {path} {line}"),
+        aliases=("lsprequest", "languageserver"),
+        argument_aliases=_ALIASES,
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_in_project: ClassVar[bool] = True
@@ -77,7 +92,7 @@ class LspTool:
         operation = operation_named(str(wish.get("operation")))
         if operation is None:
             return call
-        name = "lsp_edit" if operation in EDITS else self.name
+        name = LspEditTool.name if operation in EDITS else self.name
         return ToolCall(call.id, name, {**wish, "operation": operation}, call.raw)
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
@@ -100,7 +115,14 @@ class LspEditTool:
     """Rename, format, code actions. Models call it by `lsp`."""
 
     name: ClassVar[str] = "lsp_edit"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit",
+        ("paths",),
+        mark_for_translation("Refactoring: {operation} {symbol} {new_name} {action} {path} {line}"),
+        path_argument,
+        argument_aliases=_ALIASES,
+        companion_of=LspTool.name,
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     is_listed: ClassVar[bool] = False

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
@@ -13,7 +14,7 @@ from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ class OutlineTool:
     """Of a file its definitions and syntax errors, of a folder its map."""
 
     name: ClassVar[str] = "outline"
-    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        ("paths",),
+        mark_for_translation("Outlining {path}"),
+        aliases=("repomap", "repositorymap", "getsymbolsoverview"),
+        argument_aliases={**PATH_ALIASES, **FOLDER_ALIASES},
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_in_project: ClassVar[bool] = True

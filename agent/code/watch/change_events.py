@@ -1,4 +1,4 @@
-"""What those who look on are told of changes: whose they are, and many of them as one."""
+"""Events about changed files: their authors, and many changes as one event."""
 
 import os
 import time
@@ -10,15 +10,13 @@ from typing import Literal
 from agent.code.watch.changes import MOST_PATHS, ChangeBatch
 from agent.events import FileChanged
 from agent.tools.file_views import FileViews, Stamp, stamp
+from agent.tools.traits import ToolTraits
+from agent.types import ToolKind
 
 Author = Literal["user", "agent", "tool"]
 
 # From so many of one batch on there is one event for all.
 SUMMARY_FROM = 20
-# They say what they write (`FileViews.record_write`).
-_FILE_TOOLS = frozenset(
-    ("append_file", "apply_patch", "edit_file", "lsp_edit", "move_file", "write_file")
-)
 
 
 class ChangeReporter:
@@ -65,34 +63,34 @@ class ChangeReporter:
 
 
 class WorkClock:
-    """Whether tools of a conversation are at work, and which: what changes meanwhile is theirs.
+    """Tools of a conversation that are at work: what changes meanwhile is theirs.
 
-    What a command has just written is told a moment after it has ended; of a tool for files it is
-    known what it wrote.
+    What a command has just written is reported a moment after it has ended. Tools that name the
+    files they change record what they write (`FileViews.record_write`).
     """
 
     _AFTER_S = 0.25
 
     def __init__(self) -> None:
-        self._running: list[str] = []
-        self._ended_at: dict[str, float] = {}
+        self._running: list[ToolKind] = []
+        self._ended_at: dict[ToolKind, float] = {}
 
-    def begin(self, tool: str) -> None:
-        self._running.append(tool)
+    def begin(self, tool: ToolTraits) -> None:
+        self._running.append(tool.kind)
 
-    def end(self, tool: str) -> None:
-        self._running.remove(tool)
-        if tool not in _FILE_TOOLS:
-            self._ended_at[tool] = time.monotonic()
+    def end(self, tool: ToolTraits) -> None:
+        self._running.remove(tool.kind)
+        if not tool.names_changed_files:
+            self._ended_at[tool.kind] = time.monotonic()
 
     def author(self) -> Author:
-        """Who has probably changed a file that changed just now."""
+        """Return who has probably changed a file that changed just now."""
         now = time.monotonic()
-        tools = {tool for tool, at in self._ended_at.items() if now - at < self._AFTER_S}
-        tools.update(self._running)
-        if not tools:
+        kinds = {kind for kind, at in self._ended_at.items() if now - at < self._AFTER_S}
+        kinds.update(self._running)
+        if not kinds:
             return "user"
-        return "agent" if tools == {"task"} else "tool"
+        return "agent" if kinds == {"delegate"} else "tool"
 
 
 def summarize(paths: Sequence[str], by: Author) -> Iterable[FileChanged]:

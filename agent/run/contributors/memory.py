@@ -48,7 +48,7 @@ class MemoryReminder:
         window_tokens = agent.models.open(audience.model).context_tokens
         if conversation.tokens < window_tokens * _SURELY_ROOM_SHARE:
             return False
-        if agent.toolbox.find("remember") is None:
+        if not agent.toolbox.has("memory"):
             return False
         budget = measure_context(agent, audience)
         tokens = tokens_of(agent, audience, conversation, budget)

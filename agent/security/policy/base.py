@@ -62,7 +62,7 @@ class ToolRequest:
     the session has taken in so far. `read_only` says that a command would run with the workspace
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
-    that it would reach beyond those of the settings. `kind` is None for a tool that declares none.
+    that it would reach beyond those of the settings. `kind` is that of the tool.
     `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
     may steer what happens in the workspace. `deletion` is what it is known to delete.
     """
@@ -83,7 +83,7 @@ class ToolRequest:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
-    kind: ToolKind | None = None
+    kind: ToolKind = "other"
     executables: tuple[Path, ...] = ()
     foreign: bool = False
     deletion: Deletion | None = None

@@ -16,22 +16,26 @@ def folded(name: str) -> str:
 
 
 class PolicyTraits(Protocol):
-    """The traits of a tool that a policy reads."""
+    """The traits of a tool that matter to policies and to lists of tools."""
 
     @property
     def kind(self) -> ToolKind: ...
     @property
     def scopes(self) -> Collection[PolicyScope]: ...
+    @property
+    def aliases(self) -> Collection[str]: ...
+    @property
+    def companion_of(self) -> str | None: ...
+    @property
+    def edits_text(self) -> bool: ...
 
 
 class KnownTools:
-    """Tools by name, and further names for them. Nothing is known about a tool without traits."""
+    """Tools by name, with their traits and further names for them."""
 
-    def __init__(
-        self, traits: Mapping[str, PolicyTraits | None], aliases: Mapping[str, str]
-    ) -> None:
-        """`aliases` maps folded names to tools."""
+    def __init__(self, traits: Mapping[str, PolicyTraits]) -> None:
         self._traits = traits
+        aliases = {alias: name for name, each in traits.items() for alias in each.aliases}
         self._names = {**aliases, **{folded(name): name for name in traits}}
 
     @property
@@ -47,10 +51,20 @@ class KnownTools:
 
     def kinds(self, names: Iterable[str]) -> Mapping[str, ToolKind]:
         """Return the kinds of these tools, as far as they are known."""
-        declared = ((name, self._traits.get(name)) for name in names)
-        return {name: traits.kind for name, traits in declared if traits is not None}
+        kinds = {name: self._traits[name].kind for name in names if name in self._traits}
+        return {name: kind for name, kind in kinds.items() if kind != "other"}
 
     def is_limited_by(self, name: str, scope: PolicyScope) -> bool:
-        """Return whether a scope limits a tool; every scope does for a tool without traits."""
+        """Return whether a scope limits a tool; every scope limits an unknown tool."""
         traits = self._traits.get(name)
         return traits is None or scope in traits.scopes
+
+    def with_companions(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names, with each tool that comes with a tool in `names`, provided that another
+        one of `names` edits text: an agent that may only look stays so."""
+        named_tools = {name: self._traits[name] for name in names if name in self._traits}
+        if not any(traits.edits_text for traits in named_tools.values()):
+            return frozenset(names)
+        tools = self._traits.items()
+        companions = {name for name, traits in tools if traits.companion_of in named_tools}
+        return frozenset({*names, *companions})

@@ -425,4 +425,4 @@ class _NamesAsWritten(KnownTools):
 def built_in_roles() -> Mapping[str, Role]:
     """The roles that Kore brings along, from `roles.yaml` beside this module."""
     text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
-    return parse_policy(text, BUILT_IN, _NamesAsWritten({}, {})).roles
+    return parse_policy(text, BUILT_IN, _NamesAsWritten({})).roles

@@ -115,7 +115,7 @@ class Role:
 def changes_files(request: ToolRequest) -> bool:
     """Return whether a call that is no command changes files: by its tool's kind, or for a tool
     that declares none, by its plan."""
-    if request.kind is not None:
+    if request.kind != "other":
         return request.kind in CHANGING_KINDS
     return request.command is None and bool(request.changes or request.creates)
 

@@ -10,6 +10,7 @@ from string import ascii_lowercase
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
@@ -32,7 +33,12 @@ class AskUser:
     """Numbered options for one question; for several, numbered questions with lettered options."""
 
     name: ClassVar[str] = "ask_user"
-    traits: ClassVar[ToolTraits] = ToolTraits("think")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "ask",
+        label=mark_for_translation("Asking a question"),
+        aliases=("askuserquestion", "askfollowupquestion"),
+        claude_names=("AskUserQuestion",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

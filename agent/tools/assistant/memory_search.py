@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import KoreError, ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
@@ -47,7 +48,11 @@ class MemorySearch:
     """
 
     name: ClassVar[str] = "memory_search"
-    traits: ClassVar[ToolTraits] = ToolTraits("search")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        label=mark_for_translation("Searching the memory for {query}"),
+        aliases=("searchmemory", "recall"),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
@@ -39,7 +40,13 @@ class Remember:
     removes that. A text that is there already is not added again."""
 
     name: ClassVar[str] = "remember"
-    traits: ClassVar[ToolTraits] = ToolTraits("think")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think",
+        label=mark_for_translation("Remembering {text}"),
+        argument_aliases=dict.fromkeys(("fact", "content", "memory"), "text"),
+        purpose="memory",
+        only_adds=True,
+    )
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(text="string", replaces="string?")

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from agent.errors import KoreError, ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext, EffectPlan, Schedule, ScheduleRequest
@@ -22,7 +23,18 @@ class ScheduleTool:
     """A call that is made again after a crash is the same job (`call.schedule` sees to it)."""
 
     name: ClassVar[str] = "schedule"
-    traits: ClassVar[ToolTraits] = ToolTraits("delegate")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "other",
+        (),
+        mark_for_translation("Schedule: {action} {id} {when} {text}"),
+        aliases=("cron", "reminder", "remind", "setreminder", "schedulejob"),
+        argument_aliases={
+            "message": "text",
+            **dict.fromkeys(("time", "at", "cron", "every"), "when"),
+            "job_id": "id",
+        },
+        purpose="timetable",
+    )
     effect: ClassVar[Effect] = "idempotent"
     # The result says what a list brings.
     brings: ClassVar[frozenset[Taint]] = NOTHING

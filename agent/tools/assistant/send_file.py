@@ -1,11 +1,12 @@
 """`send_file`: sends files to the person in the conversation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.policy.roles import in_paths
@@ -13,11 +14,16 @@ from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan, FileDelivery
 from agent.tools.files.workspace_scope import WorkspaceScope
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import PATH_ALIASES, ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 MOST = 20
 CAPTION_CHARS = 4_000
+
+
+def _sent_paths(arguments: Mapping[str, Any]) -> Sequence[str]:
+    paths = arguments.get("paths")
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else ()
 
 
 class SendFile:
@@ -28,7 +34,19 @@ class SendFile:
     """
 
     name: ClassVar[str] = "send_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "read",
+        ("paths",),
+        mark_for_translation("Sending {paths}"),
+        _sent_paths,
+        aliases=("sendfiles", "senddocument", "sendphoto"),
+        argument_aliases={
+            **dict.fromkeys(PATH_ALIASES, "paths"),
+            "path": "paths",
+            "files": "paths",
+        },
+        purpose="delivery",
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

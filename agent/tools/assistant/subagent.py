@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import render_prompt
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext, SubagentRequest
@@ -22,7 +23,17 @@ class SubagentTool:
     """
 
     name: ClassVar[str] = "task"
-    traits: ClassVar[ToolTraits] = ToolTraits("delegate")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "delegate",
+        label=mark_for_translation("Waiting for a sub-agent: {subagent_type} {description}"),
+        aliases=("agent", "delegate", "spawnagent"),
+        argument_aliases={
+            "agent": "subagent_type",
+            "run_in_background": "background",
+            "title": "description",
+        },
+        claude_names=("Task", "Agent"),
+    )
     effect: ClassVar[Effect] = "read"
     # A sub-agent's turn ends as any turn does.
     lasts: ClassVar[bool] = True

@@ -9,7 +9,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
+from agent.security.policy.known_tools import folded
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
 from agent.tools.traits import ToolTraits
@@ -18,8 +20,6 @@ from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 MOST_ITEMS = 100
 ITEM_LIMIT_CHARS = 500
 _MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
-# Names under which models have called it (see `toolbox.NAMES`), folded.
-_NAMES = frozenset({"todo", "todowrite", "updateplan", "updatetodos"})
 
 _ITEM = {
     "type": "object",
@@ -35,7 +35,14 @@ class Todo:
     """Replaces the list; people are shown it with a sign for each state."""
 
     name: ClassVar[str] = "todo"
-    traits: ClassVar[ToolTraits] = ToolTraits("think")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "plan",
+        label=mark_for_translation("Updating the to-do list"),
+        aliases=("todowrite", "updateplan", "updatetodos"),
+        argument_aliases={"todos": "items", "plan": "items"},
+        claude_names=("TodoWrite",),
+        quiet=True,
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {
@@ -66,10 +73,11 @@ def current(messages: Sequence[Message]) -> str | None:
 
     For compaction: the messages that it removes may hold the list.
     """
+    names = {Todo.name, *Todo.traits.aliases}
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
     for message in reversed(messages):
         for call in reversed(message.tool_calls):
-            if _fold(call.name) not in _NAMES or call.id in failed or not call.arguments:
+            if folded(call.name) not in names or call.id in failed or not call.arguments:
                 continue
             items = call.arguments.get("items", call.arguments.get("todos"))
             if isinstance(items, list) and all(map(_is_item, items)):
@@ -89,7 +97,3 @@ def _status(item: Mapping[str, Any]) -> str:
 
 def _is_item(item: object) -> bool:
     return isinstance(item, Mapping) and isinstance(item.get("content"), str)
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "").replace("-", "")

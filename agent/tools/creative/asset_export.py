@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
@@ -32,7 +33,9 @@ class AssetExport:
     """The files as they are now; nothing is packed that the call could not read."""
 
     name: ClassVar[str] = "asset_export"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit", ("paths",), mark_for_translation("Packing {paths}")
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from agent.errors import ConfigError, LimitReached, ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.proxies.outbound import ensure_usable, proxy_for
 from agent.records import frozen
@@ -81,7 +82,9 @@ class ImageGenerate:
     each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
 
     name: ClassVar[str] = "image_generate"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit", ("paths",), mark_for_translation("Making a picture: {prompt}")
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(prompt="string", path="string?", size="string?")

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
@@ -25,7 +26,9 @@ class Summarize:
     asked of, None for the conversation's."""
 
     name: ClassVar[str] = "summarize"
-    traits: ClassVar[ToolTraits] = ToolTraits("think")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think", label=mark_for_translation("Summarizing {path}")
+    )
     effect: ClassVar[Effect] = "read"
     lasts: ClassVar[bool] = True
     # The result says what the sub-agent has taken in.

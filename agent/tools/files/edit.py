@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
@@ -43,7 +44,7 @@ from agent.tools.files.unsaved_text import (
 )
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import CLAUDE_PATH, PATH_ALIASES, ToolTraits, path_argument
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 _SINGLE = parameters(
@@ -68,7 +69,22 @@ class EditFile:
     """Makes one or several replacements, all or none; keeps encoding, mark and line ends."""
 
     name: ClassVar[str] = "edit_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit",
+        ("paths",),
+        mark_for_translation("Editing {path}"),
+        path_argument,
+        aliases=("edit", "fileedit", "multiedit"),
+        argument_aliases={
+            **PATH_ALIASES,
+            "old_text": "old_string",
+            "new_text": "new_string",
+            "old_str": "old_string",
+            "new_str": "new_string",
+        },
+        claude_names=("Edit", "MultiEdit"),
+        claude_arguments=CLAUDE_PATH,
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 

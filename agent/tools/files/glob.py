@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.globs import FilePattern
@@ -18,7 +19,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.search_backend import CUT, SearchBackend, ripgrep, run_search
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, changed_at
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import FOLDER_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MOST = 100
@@ -32,7 +33,14 @@ class Glob:
     """
 
     name: ClassVar[str] = "glob"
-    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        ("paths",),
+        mark_for_translation("Searching for {pattern}"),
+        aliases=("globfiles", "findfiles"),
+        argument_aliases={**FOLDER_ALIASES, "query": "pattern", "glob": "pattern"},
+        claude_names=("Glob",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(pattern="string", path="string?")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
@@ -31,7 +32,7 @@ from agent.tools.files.search_backend import (
 )
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope, lines, size_of
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 LINES_SHOWN = 100
@@ -76,7 +77,27 @@ class Grep:
     """
 
     name: ClassVar[str] = "grep"
-    traits: ClassVar[ToolTraits] = ToolTraits("search", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "search",
+        ("paths",),
+        mark_for_translation("Searching for {pattern}"),
+        aliases=("search", "ripgrep", "rg", "searchfiles"),
+        argument_aliases={
+            **PATH_ALIASES,
+            **FOLDER_ALIASES,
+            "query": "pattern",
+            "regex": "pattern",
+            "include": "glob",
+            "file_pattern": "glob",
+            "-i": "ignore_case",
+            "-C": "context",
+            "-A": "context",
+            "-B": "context",
+            "max_results": "head_limit",
+        },
+        ignored_arguments=frozenset({"output_mode", "-n", "multiline"}),
+        claude_names=("Grep",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
@@ -17,7 +18,7 @@ from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 ENTRIES_PER_FOLDER = 50
@@ -32,7 +33,14 @@ class ListDir:
     """A tree of `depth` levels (1 to 5): folders first, then files with their sizes."""
 
     name: ClassVar[str] = "list_dir"
-    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "read",
+        ("paths",),
+        mark_for_translation("Looking through {path}"),
+        aliases=("ls", "listfiles", "listdirectory"),
+        argument_aliases={**PATH_ALIASES, **FOLDER_ALIASES},
+        claude_names=("LS",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string?", depth="integer?")

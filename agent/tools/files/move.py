@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
@@ -29,7 +30,7 @@ from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import CLAUDE_PATH, PATH_ALIASES, ToolTraits, path_argument
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # All of them are judged one by one, and shown in the question.
@@ -78,7 +79,21 @@ class MoveFile:
     """Never replaces anything; `undo` takes it back."""
 
     name: ClassVar[str] = "move_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("move", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "move",
+        ("paths",),
+        mark_for_translation("Moving {path}"),
+        path_argument,
+        aliases=("move", "mv", "rename", "renamefile", "delete", "deletefile", "removefile", "rm"),
+        argument_aliases={
+            **PATH_ALIASES,
+            **dict.fromkeys(("source", "src", "from", "old_path", "source_path"), "path"),
+            **dict.fromkeys(
+                ("destination", "dest", "target", "new_path", "destination_path"), "to"
+            ),
+        },
+        claude_arguments=CLAUDE_PATH,
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(path="string", to="string?")

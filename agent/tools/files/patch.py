@@ -4,6 +4,7 @@ It is not among the tools that models are told of; those who know it call it any
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.files import file_io
@@ -63,6 +65,9 @@ from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 # Of each of many files at least so much is quoted.
 _LEAST_QUOTE_BYTES = 300
+_FILE_LINES = re.compile(
+    r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): *(\S.*?)\s*$", re.MULTILINE
+)
 
 
 @frozen
@@ -100,11 +105,24 @@ class _Change:
         return diff(name, *texts) or f"delete {name}"
 
 
+def patched_paths(arguments: Mapping[str, Any]) -> Sequence[str]:
+    """Return the files that a patch names: those that it changes, adds, deletes and moves to."""
+    patch = arguments.get("input")
+    return _FILE_LINES.findall(patch) if isinstance(patch, str) else ()
+
+
 class ApplyPatch:
     """All files are looked at before the first is written."""
 
     name: ClassVar[str] = "apply_patch"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit",
+        ("paths",),
+        mark_for_translation("Applying a patch"),
+        patched_paths,
+        argument_aliases=dict.fromkeys(("patch", "patch_text", "diff", "content"), "input"),
+        claude_names=("Edit", "MultiEdit", "Write"),
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     is_listed: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
@@ -49,7 +50,7 @@ from agent.tools.files.unsaved_text import (
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.pictures import too_large
 from agent.tools.schema import parameters
-from agent.tools.traits import ToolTraits
+from agent.tools.traits import CLAUDE_PATH, PATH_ALIASES, TEXT_ALIASES, ToolTraits, path_argument
 from agent.tools.web.pdf import pdf_text
 from agent.types import Artifact, Effect, Image, JsonSchema, Taint, ToolResult
 
@@ -61,7 +62,17 @@ class ReadFile:
     """A text file, or the text of a PDF, as numbered lines from `line_start` to `line_end`."""
 
     name: ClassVar[str] = "read_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("read", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "read",
+        ("paths",),
+        mark_for_translation("Reading {path}"),
+        path_argument,
+        aliases=("read", "fileread", "view", "cat"),
+        argument_aliases={**PATH_ALIASES, "start_line": "line_start", "end_line": "line_end"},
+        claude_names=("Read",),
+        claude_arguments=CLAUDE_PATH,
+        shows_file=True,
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(
@@ -137,7 +148,16 @@ class WriteFile:
     `content` has line ends of its own, CRLF."""
 
     name: ClassVar[str] = "write_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit",
+        ("paths",),
+        mark_for_translation("Editing {path}"),
+        path_argument,
+        aliases=("write", "filewrite", "createfile"),
+        argument_aliases={**PATH_ALIASES, **TEXT_ALIASES},
+        claude_names=("Write",),
+        claude_arguments=CLAUDE_PATH,
+    )
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 
@@ -218,7 +238,17 @@ class AppendFile:
     """Adds `content` to a file, on a new line, with the encoding and the line ends of the file."""
 
     name: ClassVar[str] = "append_file"
-    traits: ClassVar[ToolTraits] = ToolTraits("edit", ("paths",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit",
+        ("paths",),
+        mark_for_translation("Editing {path}"),
+        path_argument,
+        aliases=("append",),
+        argument_aliases={**PATH_ALIASES, **TEXT_ALIASES},
+        claude_names=("Write",),
+        claude_arguments=CLAUDE_PATH,
+        only_adds=True,
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.base import Deletion
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
@@ -42,7 +43,20 @@ class Exec:
     """
 
     name: ClassVar[str] = "exec"
-    traits: ClassVar[ToolTraits] = ToolTraits("execute", ("commands", "hosts"))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "execute",
+        ("commands", "hosts"),
+        mark_for_translation("Running {command}"),
+        aliases=("bash", "shell", "runcommand", "runshellcommand"),
+        argument_aliases={
+            "cmd": "command",
+            "timeout": "timeout_s",
+            "cwd": "workdir",
+            "run_in_background": "background",
+        },
+        ignored_arguments=frozenset({"description"}),
+        claude_names=("Bash",),
+    )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

@@ -6,12 +6,14 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.schema import parameters
 from agent.tools.shell.background_process import BackgroundProcess, report
+from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -30,7 +32,18 @@ class ProcessTool:
     """
 
     name: ClassVar[str] = "process"
-    traits: ClassVar[ToolTraits] = ToolTraits("execute")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "execute",
+        label=mark_for_translation("Background command: {action} {id} {text}"),
+        aliases=("processes",),
+        argument_aliases={
+            "input": "text",
+            "data": "text",
+            "process_id": "id",
+            "timeout_s": "wait_s",
+        },
+        governed_by=Exec.name,
+    )
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     parameters: ClassVar[JsonSchema] = parameters(

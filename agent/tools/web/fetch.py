@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.network.urls import Allow, ResolvedUrl, is_public, read_url, resolve_public
@@ -59,7 +60,15 @@ class WebFetch:
     """
 
     name: ClassVar[str] = "web_fetch"
-    traits: ClassVar[ToolTraits] = ToolTraits("fetch", ("hosts",))
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "fetch",
+        ("hosts",),
+        mark_for_translation("Reading {url}"),
+        aliases=("fetch",),
+        argument_aliases={"uri": "url", "link": "url"},
+        ignored_arguments=frozenset({"prompt"}),
+        claude_names=("WebFetch",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(url="string")

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.proxies.outbound import proxy_for
 from agent.records import frozen
@@ -95,7 +96,12 @@ class WebSearch:
     """Titles, addresses and snippets of what the first engine that answers has found."""
 
     name: ClassVar[str] = "web_search"
-    traits: ClassVar[ToolTraits] = ToolTraits("fetch")
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "fetch",
+        label=mark_for_translation("Searching the web for {query}"),
+        argument_aliases={"q": "query", "max_results": "count", "num_results": "count"},
+        claude_names=("WebSearch",),
+    )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = UNTRUSTED
     parameters: ClassVar[JsonSchema] = parameters(query="string", count="integer?")

@@ -6,7 +6,7 @@ import pytest
 from agent.security.taint.file_marks import mark_tainted, unmark
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog, built_in
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
-from agent.tools.aliases import NAMES
+from agent.turn.tool_catalog import known_tools
 
 
 def write(folder: Path, name: str, said: str) -> Path:
@@ -35,7 +35,7 @@ def test_the_built_in_agents_are_whole() -> None:
         assert one.prompt
         assert one.remarks == ()
         assert one.source == BUILT_IN
-        assert all(tool == NAMES.get(tool, tool) for tool in one.tools or ())
+        assert all(tool == known_tools().canonical(tool) for tool in one.tools or ())
 
 
 def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, project: Path) -> None:

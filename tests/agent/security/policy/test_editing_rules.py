@@ -13,7 +13,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import EffectPlan
 from agent.tools.function_tool import tool
 from agent.tools.registry import default_tools
-from agent.tools.traits import ToolTraits, traits_of
+from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
 from agent.turn.tool_catalog import built_in_tools, known_tools
 from agent.types import ToolKind
 
@@ -30,7 +30,7 @@ def role(tools: str) -> Role:
     return parse_policy(f"roles: {{mine: {{tools: {tools}}}}}", "p", known_tools()).roles["mine"]
 
 
-def request(name: str, kind: ToolKind | None, **plan: Any) -> ToolRequest:
+def request(name: str, kind: ToolKind, **plan: Any) -> ToolRequest:
     return ToolRequest(name, "unsafe", {}, WORKSPACE, kind=kind, **plan)
 
 
@@ -45,7 +45,7 @@ def test_denied_editing_covers_every_tool_that_edits(name: str) -> None:
 
 
 def test_denied_editing_covers_a_tool_that_declares_no_kind_but_plans_changes() -> None:
-    assert rule(NO_EDITING, request("deploy", None, creates=SOURCE)) == "role-editing"
+    assert rule(NO_EDITING, request("deploy", "other", creates=SOURCE)) == "role-editing"
 
 
 def test_tools_that_change_no_files_are_left_alone() -> None:
@@ -78,7 +78,7 @@ def test_scopes_of_editing_hold_for_tools_that_are_not_named() -> None:
 )
 def test_limit_on_editing_holds_for_a_server_that_may_write(tools: str, expected: str) -> None:
     assert rule(tools, request("mcp__w__note", "edit")) == expected
-    assert rule(tools, request("mcp__w__note", None)) == "allow"
+    assert rule(tools, request("mcp__w__note", "other")) == "allow"
 
 
 def test_a_tool_that_is_named_follows_its_own_rule() -> None:
@@ -107,10 +107,10 @@ def test_an_escalating_role_asks_about_an_editing_tool() -> None:
 
 def test_every_built_in_tool_declares_its_kind_and_can_be_named() -> None:
     for name, traits in built_in_tools().items():
-        assert traits is not None, name
+        assert traits is not UNKNOWN, name
         assert name in role(f"{{{name}: {{}}}}").tools
     for each in default_tools(ToolSettings()):
-        assert each.effect == "read" or traits_of(each) is not None
+        assert each.effect == "read" or traits_of(each) is not UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["outline", "lsp_edit", "create_virtual", "image_generate"])
