@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from agent.approvals import Answer, ApprovalRequest, QuestionView
 from agent.records import frozen
-from agent.types import Message, Result, Usage
+from agent.types import Message, Result, ToolKind, Usage
 
 
 @frozen
@@ -143,10 +143,16 @@ class Steered:
 
 @frozen
 class ToolStart:
+    """A call starts. `label` says in English what it does; `{name}` in it stands for the argument
+    of that name, `{tool}` for the tool. A `quiet` call is not announced while it runs."""
+
     type: ClassVar[str] = "tool_start"
     id: str
     name: str
     arguments: Mapping[str, Any]
+    kind: ToolKind = "other"
+    label: str = ""
+    quiet: bool = False
 
 
 @frozen
@@ -175,6 +181,7 @@ class ToolResulted:
     diff: str | None = None
     cut_bytes: int = 0
     file: str | None = None
+    kind: ToolKind = "other"
 
 
 @frozen

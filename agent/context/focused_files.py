@@ -18,9 +18,7 @@ from agent.i18n import plural
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.text.visible import escape_line
-from agent.tools.aliases import canonical
 from agent.tools.registry import ToolRegistry
-from agent.tools.traits import traits_of
 from agent.types import Context, Message, Part, Text, ToolCall
 
 # What they take after some have left, so that it does not happen at each request.
@@ -86,11 +84,7 @@ class FileFocus:
         return self._paths(call) if self.toolbox.traits(call.name).kind == "edit" else ()
 
     def _paths(self, call: ToolCall) -> Sequence[str]:
-        tool = self.toolbox.find(call.name)
-        if tool is None:
-            return ()
-        paths = traits_of(tool).paths(canonical(tool, call.arguments or {}))
-        return [self.normal(path) for path in paths]
+        return [self.normal(path) for path in self.toolbox.paths(call)]
 
     def normal(self, path: str) -> str:
         return os.path.normpath(os.path.join(self.folder, path))

@@ -349,7 +349,7 @@ class EffectPlan:
             network=self.network,
             deletion=self.deletion,
             taint=taint,
-            kind=traits.kind,
+            traits=traits,
             executables=self.executables,
             foreign=creates_files and origin is not None and origin.is_foreign(workspace, taint),
         )

@@ -231,6 +231,13 @@ class ToolRegistry:
         tool = self.find(name)
         return UNKNOWN if tool is None else traits_of(tool)
 
+    def paths(self, call: ToolCall) -> Sequence[str]:
+        """Return the files that a call touches, as its arguments name them."""
+        tool = self.find(call.name)
+        if tool is None:
+            return ()
+        return traits_of(tool).paths(canonical(tool, call.arguments or {}))
+
     @property
     def file_reader(self) -> Tool | None:
         """The tool that shows the text of files."""

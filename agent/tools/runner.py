@@ -41,6 +41,7 @@ from agent.tools.output_spill import bounded
 from agent.tools.pictures import keep_images
 from agent.tools.registry import ToolRegistry
 from agent.tools.run_context import ToolInterceptor, ToolTracing
+from agent.tools.traits import traits_of
 from agent.types import Effect, Taint, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
@@ -287,9 +288,10 @@ class ToolRunner:
     def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
         """The call with what it may reach, and with a record of what it does."""
         policy = self._permissions.policy
-        hosts = policy.hosts(tool.name) if isinstance(policy, LimitsHosts) else None
-        paths = policy.paths(tool.name) if isinstance(policy, LimitsPaths) else ()
-        may_write = not isinstance(policy, LimitsWriting) or policy.may_write(tool.name)
+        rule = (tool.name, traits_of(tool).governed_by)
+        hosts = policy.hosts(*rule) if isinstance(policy, LimitsHosts) else None
+        paths = policy.paths(*rule) if isinstance(policy, LimitsPaths) else ()
+        may_write = not isinstance(policy, LimitsWriting) or policy.may_write(*rule)
 
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)

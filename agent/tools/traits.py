@@ -32,20 +32,29 @@ def path_argument(arguments: Arguments) -> Sequence[str]:
     return (path,) if isinstance(path, str) else ()
 
 
+def nothing_delivered(arguments: Arguments, result: str) -> Sequence[str]:
+    """Return nothing: the call sends no files to the person."""
+    return ()
+
+
 @frozen
 class ToolTraits:
     """Everything that other modules know of a tool beyond its description and schema.
 
-    `label` says in English what a call does; `{name}` stands for the argument of that name, and the
-    arguments in it are those that tell one call from another. `scopes` are the limits of a policy
-    rule that apply. `paths` returns the files of a call, by arguments under the tool's own names.
-    Models trained elsewhere use `aliases` for the tool, folded as `folded` does, and
-    `argument_aliases` for its arguments; `ignored_arguments` have no effect. Command hooks written
-    for Claude Code know the tool as `claude_names` and its arguments as `claude_arguments`. A
-    `quiet` tool is not announced while it runs. With `shows_file` a result is the numbered text of
-    the file. With `only_adds` a changed file keeps its content. Where a role does not name the
-    tool, the rule of the tool `governed_by` holds. An agent that may use the tool `companion_of`
-    and a tool that edits text may use this one.
+    - `scopes`: limits of a policy rule that apply to the tool.
+    - `label`: what a call does, in English. `{name}` stands for the argument of that name, `{tool}`
+      for the tool; the arguments in it are those that tell one call from another.
+    - `paths`: files of a call, from arguments under the tool's own names.
+    - `aliases`, `argument_aliases`: names that models trained elsewhere use for the tool, folded
+      (see `folded`), and for its arguments. `ignored_arguments` have no effect.
+    - `claude_names`, `claude_arguments`: names in command hooks written for Claude Code.
+    - `quiet`: a call is not announced while it runs.
+    - `shows_file`: a result is the numbered text of a file.
+    - `only_adds`: a file that a call changes keeps its content.
+    - `has_costly_plan`: planning a call starts servers or asks them.
+    - `delivered`: files that a call sent to the person, from its arguments and its result.
+    - `governed_by`: the tool whose rule holds where a role does not name this one.
+    - `companion_of`: who may use that tool, and one that edits text, may use this one, too.
     """
 
     kind: ToolKind
@@ -61,6 +70,8 @@ class ToolTraits:
     quiet: bool = False
     shows_file: bool = False
     only_adds: bool = False
+    has_costly_plan: bool = False
+    delivered: Callable[[Arguments, str], Sequence[str]] = nothing_delivered
     governed_by: str | None = None
     companion_of: str | None = None
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from agent.events import ToolStart
 from agent.security.policy.known_tools import KnownTools
 from agent.settings import ToolSettings
 from agent.tools.base import Tool
 from agent.tools.registry import default_tools
-from agent.tools.traits import ToolTraits, traits_of
+from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
+from agent.types import ToolCall
 
 
 @cache
@@ -38,6 +40,20 @@ def known_tools(others: Iterable[Tool] = ()) -> KnownTools:
     """Return the tools that a policy may name: all of Kore's, and `others`, such as those of
     plugins."""
     return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)})
+
+
+@cache
+def tool_traits(name: str) -> ToolTraits:
+    """Return the traits of Kore's own tool with this name or alias, else `UNKNOWN`."""
+    tools = {**built_in_tools(), **_optional_tools()}
+    return tools.get(known_tools().canonical(name) or name, UNKNOWN)
+
+
+def started_event(call: ToolCall) -> ToolStart:
+    """Return the event with which a stored call began."""
+    traits = tool_traits(call.name)
+    arguments = call.arguments or {}
+    return ToolStart(call.id, call.name, arguments, traits.kind, traits.label, traits.quiet)
 
 
 def _traits(tools: Iterable[Tool]) -> dict[str, ToolTraits]:

@@ -18,6 +18,7 @@ from agent.security.redaction import RedactionStream
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.file_views import StaleView, describe_stale_files
 from agent.tools.runner import ToolRunner
+from agent.tools.traits import ToolTraits
 from agent.turn.event_stream import EventStream
 from agent.turn.journal import TurnJournal
 from agent.turn.loop_guard import LoopGuard
@@ -134,7 +135,6 @@ class ToolExecutor:
         async def start() -> None:
             nonlocal started
             effect = self._runner.effect(call)
-            traits = self._runner.toolbox.traits(call.name)
             await self._progress.start(call, effect)
             started = True
             await self._outlet.emit(started_event)
@@ -142,8 +142,9 @@ class ToolExecutor:
                 at_work.enter_context(self.changes.working(traits))
 
         # Shown when it really starts: a call that waits for an answer may start much later.
+        name, traits = self._runner.toolbox.name(call.name), self._runner.toolbox.traits(call.name)
         started_event = events.ToolStart(
-            call.id, self._runner.toolbox.name(call.name), call.arguments or {}
+            call.id, name, call.arguments or {}, traits.kind, traits.label, traits.quiet
         )
         context = self._context(call, live)
         if self._is_cut and call.arguments is None:
@@ -151,8 +152,7 @@ class ToolExecutor:
         else:
             with ExitStack() as at_work:
                 result = context.changes.with_notes(await self._runner.run(context, start))
-            purpose = self._runner.toolbox.traits(call.name).purpose
-            reads_skill = purpose == "skills" and not result.is_error
+            reads_skill = traits.purpose == "skills" and not result.is_error
             if reads_skill and self.holds_skill(result.for_model):
                 result = replace(result, for_model=load_prompt("skill_above"))
             if not result.is_error and not result.images:
@@ -175,7 +175,7 @@ class ToolExecutor:
             self._keep(call, result)
         await self._progress.finish(call, result)
         await self.emit_file_changes(touched, stale)
-        await self._report(call, result, time.monotonic() - began)
+        await self._outlet.emit(_resulted(call.id, name, traits, result, time.monotonic() - began))
         if verdict == "stop":
             raise TurnAborted("loop", render_prompt("stopped_loop", tool=call.name))
 
@@ -223,20 +223,22 @@ class ToolExecutor:
     async def _is_unreported(self, path: str) -> bool:
         return self.changes is None or bool(await self.changes.unreported([path]))
 
-    async def _report(self, call: ToolCall, result: ToolResult, elapsed_s: float) -> None:
-        diffs = [one.content for one in result.artifacts if one.kind == "diff"]
-        await self._outlet.emit(
-            events.ToolResulted(
-                call.id,
-                self._runner.toolbox.name(call.name),
-                result.for_user if result.for_user is not None else result.for_model,
-                result.is_error,
-                round(elapsed_s, 3),
-                "\n".join(diffs) or None,
-                result.cut_bytes,
-                result.file,
-            )
-        )
+
+def _resulted(
+    id_: str, name: str, traits: ToolTraits, result: ToolResult, elapsed_s: float
+) -> events.ToolResulted:
+    diffs = [artifact.content for artifact in result.artifacts if artifact.kind == "diff"]
+    return events.ToolResulted(
+        id_,
+        name,
+        result.for_user if result.for_user is not None else result.for_model,
+        result.is_error,
+        round(elapsed_s, 3),
+        "\n".join(diffs) or None,
+        result.cut_bytes,
+        result.file,
+        traits.kind,
+    )
 
 
 def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:

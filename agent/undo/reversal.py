@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
+from agent.security.policy.base import COMMAND_TOOL
 from agent.undo.build_products import BuildProducts
 from agent.undo.change_log import ChangeLog
 from agent.undo.ledger import (
@@ -214,7 +215,7 @@ class Reversal:
 
 def _passes_over_products(step: ChangeStep, request: UndoRequest) -> bool:
     is_narrow = request.path is not None or request.since is not None or request.force
-    return step.tool == "exec" and request.direction == "undo" and not is_narrow
+    return step.tool == COMMAND_TOOL and request.direction == "undo" and not is_narrow
 
 
 def _ignored(changes: Sequence[FileChange], products: BuildProducts) -> list[FileChange]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.base import Decision, PermissionMode, ToolRequest
+from agent.security.policy.base import COMMAND_TOOL, Decision, PermissionMode, ToolRequest
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Grants, Role
 from agent.security.shell.classifier import only_reads
@@ -26,7 +26,7 @@ class PolicyCase:
         """A command to run in this folder."""
         folder = self.folder
         return ToolRequest(
-            "exec",
+            COMMAND_TOOL,
             "unsafe",
             {"command": command},
             folder,

@@ -8,9 +8,9 @@ from typing import TypeVar
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.files.file_io import in_thread
-from agent.security.policy.base import ToolRequest
+from agent.security.policy.base import READING_TOOL, ToolRequest
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.tools.files.undo import change_check
+from agent.tools.files.undo import Undo, change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
 from agent.undo import report
@@ -39,7 +39,7 @@ class UndoService:
         self.root = call.folder
         self.changes: ChangeLog = services.agent.changes()
         self._context = CallContext(
-            ToolCall("", "undo", {}, "{}"),
+            ToolCall("", Undo.name, {}, "{}"),
             ToolEnvironment(
                 self.session,
                 self.root,
@@ -63,7 +63,7 @@ class UndoService:
 
     def may_see(self, paths: Sequence[Path]) -> bool:
         """Whether the person may see these files."""
-        request = self._request("read_file", reads=tuple(paths))
+        request = self._request(READING_TOOL, reads=tuple(paths))
         return self.call.is_owner or self._allows(request)
 
     def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
@@ -71,7 +71,7 @@ class UndoService:
         pairs = report.net_changes(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
-        request = self._request("undo", changes=changes, creates=creates)
+        request = self._request(Undo.name, changes=changes, creates=creates)
         if not (self.call.is_owner or self._allows(request)):
             raise KoreError(t("your role does not allow this: only the owner can undo here"))
 
@@ -114,7 +114,7 @@ class UndoService:
         return t("Still changed by this conversation: {files}.", files=names)
 
     def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
-        effect = "read" if tool == "read_file" else "unsafe"
+        effect = "read" if tool == READING_TOOL else "unsafe"
         return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
 
     def _allows(self, request: ToolRequest) -> bool:

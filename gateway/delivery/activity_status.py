@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from agent import events
 from agent.events import Event
 from agent.i18n import mark_for_translation, t
+from agent.tools.labels import fill_label
+from agent.types import ToolKind
 from gateway.core import markdown
 
 _WHAT_CHARS = 48
@@ -18,38 +20,7 @@ _TESTS = re.compile(
     r"\b(?:pytest|unittest|tox|nox|jest|vitest|ctest|phpunit|rspec)\b"
     r"|\b(?:npm|pnpm|yarn|bun|go|cargo|make|mix|gradle|mvn|dotnet) (?:run )?(?:test|check)\b"
 )
-_RUNNING, _TESTING = (
-    mark_for_translation("Running {what}"),
-    mark_for_translation("Running the tests: {what}"),
-)
-_READING, _CHANGING = (
-    mark_for_translation("Reading {what}"),
-    mark_for_translation("Editing {what}"),
-)
-_USING = mark_for_translation("Using {what}")
-_LOOKING, _SEARCHING = (
-    mark_for_translation("Looking through {what}"),
-    mark_for_translation("Searching for {what}"),
-)
-# What a call of a tool is called, and which of its arguments says more.
-_TOOLS = {
-    "read_file": (_READING, "path"),
-    "list_dir": (_LOOKING, "path"),
-    "glob": (_SEARCHING, "pattern"),
-    "grep": (_SEARCHING, "pattern"),
-    "write_file": (_CHANGING, "path"),
-    "edit_file": (_CHANGING, "path"),
-    "append_file": (_CHANGING, "path"),
-    "move_file": (_CHANGING, "path"),
-    "lsp": (_LOOKING, "path"),
-    "lsp_edit": (_CHANGING, "path"),
-    "exec": (_RUNNING, "command"),
-    "web_search": (mark_for_translation("Searching the web for {what}"), "query"),
-    "web_fetch": (_READING, "url"),
-    "task": (mark_for_translation("Waiting for a sub-agent: {what}"), "description"),
-}
-# What is shown in another way, or too small to be told.
-_SILENT = ("todo", "tool_search")
+_TESTING = mark_for_translation("Running the tests: {command}")
 
 
 class ActivityStatus:
@@ -66,10 +37,10 @@ class ActivityStatus:
 
     def feed(self, event: Event) -> None:
         match event:
-            case events.ToolStart(id_, name, arguments) if name not in _SILENT:
+            case events.ToolStart(id_, name, arguments, kind, label, quiet) if not quiet:
                 if not self._calls:
                     self._since = self._clock()
-                self._calls[id_] = sentence(name, arguments)
+                self._calls[id_] = sentence(name, arguments, kind, label)
             case events.ToolResulted(id_):
                 self._calls.pop(id_, None)
                 self._now(t("Thinking"))
@@ -100,17 +71,17 @@ class ActivityStatus:
         self._else = text
 
 
-def sentence(name: str, arguments: Mapping[str, Any]) -> str:
-    """What a call does, in a few words of markdown."""
-    text, argument = _TOOLS.get(name, (_USING, ""))
-    what = str(arguments.get(argument, "")).strip()
-    if not what:
-        return t(_USING, what=code(name))
-    if name == "web_fetch":
-        what = urlsplit(what).hostname or what
-    if name == "exec" and _TESTS.search(what):
-        text = _TESTING
-    return t(text, what=code(what, keep_end=argument == "path"))
+def sentence(name: str, arguments: Mapping[str, Any], kind: ToolKind, label: str) -> str:
+    """Return what a call does, in a few words of markdown."""
+    if kind == "execute" and _TESTS.search(str(arguments.get("command", ""))):
+        label = _TESTING
+    return fill_label(label, name, arguments, _quote)
+
+
+def _quote(argument: str, value: str) -> str:
+    if argument == "url":
+        value = urlsplit(value).hostname or value
+    return code(value, keep_end=argument == "path")
 
 
 def code(text: str, *, keep_end: bool = False) -> str:

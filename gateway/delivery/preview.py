@@ -121,7 +121,7 @@ class StreamingPreview:
                 self._changed.set()
             case events.Retry():
                 self._text = ""
-            case events.ToolResulted(name="todo", content=content, is_error=False):
+            case events.ToolResulted(kind="plan", content=content, is_error=False):
                 self._list = self._timing.defuse(content)
                 self._changed.set()
             case events.ToolStart():

@@ -11,14 +11,13 @@ from agent.i18n import t
 from agent.security.policy.base import PermissionMode, ToolRequest
 from agent.security.policy.reasons import localized
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
+from agent.tools.traits import traits_of
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.access.policy_case import PolicyCase, decision_facts, describe_role, make_case
 from gateway.access.roles import RoleRegistry
 
 _COMMAND_CHARS = 20_000
-# To say what they would do, these start servers or ask them.
-_NOT_PLANNED = frozenset({"lsp", "lsp_edit", "task"})
 _PLAN_S = 10.0
 
 
@@ -54,7 +53,7 @@ class PolicyCheck:
             is_confined=sandbox is not None and sandbox.confines,
         )
         name = self._agent.toolbox.name(tool)
-        if name == "exec":
+        if self._agent.toolbox.traits(name).runs_commands:
             return await asyncio.to_thread(_check_command, case, arguments)
         request = await self._request(name, arguments, folder)
         decision = await asyncio.to_thread(case.policy.decide, request)
@@ -73,7 +72,7 @@ class PolicyCheck:
     async def _request(self, name: str, arguments: Mapping[str, Any], folder: Path) -> ToolRequest:
         """What the tool itself says that it would do in the workspace."""
         tool = self._agent.toolbox.find(name)
-        if tool is None or name in _NOT_PLANNED:
+        if tool is None or traits_of(tool).has_costly_plan:
             raise KoreError(t("the tool {name!r} cannot be checked here", name=name[:80]))
         memory = folder / "memory" / "MEMORY.md"
         environment = ToolEnvironment("", folder, memory, owner=True)

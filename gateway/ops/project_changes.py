@@ -15,12 +15,12 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.safe_open import open_folder_beneath
-from agent.security.policy.base import ToolRequest
+from agent.security.policy.base import WRITING_TOOL, ToolRequest
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.move import MoveFile
-from agent.tools.files.undo import change_check
+from agent.tools.files.undo import Undo, change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.undo import report
 from agent.undo.ledger import PathChange
@@ -59,7 +59,7 @@ class ProjectChanges:
         """See `ProjectFiles.write_file`."""
 
         def work() -> Mapping[str, Any]:
-            call = self._call(place, "write_file")
+            call = self._call(place, WRITING_TOOL)
             self._judge_write(call, path)
             return self._files.write_file(call, path, text, digest)
 
@@ -69,7 +69,7 @@ class ProjectChanges:
         """With the folders above it. Raises `KoreError` where something is already."""
 
         def work() -> str:
-            call = self._call(place, "write_file")
+            call = self._call(place, WRITING_TOOL)
             folder = self._files.find(call, path)
             if os.path.lexists(folder):
                 raise KoreError(t("{name} already exists", name=escape_line(path)))
@@ -107,7 +107,7 @@ class ProjectChanges:
         and folders that changed."""
 
         def work() -> Mapping[str, Any]:
-            call = self._call(place, "undo")
+            call = self._call(place, Undo.name)
             root = self._root(call)
             if self._rules.open_log is None:
                 raise KoreError(t("changes are not recorded here"))
@@ -133,7 +133,7 @@ class ProjectChanges:
         file = self._files.find(call, path)
         exists = os.path.lexists(file)
         request = ToolRequest(
-            "write_file",
+            WRITING_TOOL,
             "idempotent",
             {"path": path},
             self._root(call),
@@ -146,7 +146,7 @@ class ProjectChanges:
         pairs = report.net_changes(moves, request.direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
-        self._judge(ToolRequest("undo", "unsafe", {}, root, changes=changes, creates=creates))
+        self._judge(ToolRequest(Undo.name, "unsafe", {}, root, changes=changes, creates=creates))
 
     def _judge(self, request: ToolRequest) -> None:
         """Raises `PolicyDenied`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.records import frozen
+from agent.tools.assistant.schedule import ScheduleTool
 from agent.types import Taint
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions, Sender
 from gateway.core.timezones import is_zone, own_zone, zone_in_file, zone_of
@@ -178,7 +179,7 @@ def _check(
     if message.channel == API:
         raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
     role = context.roles.role(context.access.role(message))
-    tool_rule = role.rule("schedule") if role is not None else None
+    tool_rule = role.rule(ScheduleTool.name) if role is not None else None
     if tool_rule is None or not tool_rule.allow:
         raise KoreError(t("your role cannot create jobs"))
     if not text:

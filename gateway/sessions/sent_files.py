@@ -1,13 +1,12 @@
 """Files that an answer brought along, for a client that is elsewhere: as they are on disk now.
 
-Which file is meant is said by a call of `send_file`, or of a tool that makes files, that is stored
-in the session and went well; no path comes from the client. The rules of the owner's tools count
+The file is named by a stored call that went well, of a tool that sends files to the person or makes
+them; no path comes from the client. The rules of the owner's tools count
 again when it is read.
 """
 
 import asyncio
 import base64
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +15,8 @@ from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.files import file_io
 from agent.text.visible import escape_line
-from agent.types import Message, ToolCall
+from agent.turn.tool_catalog import tool_traits
+from agent.types import Message
 from gateway.sessions import lookup
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
@@ -24,11 +24,6 @@ from gateway.store.repositories.conversations import sessions
 PART_BYTES = 2**20
 # A reply has no more results than this behind it.
 _MOST_RESULTS = 256
-# What tools that make a file say of it, at the beginning of their results.
-_MADE = {
-    "image_generate": re.compile(r"Made (.+) \([\d,]+ bytes\)\."),
-    "asset_export": re.compile(r"Packed [\d,]+ files into (.+\.zip)\."),
-}
 
 
 class OwnersFiles(Protocol):
@@ -70,8 +65,6 @@ class SentFiles:
 
 def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[str]:
     """The paths of a call that went well; none for any other."""
-    from agent.tools.assistant.send_file import SendFile
-
     session = lookup.find(tx, session)
     rows = sessions.load_after(tx, session, seq - 1, _MOST_RESULTS)
     if not rows or rows[0][0] != seq:
@@ -81,10 +74,7 @@ def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[
     result = _good_result(call, others)
     if tool_call is None or result is None:
         return ()
-    if tool_call.name == SendFile.name:
-        return _paths(tool_call)
-    match = _MADE[tool_call.name].match(result.text) if tool_call.name in _MADE else None
-    return (match[1],) if match else ()
+    return tool_traits(tool_call.name).delivered(tool_call.arguments or {}, result.text)
 
 
 def _good_result(call: str, messages: Sequence[Message]) -> Message | None:
@@ -95,8 +85,3 @@ def _good_result(call: str, messages: Sequence[Message]) -> Message | None:
         if message.tool_call_id == call:
             return None if message.is_error else message
     return None
-
-
-def _paths(call: ToolCall) -> Sequence[str]:
-    paths = (call.arguments or {}).get("paths")
-    return [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else ()

@@ -226,7 +226,7 @@ class CombinedPolicy:
         decisions.sort(key=lambda one: one.rule in ALLOWED_BY_PREFIX)
         return tightest_of(decisions)
 
-    def hosts(self, tool: str) -> tuple[str, ...] | None:
+    def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
         """The hosts that the roles of all who speak let a tool reach; None sets no limit."""
         from agent.security.network.hosts import shared_hosts
         from agent.security.policy.engine import RolePolicy
@@ -234,28 +234,29 @@ class CombinedPolicy:
         hosts: tuple[str, ...] | None = None
         for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
-            own = () if standing is None else RolePolicy(standing).hosts(tool)
+            own = () if standing is None else RolePolicy(standing).hosts(tool, governed_by)
             if own is not None:
                 hosts = own if hosts is None else shared_hosts(hosts, own)
         return hosts
 
-    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+    def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
         """The scopes of all who speak; a file that a tool shows fits each of them."""
         from agent.security.policy.engine import RolePolicy
 
         scopes: list[tuple[str, ...]] = []
         for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
-            scopes += [()] if standing is None else RolePolicy(standing).paths(tool)
+            scopes += [()] if standing is None else RolePolicy(standing).paths(tool, governed_by)
         return tuple(dict.fromkeys(scopes))
 
-    def may_write(self, tool: str) -> bool:
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool:
         """Return whether the roles of all who speak let commands of a tool change files."""
         from agent.security.policy.engine import RolePolicy
 
         standings = (self.rules.principal_context(each, self.mode) for each in self._ruled())
         return all(
-            standing is not None and RolePolicy(standing).may_write(tool) for standing in standings
+            standing is not None and RolePolicy(standing).may_write(tool, governed_by)
+            for standing in standings
         )
 
     def _ruled(self) -> list[InboundMessage]:

@@ -469,7 +469,12 @@ class TurnRunner:
         level = self._renderer.trace(claim.messages[-1].route)
         if level is None or ending.result is None:
             return ""
-        return trace_of(claim.trace or level, [*before, *ending.result.messages], spent)
+        return trace_of(
+            claim.trace or level,
+            [*before, *ending.result.messages],
+            spent,
+            self._agent.toolbox,
+        )
 
     def _wake(self, letters: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
         for letter in letters:

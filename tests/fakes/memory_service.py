@@ -407,8 +407,8 @@ class MemoryService:
                 return replace(result, success=False, text="Stopped.", stopped="cancelled")
             return replace(result, text=f"answer: {answer}")
         if verb == "tool":
-            self._tell(lane, ToolStart("1", "read_file", {"path": "notes.md"}))
-            self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1))
+            self._tell(lane, ToolStart("1", "read_file", {"path": "notes.md"}, kind="read"))
+            self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1, kind="read"))
         if verb == "fail":
             self._tell(lane, Error("unavailable", "the model is away", "try later"))
             return replace(result, success=False, text="It failed.", stopped="error")

@@ -14,6 +14,9 @@ from types import MappingProxyType
 
 from agent.i18n import ENGLISH, LANGUAGES
 from agent.security.policy.reasons import reasons
+from agent.settings import ToolSettings
+from agent.tools.registry import default_tools
+from gateway.turns.tool_listing import beginning
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 FOLDER = ROOT / "agent" / "languages"
@@ -82,12 +85,18 @@ def texts() -> Mapping[str, str]:
         for argument in arguments(parse(path))
         if (english := text_of(argument)) is not None
     }
-    return MappingProxyType({**said, **_reasons()})
+    return MappingProxyType({**said, **_reasons(), **_tools()})
 
 
 def _reasons() -> dict[str, str]:
     """Why a person is asked, as the question shows it."""
     return dict.fromkeys(reasons(), "agent/prompts/policy")
+
+
+def _tools() -> dict[str, str]:
+    """What each built-in tool does, as `/tools` says it."""
+    tools = default_tools(ToolSettings())
+    return {beginning(tool.description): f"agent/prompts/tools/{tool.name}.md" for tool in tools}
 
 
 def fields(text: str) -> set[tuple[str, str | None, str | None]]:

@@ -72,6 +72,7 @@ class LspTool:
         mark_for_translation("Looking up {operation} {symbol} {query} {path} {line}"),
         aliases=("lsprequest", "languageserver"),
         argument_aliases=_ALIASES,
+        has_costly_plan=True,
     )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
@@ -121,6 +122,7 @@ class LspEditTool:
         mark_for_translation("Refactoring: {operation} {symbol} {new_name} {action} {path} {line}"),
         path_argument,
         argument_aliases=_ALIASES,
+        has_costly_plan=True,
         companion_of=LspTool.name,
     )
     effect: ClassVar[Effect] = "unsafe"

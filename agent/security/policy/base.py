@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from agent.approvals import Answer, ApprovalRequest, Scope
 from agent.records import frozen
-from agent.types import Effect, Taint, ToolKind
+from agent.types import Effect, PolicyScope, Taint, ToolKind, ToolPurpose
 
 Verdict = Literal["allow", "ask", "deny"]
 # What the names of all tools of MCP servers begin with.
@@ -53,6 +53,33 @@ class Deletion:
         return bool(self.lost or self.possible)
 
 
+# Tools whose rules in a role stand for reading files, writing files and running commands.
+READING_TOOL = "read_file"
+WRITING_TOOL = "write_file"
+COMMAND_TOOL = "exec"
+
+
+class PolicyTraits(Protocol):
+    """The traits of a tool that matter to policies and to lists of tools."""
+
+    @property
+    def kind(self) -> ToolKind: ...
+    @property
+    def scopes(self) -> Collection[PolicyScope]: ...
+    @property
+    def purpose(self) -> ToolPurpose | None: ...
+    @property
+    def only_adds(self) -> bool: ...
+    @property
+    def governed_by(self) -> str | None: ...
+    @property
+    def aliases(self) -> Collection[str]: ...
+    @property
+    def companion_of(self) -> str | None: ...
+    @property
+    def edits_text(self) -> bool: ...
+
+
 @frozen
 class ToolRequest:
     """A tool call as the policy judges it: what it is, and what it said it is about to do.
@@ -62,7 +89,7 @@ class ToolRequest:
     the session has taken in so far. `read_only` says that a command would run with the workspace
     read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
     wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
-    that it would reach beyond those of the settings. `kind` is that of the tool.
+    that it would reach beyond those of the settings. `traits` are None for an unknown tool.
     `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
     may steer what happens in the workspace. `deletion` is what it is known to delete.
     """
@@ -83,10 +110,26 @@ class ToolRequest:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     taint: frozenset[Taint] = frozenset()
-    kind: ToolKind = "other"
+    traits: PolicyTraits | None = None
     executables: tuple[Path, ...] = ()
     foreign: bool = False
     deletion: Deletion | None = None
+
+    @property
+    def kind(self) -> ToolKind:
+        return "other" if self.traits is None else self.traits.kind
+
+    @property
+    def purpose(self) -> ToolPurpose | None:
+        return None if self.traits is None else self.traits.purpose
+
+    @property
+    def governed_by(self) -> str | None:
+        return None if self.traits is None else self.traits.governed_by
+
+    @property
+    def only_adds(self) -> bool:
+        return self.traits is not None and self.traits.only_adds
 
 
 @frozen
@@ -157,7 +200,7 @@ class LimitsHosts(Protocol):
     """Optional ability of a policy: say which hosts a tool may reach, where that is not told by
     its arguments; None sets no limit."""
 
-    def hosts(self, tool: str) -> tuple[str, ...] | None: ...
+    def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None: ...
 
 
 @runtime_checkable
@@ -167,14 +210,14 @@ class LimitsPaths(Protocol):
     A file must fit each of the scopes, which are globs from the workspace on.
     """
 
-    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]: ...
+    def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]: ...
 
 
 @runtime_checkable
 class LimitsWriting(Protocol):
     """Optional ability of a policy: say whether commands of a tool may change files."""
 
-    def may_write(self, tool: str) -> bool: ...
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool: ...
 
 
 @frozen

@@ -67,8 +67,10 @@ def call_effects(request: ToolRequest) -> CallEffects:
     root = request.workspace if real == str(request.workspace) else Path(real)
     writes = request.changes + request.creates
     if request.command is None:
-        # `remember` writes one dated line into the person's memory file: that is its job.
-        changes_instructions = request.tool != "remember" and _changes_any_instruction(writes, root)
+        # A tool that remembers writes one dated line into the person's memory file.
+        changes_instructions = request.purpose != "memory" and _changes_any_instruction(
+            writes, root
+        )
         return CallEffects(
             request,
             root,

@@ -48,14 +48,18 @@ class DelegatedPolicy:
             )
         return tightest_of([decision, mode_decision])
 
-    def hosts(self, tool: str) -> tuple[str, ...] | None:
-        return self.policy.hosts(tool) if isinstance(self.policy, LimitsHosts) else None
+    def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
+        return (
+            self.policy.hosts(tool, governed_by) if isinstance(self.policy, LimitsHosts) else None
+        )
 
-    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
-        return self.policy.paths(tool) if isinstance(self.policy, LimitsPaths) else ()
+    def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
+        return self.policy.paths(tool, governed_by) if isinstance(self.policy, LimitsPaths) else ()
 
-    def may_write(self, tool: str) -> bool:
-        return not isinstance(self.policy, LimitsWriting) or self.policy.may_write(tool)
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool:
+        return not isinstance(self.policy, LimitsWriting) or self.policy.may_write(
+            tool, governed_by
+        )
 
 
 @frozen

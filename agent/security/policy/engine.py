@@ -9,6 +9,7 @@ from agent.records import frozen
 from agent.security.policy.base import (
     BLOCKED_COMMANDS,
     CONFINABLE_COMMANDS,
+    READING_TOOL,
     Decision,
     Deletion,
     PermissionMode,
@@ -28,12 +29,6 @@ _FREE: dict[PermissionMode, frozenset[str]] = {
     "ask": frozenset({"reads"}),
     "accept-edits": frozenset({"reads", "works"}),
 }
-
-# Tools that leave what a file holds as it is.
-_ADDING = frozenset({"append_file", "remember"})
-
-# Tools that hand something to the person in the conversation anyway; taint judges what it is.
-_HANDING = frozenset({"send_file"})
 
 _ALLOWED = Decision("allow", "within the workspace", "workspace")
 
@@ -71,7 +66,8 @@ def _plan(reach: CallEffects, confined: bool) -> Decision:
         if reach.kind != "reads" or reach.unclear_reason or reach.writes:
             return Decision("deny", load_prompt("policy/plan_command"), "plan-command")
         return _CONFINED if confined and reach.only_reads else _ask("exec")
-    if (reach.request.effect == "read" or reach.request.tool in _HANDING) and not reach.writes:
+    # Files for the person in the conversation: the taint judges what they are.
+    if (reach.request.effect == "read" or reach.request.purpose == "delivery") and not reach.writes:
         return _ALLOWED
     return Decision("deny", load_prompt("policy/plan_change"), "plan-change")
 
@@ -117,9 +113,9 @@ def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
     request = reach.request
     if reach.leaves_workspace:
         return _ask("outside")
-    if request.changes and request.tool not in _ADDING and mode == "ask":
+    if request.changes and not request.only_adds and mode == "ask":
         return _ask("change")
-    if request.effect == "unsafe" and not reach.writes and request.tool not in _HANDING:
+    if request.effect == "unsafe" and not reach.writes and request.purpose != "delivery":
         return _ask("unplanned")
     return _ALLOWED
 
@@ -209,29 +205,29 @@ class RolePolicy:
             )
         return [*decisions, mode]
 
-    def hosts(self, tool: str) -> tuple[str, ...] | None:
+    def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
         """The hosts that the role lets a tool reach; None sets no limit."""
         role = self.principal.role
-        rule = role.rule(tool)
+        rule = role.rule(tool, governed_by)
         if rule is None:
             # A call that a person agreed to has no other limit.
             return None if role.escalates else ()
         return rule.hosts
 
-    def paths(self, tool: str) -> tuple[tuple[str, ...], ...]:
+    def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
         """The files that the role lets a tool show: its own scope, or else that of reading."""
         role = self.principal.role
-        rule = role.rule(tool)
+        rule = role.rule(tool, governed_by)
         if rule is None:
             return () if role.escalates else ((),)
         scope = rule.paths
-        if scope is None and (reading := role.rule("read_file")) is not None:
+        if scope is None and (reading := role.rule(READING_TOOL)) is not None:
             scope = reading.paths
         return () if scope is None else (scope,)
 
-    def may_write(self, tool: str) -> bool:
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool:
         """Return whether the role lets commands of a tool change files."""
-        return self.principal.role.may_write(tool)
+        return self.principal.role.may_write(tool, governed_by)
 
     def _confines(self, request: ToolRequest) -> bool:
         """Whether a sandbox would hold this command."""

@@ -1,9 +1,8 @@
 """Tools that a policy may name, with the facts about them that a policy needs."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
 
-from agent.security.policy.base import SERVER_TOOLS
+from agent.security.policy.base import SERVER_TOOLS, PolicyTraits
 from agent.types import PolicyScope, ToolKind
 
 # Kinds of tools that change files.
@@ -13,21 +12,6 @@ CHANGING_KINDS: frozenset[ToolKind] = frozenset({"edit", "delete", "move"})
 def folded(name: str) -> str:
     """Return one spelling for every way in which models and people write a tool's name."""
     return name.casefold().replace("_", "").replace("-", "")
-
-
-class PolicyTraits(Protocol):
-    """The traits of a tool that matter to policies and to lists of tools."""
-
-    @property
-    def kind(self) -> ToolKind: ...
-    @property
-    def scopes(self) -> Collection[PolicyScope]: ...
-    @property
-    def aliases(self) -> Collection[str]: ...
-    @property
-    def companion_of(self) -> str | None: ...
-    @property
-    def edits_text(self) -> bool: ...
 
 
 class KnownTools:

@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.globs import matches
-from agent.security.policy.base import SERVER_TOOLS, Decision, ToolRequest, is_server_tool
+from agent.security.policy.base import (
+    COMMAND_TOOL,
+    READING_TOOL,
+    SERVER_TOOLS,
+    WRITING_TOOL,
+    Decision,
+    ToolRequest,
+    is_server_tool,
+)
 from agent.security.policy.call_effects import CallEffects
 from agent.security.policy.known_tools import CHANGING_KINDS
 from agent.security.shell.classifier import is_risky
@@ -63,48 +71,51 @@ class Role:
     escalates: bool = False
     kinds: Mapping[str, ToolKind] = field(default_factory=dict)
 
-    def rule(self, tool: str) -> ToolRule | None:
-        """What holds for a tool: `process` goes on with what `exec` began."""
-        return self._named_rule(tool) or self.tools.get(ANY)
+    def rule(self, tool: str, governed_by: str | None = None) -> ToolRule | None:
+        """Return the rule that holds for a tool: its own, else that of the tool `governed_by`, else
+        that of all tools."""
+        return self._named_rule(tool, governed_by) or self.tools.get(ANY)
 
     def editing_rules(self, request: ToolRequest) -> Mapping[str, ToolRule]:
         """Return the rules, by tool, that hold for a call besides `*`: if the role does not name
         the tool and the call changes files, those of all named tools that do the same. A limit on
         editing files would otherwise end at the next tool that edits them.
         """
-        if self._named_rule(request.tool) is not None or not changes_files(request):
+        named_rule = self._named_rule(request.tool, request.governed_by)
+        if named_rule is not None or not changes_files(request):
             return {}
         kinds = ("edit", request.kind)
         return {name: self.tools[name] for name, kind in self.kinds.items() if kind in kinds}
 
-    def command_rules(self, tool: str) -> Sequence[ToolRule]:
+    def command_rules(self, tool: str, governed_by: str | None) -> Sequence[ToolRule]:
         """Return the rules for editing files that hold for a command: if the role does not name its
-        tool, those of all tools that change files, else that of `write_file`."""
-        if self._named_rule(tool) is not None:
-            write = self.rule("write_file")
+        tool, those of all tools that change files, else that for writing files."""
+        if self._named_rule(tool, governed_by) is not None:
+            write = self.rule(WRITING_TOOL)
             return [ToolRule(allow=False) if write is None else write]
         kinds = self.kinds.items()
         return [self.tools[name] for name, kind in kinds if kind in CHANGING_KINDS]
 
-    def may_write(self, tool: str) -> bool:
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool:
         """Return whether commands may change files. Which files they change is not known before
         they run, so a limit on those ends it where the role does not name the tool."""
-        rule = self.rule(tool)
+        rule = self.rule(tool, governed_by)
         if rule is None or not self.grants.allow_write:
             return rule is None and self.escalates
-        rules = self.command_rules(tool)
-        if self._named_rule(tool) is not None:
+        rules = self.command_rules(tool, governed_by)
+        if self._named_rule(tool, governed_by) is not None:
             return rule.paths is not None or rules[0].allow
         return all(each.allow and each.paths is None and not each.new_files_only for each in rules)
 
-    def _named_rule(self, tool: str) -> ToolRule | None:
-        own = self.tools.get(tool) or (self.tools.get("exec") if tool == "process" else None)
-        return own or self._server_rule(tool)
+    def _named_rule(self, tool: str, governed_by: str | None) -> ToolRule | None:
+        own = self.tools.get(tool) or self.tools.get(governed_by or tool)
+        return own or self._server_rule(tool, governed_by)
 
-    def _server_rule(self, tool: str) -> ToolRule | None:
-        """What holds for a tool of an MCP server by a pattern; finding such tools is part of it."""
+    def _server_rule(self, tool: str, governed_by: str | None) -> ToolRule | None:
+        """Return the rule for a tool of an MCP server by a pattern. A tool that finds such tools
+        may be used wherever a pattern names some."""
         patterns = [name for name in self.tools if name.startswith(SERVER_TOOLS)]
-        if tool == "tool_search":
+        if governed_by == SERVER_TOOLS:
             return ToolRule() if patterns else None
         return next((self.tools[one] for one in patterns if is_server_tool(tool, one)), None)
 
@@ -187,7 +198,7 @@ def _can_escalate(rule: str, reach: CallEffects) -> bool:
 
 def _objections(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> Iterator[Decision]:
     request = reach.request
-    rule = role.rule(request.tool)
+    rule = role.rule(request.tool, request.governed_by)
     if rule is None or not rule.allow:
         yield _deny("role-tool", role=role.name, tool=request.tool)
         return
@@ -225,12 +236,12 @@ def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]
 
 def _writing(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> Iterator[Decision]:
     """Questions about a command that could change files, where rules for editing limit that."""
-    tool = reach.request.tool
+    tool, governed_by = reach.request.tool, reach.request.governed_by
     if reach.kind == "reads":
         return
-    if not confined and not role.may_write(tool):
+    if not confined and not role.may_write(tool, governed_by):
         yield Decision("ask", render_prompt("policy/role_writing", role=role.name), "role-writing")
-    if ask and any(rule.ask for rule in role.command_rules(tool)):
+    if ask and any(rule.ask for rule in role.command_rules(tool, governed_by)):
         reason = render_prompt("policy/role_ask", role=role.name, tool=tool)
         yield Decision("ask", reason, "role-ask")
 
@@ -252,7 +263,7 @@ def _limits_commands(role: Role, rule: ToolRule) -> bool:
     """Whether a role lets commands do less than the sandbox does, so that they must be parsed."""
     if rule.commands is not None or rule.paths is not None or not role.grants.allow_write:
         return True
-    files = [role.rule(tool) for tool in ("read_file", "write_file")]
+    files = [role.rule(tool) for tool in (READING_TOOL, WRITING_TOOL)]
     return any(
         each is None or not each.allow or each.paths is not None or each.new_files_only
         for each in files
@@ -277,14 +288,14 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
 
 def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
     """A redirection reads or writes a file: as `exec` may, or else as the file tools may."""
-    for tool, paths in (("write_file", reach.writes), ("read_file", reach.reads)):
+    for tool, paths in ((WRITING_TOOL, reach.writes), (READING_TOOL, reach.reads)):
         if not paths:
             continue
         own = rule if rule.paths is not None else role.rule(tool)
         if own is None or not own.allow:
             yield _deny("role-redirect", role=role.name, path=_inside(paths[0], reach), tool=tool)
         elif own.paths is not None:
-            yield from _outside(role, "exec", own.paths, paths, reach)
+            yield from _outside(role, COMMAND_TOOL, own.paths, paths, reach)
         elif own.new_files_only and any(path.exists() for path in paths):
             yield _deny("role-new-files", role=role.name, path=_inside(paths[0], reach))
 

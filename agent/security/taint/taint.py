@@ -172,10 +172,10 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
         return None
     root = str(request.workspace.resolve())
     touched = request.changes + request.creates
-    if request.tool == "remember" or any(is_instruction_file(str(path), root) for path in touched):
+    if request.purpose == "memory" or any(is_instruction_file(str(path), root) for path in touched):
         return Decision("ask", load_prompt("policy/taint_memory"), "taint-memory")
     is_planted_file = any(is_planted(str(path), root) for path in touched)
-    if is_planted_file or (request.tool == "schedule" and _plants(request)):
+    if is_planted_file or (request.purpose == "timetable" and _plants(request)):
         return Decision("ask", load_prompt("policy/taint_schedule"), "taint-schedule")
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):

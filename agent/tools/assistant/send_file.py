@@ -46,6 +46,7 @@ class SendFile:
             "files": "paths",
         },
         purpose="delivery",
+        delivered=lambda arguments, result: _sent_paths(arguments),
     )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING

@@ -33,6 +33,7 @@ class SubagentTool:
             "title": "description",
         },
         claude_names=("Task", "Agent"),
+        has_costly_plan=True,
     )
     effect: ClassVar[Effect] = "read"
     # A sub-agent's turn ends as any turn does.

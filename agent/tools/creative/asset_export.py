@@ -1,6 +1,7 @@
 """`asset_export`: files and folders as one zip file for the person."""
 
 import io
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
@@ -27,6 +28,7 @@ FOLDER = "exports"
 _MOST_PATHS = 50
 _MOST_FILES = 2_000
 _MOST_BYTES = 50_000_000
+_PACKED = re.compile(r"\APacked [\d,]+ files into (.+\.zip)\.")
 
 
 class AssetExport:
@@ -34,7 +36,10 @@ class AssetExport:
 
     name: ClassVar[str] = "asset_export"
     traits: ClassVar[ToolTraits] = ToolTraits(
-        "edit", ("paths",), mark_for_translation("Packing {paths}")
+        "edit",
+        ("paths",),
+        mark_for_translation("Packing {paths}"),
+        delivered=lambda arguments, result: _PACKED.findall(result)[:1],
     )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING

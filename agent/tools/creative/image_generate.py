@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/images/create
 import base64
 import binascii
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import field
@@ -77,13 +78,19 @@ class ServiceRefused(ToolError):
     public = "The image service refused; the log of this Kore tells its owner why."
 
 
+_MADE = re.compile(r"\AMade (.+) \([\d,]+ bytes\)\.")
+
+
 class ImageGenerate:
     """One picture, as a new file that is sent to the person. It costs money and its words leave, so
     each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
 
     name: ClassVar[str] = "image_generate"
     traits: ClassVar[ToolTraits] = ToolTraits(
-        "edit", ("paths",), mark_for_translation("Making a picture: {prompt}")
+        "edit",
+        ("paths",),
+        mark_for_translation("Making a picture: {prompt}"),
+        delivered=lambda arguments, result: _MADE.findall(result)[:1],
     )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = NOTHING

@@ -21,6 +21,7 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
+from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Thinking
 from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import FileRequests
@@ -231,8 +232,7 @@ class EditorConversation:
             elif message.text and message.role == "assistant":
                 await self._tell(acp.update_agent_message_text(message.text))
             for call in message.tool_calls:
-                started = events.ToolStart(call.id, call.name, call.arguments or {})
-                await self._tell(*updates.of(started))
+                await self._tell(*updates.of(started_event(call)))
             if message.role == "tool" and message.tool_call_id:
                 result = events.ToolResulted(
                     message.tool_call_id, "", message.text, message.is_error, 0.0

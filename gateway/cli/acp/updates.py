@@ -1,11 +1,11 @@
-"""What happens in a turn, as an editor is told of it."""
+"""Updates for an editor about the events of a turn."""
 
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import acp
 from acp.schema import (
@@ -21,28 +21,20 @@ from acp.schema import (
 )
 
 from agent import events
+from agent import types as tools
 from agent.text.visible import escape_for_approval, escape_invisible
+from agent.turn.tool_catalog import tool_traits
 from gateway.cli.acp.questions import question_content
 from gateway.cli.acp.sent_text import SentText
-from gateway.cli.console.output.text import call_line
+from gateway.cli.console.output.text import started_line
 from gateway.core.markdown import code_block
 from gateway.core.records import WatchEvent
 
 Update = AgentMessageChunk | AgentThoughtChunk | AgentPlanUpdate | ToolCallStart | ToolCallProgress
 Content = ContentToolCallContent | FileEditToolCallContent
 
-_KINDS: dict[str, ToolKind] = {
-    **dict.fromkeys(("read_file", "list_dir", "skill"), "read"),
-    **dict.fromkeys(("glob", "grep", "outline", "lsp", "memory_search", "tool_search"), "search"),
-    **dict.fromkeys(
-        ("edit_file", "write_file", "append_file", "apply_patch", "lsp_edit", "sync_virtual"),
-        "edit",
-    ),
-    **dict.fromkeys(("exec", "process"), "execute"),
-    **dict.fromkeys(("web_fetch", "web_search"), "fetch"),
-    "move_file": "move",
-    "todo": "think",
-}
+# Kinds of tools that editors do not know.
+_OTHER_KINDS: dict[str, ToolKind] = {"plan": "think", "ask": "other", "delegate": "other"}
 _RESULT_CHARS = 10_000
 # What a command writes replaces what was told before: its end is told, and not too often.
 _OUTPUT_CHARS = 4_000
@@ -113,7 +105,7 @@ class TurnUpdates:
         return acp.start_tool_call(
             call,
             approval.view.title,
-            kind=_KINDS.get(approval.request.tool, "other"),
+            kind=_kind(tool_traits(approval.request.tool).kind),
             status="pending",
             content=question_content(approval),
             locations=self._locations(approval.request.arguments),
@@ -152,7 +144,7 @@ class TurnUpdates:
             return False
 
     def _started(self, event: events.ToolStart) -> Iterator[Update]:
-        if event.name == "todo":
+        if event.kind == "plan":
             yield _plan(event.arguments)
         id_ = self._id_of(event.id)
         self._pieces.pop(id_, None)
@@ -160,29 +152,16 @@ class TurnUpdates:
         self._unended[id_] = None
         self._names[id_], self._arguments[id_] = event.name, event.arguments
         if is_known:
-            yield acp.update_tool_call(
-                id_, title=call_line(event.name, event.arguments), status="in_progress"
-            )
+            yield acp.update_tool_call(id_, title=started_line(event), status="in_progress")
         else:
-            yield self._start(id_, event.name, event.arguments, "in_progress", None)
-
-    def _start(
-        self,
-        id_: str,
-        name: str,
-        arguments: Mapping[str, Any],
-        status: Any,
-        content: Sequence[Content] | None,
-    ) -> ToolCallStart:
-        return acp.start_tool_call(
-            id_,
-            call_line(name, arguments),
-            kind=_KINDS.get(name, "other"),
-            status=status,
-            content=content,
-            locations=self._locations(arguments),
-            raw_input=dict(arguments),
-        )
+            yield acp.start_tool_call(
+                id_,
+                started_line(event),
+                kind=_kind(event.kind),
+                status="in_progress",
+                locations=self._locations(event.arguments),
+                raw_input=dict(event.arguments),
+            )
 
     def _locations(self, arguments: Mapping[str, Any]) -> list[ToolCallLocation] | None:
         path, line = arguments.get("path"), arguments.get("line_start", arguments.get("line"))
@@ -221,12 +200,19 @@ class TurnUpdates:
 
     def _edit(self, name: str, arguments: Mapping[str, Any]) -> FileEditToolCallContent | None:
         """A change that the editor can show side by side, as far as the call says it."""
-        match name, arguments:
-            case "edit_file", {"path": str(path), "old_string": str(old), "new_string": str(new)}:
+        traits = tool_traits(name)
+        if traits.kind != "edit" or traits.only_adds:
+            return None
+        match arguments:
+            case {"path": str(path), "old_string": str(old), "new_string": str(new)}:
                 return acp.tool_diff_content(self._absolute(path), new, old)
-            case "write_file", {"path": str(path), "content": str(text)}:
+            case {"path": str(path), "content": str(text)}:
                 return acp.tool_diff_content(self._absolute(path), text)
         return None
+
+
+def _kind(kind: tools.ToolKind) -> ToolKind:
+    return _OTHER_KINDS.get(kind) or cast(ToolKind, kind)
 
 
 def _escaped(value: Any) -> Any:

@@ -18,7 +18,7 @@ from gateway.cli.chat.progress_line import ProgressLine
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.output.text import call_line, event_line, outcome
+from gateway.cli.console.output.text import call_line, event_line, outcome, started_line
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
@@ -209,7 +209,7 @@ class OneShotTurn:
         # A call that waited for an approval starts once more when it continues.
         if event.id not in self._started_calls:
             self._started_calls.add(event.id)
-            self._note(f"● {call_line(event.name, event.arguments)}")
+            self._note(f"● {started_line(event)}")
 
     async def _approve(self, approval: events.ApprovalAsked) -> None:
         if self._ask is None and approval.request.server_question is None:

@@ -13,13 +13,14 @@ from agent import events
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_invisible
+from agent.turn.tool_catalog import started_event
 from agent.types import Message, Thinking, ToolCall
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_text import server_verdict, verdict
 from gateway.cli.console.output.line_buffer import LineBuffer
 from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.subagent_lines import SubagentLines
-from gateway.cli.console.output.text import call_line, event_line
+from gateway.cli.console.output.text import event_line, started_line
 from gateway.core.records import (
     Delivered,
     HistoryReset,
@@ -181,8 +182,10 @@ class FeedContent:
         self._running.pop(message.tool_call_id or "", None)
         if call is None or call.id in self._shown_results:
             return
-        started = events.ToolStart(call.id, call.name, call.arguments or {})
-        result = events.ToolResulted(call.id, call.name, message.text, message.is_error, 0.0)
+        started = started_event(call)
+        result = events.ToolResulted(
+            call.id, call.name, message.text, message.is_error, 0.0, kind=started.kind
+        )
         self._show_result(CallRecord(started, result))
 
     def _take_words(
@@ -314,7 +317,7 @@ def _line(kind: Kind, text: str, style: str) -> FeedEntry:
 
 
 def _running_call(started: events.ToolStart, lines: Iterable[str]) -> FeedEntry:
-    arguments = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+    arguments = started_line(started).removeprefix(started.name).strip()
     text = "\n".join(f"    {line}" for line in lines)
 
     def render() -> RenderableType:
@@ -331,5 +334,5 @@ def _agent(line: Text) -> FeedEntry:
 def _outcome(record: CallRecord) -> FeedEntry:
     result, started = record.result, record.started
     assert result is not None
-    text = f"{call_line(started.name, started.arguments)}\n{result.content}"
+    text = f"{started_line(started)}\n{result.content}"
     return FeedEntry("tool", text, lambda: renderables.tool_outcome(started, result))

@@ -15,7 +15,7 @@ from agent import events
 from agent.i18n import t
 from agent.text.visible import escape_line
 from gateway.cli.console.output.diff import diff
-from gateway.cli.console.output.text import call_line, seconds, without_ansi
+from gateway.cli.console.output.text import seconds, started_line, without_ansi
 from gateway.cli.tui.feed_content import CallRecord
 
 _LINE_CHARS = 200
@@ -77,7 +77,7 @@ class SidePanel(Vertical):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         is_change = event.option_list.id == "change-list"
         record = (self._changes if is_change else self._calls)[event.option_index]
-        heading = escape_line(call_line(record.started.name, record.started.arguments))
+        heading = escape_line(started_line(record.started))
         self.post_message(self.ReadWanted(heading, whole_call(record)))
 
     def on_tabbed_content_tab_activated(self) -> None:
@@ -123,7 +123,7 @@ def _fill(options: OptionList, lines: Iterable[Text]) -> None:
 def _call(record: CallRecord) -> Text:
     result: events.ToolResulted | None = record.result
     mark, style = ("✗ ", "red") if result is not None and result.is_error else ("● ", "green")
-    line = call_line(record.started.name, record.started.arguments)[:_LINE_CHARS]
+    line = started_line(record.started)[:_LINE_CHARS]
     text = Text.assemble((mark, style), line, no_wrap=True, overflow="ellipsis")
     if result is not None and result.elapsed_s >= 1:
         text.append(f" {seconds(result.elapsed_s)}", "dim")

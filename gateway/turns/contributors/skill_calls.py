@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from agent.agent import Agent
+from agent.context.active_skills import SKILL_TOOL
 from agent.records import frozen
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -71,7 +72,7 @@ class SkillCalls:
             (message,), claim.session, claim.mode, turn=claim.turn
         )
         root = self.permissions.working_dir(message)
-        request = ToolRequest(tool="skill", effect="read", arguments={}, workspace=root)
+        request = ToolRequest(tool=SKILL_TOOL, effect="read", arguments={}, workspace=root)
         return permissions.policy.decide(request).verdict == "allow"
 
 

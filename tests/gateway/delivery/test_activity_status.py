@@ -1,6 +1,8 @@
 import pytest
 
-from agent.events import Event, IterationStart, Retry, TextDelta, ToolResulted, ToolStart
+from agent.events import Event, IterationStart, Retry, TextDelta, ToolResulted
+from agent.turn.tool_catalog import started_event
+from agent.types import ToolCall
 from gateway.delivery.activity_status import ActivityStatus
 
 
@@ -22,7 +24,7 @@ def doing(clock: Clock) -> ActivityStatus:
 
 
 def start(name: str, n: int = 1, **arguments: object) -> Event:
-    return ToolStart(str(n), name, arguments)
+    return started_event(ToolCall(str(n), name, arguments, ""))
 
 
 def end(name: str, n: int = 1) -> Event:

@@ -208,18 +208,18 @@ async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:
-        preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0))
+        preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0, kind="plan"))
         await platform.until(lambda: ("preview", "1", "☐ land\n⏳ Thinking") in platform.calls)
-        preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0))
+        preview.feed(ToolResulted("2", "todo", "wrong", True, 0.0, kind="plan"))
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("preview", "1", "one\n\n☐ land") in platform.calls)
-        preview.feed(ToolResulted("3", "todo", "☑ land", False, 0.0))
+        preview.feed(ToolResulted("3", "todo", "☑ land", False, 0.0, kind="plan"))
         await platform.until(
             lambda: ("preview", "1", "one\n\n☑ land\n⏳ Thinking") in platform.calls
         )
 
 
-READ = ToolStart("1", "read_file", {"path": "x.py"})
+READ = ToolStart("1", "read_file", {"path": "x.py"}, "read", "Reading {path}")
 
 
 async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent import events
 from gateway.cli.console.output.diff import diff, is_long
-from gateway.cli.console.output.text import call_line, leaves_out, without_ansi
+from gateway.cli.console.output.text import leaves_out, started_line, without_ansi
 
 THOUGHT_LINES = 8
 _MOST_OUTPUTS = 50
@@ -49,7 +49,7 @@ class CollapsedOutputs:
 
 
 def _render_result(started: events.ToolStart | None, result: events.ToolResulted) -> RenderableType:
-    head = Text(f"⏷ {call_line(result.name, started.arguments if started else {})}", "bold")
+    head = Text(f"⏷ {started_line(started) if started else result.name}", "bold")
     body = Text("\n".join(f"  {line}" for line in without_ansi(result.content).splitlines()))
     more = [diff(result.diff, None)] if result.diff else []
     if result.file:

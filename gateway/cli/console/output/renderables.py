@@ -11,7 +11,7 @@ from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output.collapsed import THOUGHT_LINES
 from gateway.cli.console.output.diff import diff
-from gateway.cli.console.output.text import call_line, outcome
+from gateway.cli.console.output.text import outcome, started_line
 
 _LINE_STYLES = {"code": "bold", "reason": "dim", "note": "yellow"}
 
@@ -40,7 +40,7 @@ def tool_call(name: str, arguments: str) -> Text:
 
 
 def unfinished_call(started: events.ToolStart) -> RenderableType:
-    line = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+    line = started_line(started).removeprefix(started.name).strip()
     return Group(tool_call(started.name, line), Text(f"  └ {t('stopped')}", "yellow"))
 
 
@@ -48,7 +48,7 @@ def tool_outcome(
     started: events.ToolStart | None, result: events.ToolResulted, hint: str = ""
 ) -> RenderableType:
     """`hint` stands behind what says that lines were left out."""
-    line = call_line(result.name, started.arguments if started else {})
+    line = started_line(started) if started else result.name
     head = tool_call(result.name, line.removeprefix(result.name).strip())
     if result.is_error:
         head.stylize("red", 0, 1)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent.events import FromAgent
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.text import call_line, seconds, shorten
+from gateway.cli.console.output.text import seconds, shorten, step_line
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class SubagentLines:
         name = f"{report.agent} ({report.number})"
         member = self._members.setdefault(report.number, _Member(name, report.title))
         if event.get("type") == "tool_start":
-            member.activity = call_line(str(event.get("name")), event.get("arguments") or {})
+            member.activity = step_line(event)
 
     def lines(self, frame: str) -> Iterator[Text]:
         for member in self._members.values():

@@ -9,20 +9,13 @@ from agent import events
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
+from agent.tools.labels import is_fixed, label_values
+from agent.types import ToolKind
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _DETAIL_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
-_COUNTED = frozenset({"read_file", "list_dir", "glob", "grep", "web_fetch", "web_search"})
-# What tells a call of these apart, in this order.
-_TELLING_KEYS = {
-    "process": ("action", "id", "text"),
-    "lsp": ("operation", "symbol", "query", "path", "line"),
-    "lsp_edit": ("operation", "symbol", "new_name", "action", "path", "line"),
-}
-# What they are called with is shown by what they come to.
-_BARE = frozenset({"todo", "ask_user"})
-# Their last lines say what they came to.
-_TAIL_MATTERS = frozenset({"exec", "process"})
+# Kinds of tools whose results are counted instead of shown.
+_COUNTED: frozenset[ToolKind] = frozenset({"read", "search", "fetch"})
 _SHOWN_LINES = 3
 _LIST_LINES = 30
 _LINE_CHARS = 200
@@ -38,33 +31,33 @@ def last_printed(line: str) -> str:
     return without_ansi(line.rstrip("\r").rpartition("\r")[2])
 
 
-def call_line(name: str, arguments: Mapping[str, Any]) -> str:
-    """A tool call in one line: its name and what tells it apart."""
-    if name in _BARE:
+def call_line(name: str, arguments: Mapping[str, Any], label: str = "") -> str:
+    """Return a tool call in one line: the name, and the arguments that its label names."""
+    if is_fixed(label):
         return name
-    if name == "task":
-        who = arguments.get("subagent_type") or "general"
-        return escape_invisible(shorten(f"{name} {who}: {arguments.get('description', '')}"))
-    if name in _TELLING_KEYS:
-        values = (arguments.get(key) for key in _TELLING_KEYS[name])
-        words = [name, *(str(one) for one in values if one is not None)]
-        return escape_invisible(shorten(" ".join(words)))
-    detail = next((arguments[key] for key in _DETAIL_KEYS if arguments.get(key)), None)
+    detail: Any = " ".join(label_values(label, arguments).values()) or None
+    if detail is None:
+        detail = next((arguments[key] for key in _DETAIL_KEYS if arguments.get(key)), None)
     if detail is None and arguments:
         detail = json.dumps(dict(arguments), ensure_ascii=False, default=str)
     return escape_invisible(shorten(f"{name} {detail}" if detail is not None else name))
 
 
+def started_line(started: events.ToolStart) -> str:
+    """Return a call that starts in one line."""
+    return call_line(started.name, started.arguments, started.label)
+
+
 def outcome(result: events.ToolResulted) -> list[str]:
     """What a tool call came to, in at most a few lines."""
-    prints = result.name in _TAIL_MATTERS
+    prints = result.kind == "execute"
     lines = _content_lines(result)
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
     if lines == [""]:
         return [t("nothing") + took]
-    if result.name in _COUNTED and not result.is_error and len(lines) > 1:
+    if result.kind in _COUNTED and not result.is_error and len(lines) > 1:
         return [t("{n:,} lines", n=len(lines)) + took]
-    most = _LIST_LINES if result.name == "todo" else _SHOWN_LINES
+    most = _LIST_LINES if result.kind == "plan" else _SHOWN_LINES
     if len(lines) > most + 1:
         rest = plural(len(lines) - most, "… {n:,} more line", "… {n:,} more lines")
         lines = [rest, *lines[-most:]] if prints else [*lines[:most], rest]
@@ -80,7 +73,7 @@ def leaves_out(result: events.ToolResulted) -> bool:
 
 
 def _content_lines(result: events.ToolResulted) -> list[str]:
-    clean = last_printed if result.name in _TAIL_MATTERS else without_ansi
+    clean = last_printed if result.kind == "execute" else without_ansi
     return [clean(line) for line in result.content.strip("\n").split("\n")]
 
 
@@ -124,10 +117,16 @@ def _step(report: events.FromAgent) -> str | None:
     name = escape_invisible(f"{report.agent} ({report.number})")
     match event.get("type"):
         case "tool_start":
-            return f"{name} ● {call_line(str(event.get('name')), event.get('arguments') or {})}"
+            return f"{name} ● {step_line(event)}"
         case "done":
             return t("{name} finished", name=name)
     return None
+
+
+def step_line(event: Mapping[str, Any]) -> str:
+    """Return a call of a sub-agent in one line, from the JSON form of its event."""
+    name, label = str(event.get("name")), str(event.get("label") or "")
+    return call_line(name, event.get("arguments") or {}, label)
 
 
 def complaint(error: KoreError) -> str:

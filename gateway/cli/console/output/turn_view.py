@@ -20,7 +20,7 @@ from gateway.cli.console.output.line_buffer import LineBuffer
 from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.subagent_lines import SubagentLines
-from gateway.cli.console.output.text import call_line, event_line, seconds
+from gateway.cli.console.output.text import event_line, seconds, started_line
 from gateway.core.records import Delivered, WatchEvent
 
 _TAIL_CHARS = 6000
@@ -276,7 +276,7 @@ class TurnView:
         if tail := self._shortened_tail():
             lines += ["", *self._set(tail)]
         for started in self._tools.values() if self.footer.approval is None else ():
-            call = call_line(started.name, started.arguments).removeprefix(started.name).strip()
+            call = started_line(started).removeprefix(started.name).strip()
             lines += self._screen.render(renderables.tool_call(started.name, call))[:2]
             for line in self._latest(started.id):
                 lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]

@@ -31,7 +31,7 @@ def role(tools: str) -> Role:
 
 
 def request(name: str, kind: ToolKind, **plan: Any) -> ToolRequest:
-    return ToolRequest(name, "unsafe", {}, WORKSPACE, kind=kind, **plan)
+    return ToolRequest(name, "unsafe", {}, WORKSPACE, traits=ToolTraits(kind), **plan)
 
 
 def rule(tools: str, asked: ToolRequest, mode: Any = "auto") -> str:

@@ -10,7 +10,7 @@ from agent.security.policy.base import ASKED_IN_EVERY_MODE, NEVER_REMEMBERED, To
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Grants, Role, ToolRule, in_commands, in_hosts, in_paths
-from agent.turn.tool_catalog import known_tools
+from agent.turn.tool_catalog import known_tools, tool_traits
 
 HERE = Path("/w")
 
@@ -20,7 +20,7 @@ def file(name: str) -> tuple[Path]:
 
 
 def request(tool: str, effect: Any = "unsafe", args: Any = None, **plan: Any) -> ToolRequest:
-    return ToolRequest(tool, effect, args or {}, HERE, **plan)
+    return ToolRequest(tool, effect, args or {}, HERE, traits=tool_traits(tool), **plan)
 
 
 def read(name: str) -> ToolRequest:

@@ -13,6 +13,7 @@ from agent.security.taint.taint import (
     TaintState,
     exfiltration_objection,
 )
+from agent.tools.assistant.remember import Remember
 from agent.types import Message, Taint, Text, user
 
 HERE = Path("/w")
@@ -97,7 +98,9 @@ def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
 
 def test_remembering_asks_once_strangers_were_heard() -> None:
     asked = exfiltration_objection(
-        ToolRequest("remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED)
+        ToolRequest(
+            "remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED, traits=Remember.traits
+        )
     )
     assert asked is not None
     assert asked.verdict == "ask"

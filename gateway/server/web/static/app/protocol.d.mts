@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 14); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 15); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -842,6 +842,7 @@ export interface ToolResultedEvent {
   diff?: string | null
   cut_bytes?: number
   file?: string | null
+  kind?: "read" | "search" | "edit" | "delete" | "move" | "execute" | "fetch" | "delegate" | "plan" | "ask" | "think" | "other"
 }
 
 export interface ToolStartEvent {
@@ -849,6 +850,9 @@ export interface ToolStartEvent {
   id: string
   name: string
   arguments: { [key: string]: any }
+  kind?: "read" | "search" | "edit" | "delete" | "move" | "execute" | "fetch" | "delegate" | "plan" | "ask" | "think" | "other"
+  label?: string
+  quiet?: boolean
 }
 
 export interface TurnStoredEvent {

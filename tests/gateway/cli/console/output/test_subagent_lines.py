@@ -1,4 +1,5 @@
 from agent.events import FromAgent
+from agent.tools.assistant.subagent import SubagentTool
 from gateway.cli.console.output.subagent_lines import SubagentLines
 from gateway.cli.console.output.text import call_line, event_line
 
@@ -37,4 +38,4 @@ def test_steps_and_calls_are_one_line_each() -> None:
     assert event_line(subagent_event("done")) == "explore (1) finished"
     assert event_line(subagent_event("tool_result")) is None
     args = {"subagent_type": "explore", "description": "look", "prompt": "x"}
-    assert call_line("task", args) == "task explore: look"
+    assert call_line("task", args, SubagentTool.traits.label) == "task explore look"

@@ -8,6 +8,7 @@ from rich.text import Text
 from agent import events
 from agent.approvals import ApprovalRequest
 from agent.text.visible import escape_invisible
+from agent.tools.shell.process_tool import ProcessTool
 from agent.types import Result
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
@@ -106,10 +107,10 @@ def test_a_question_stands_apart_from_the_text_before_it() -> None:
 def test_only_what_was_not_shown_whole_is_unfolded() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out))
-    view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1))
+    view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1, kind="execute"))
     view.take(events.ThinkingEnd("a thought\nof two lines"))
     assert not view.unfold()
-    view.take(events.ToolResulted("2", "exec", "\n".join("abcdefg"), False, 0.1))
+    view.take(events.ToolResulted("2", "exec", "\n".join("abcdefg"), False, 0.1, kind="execute"))
     view.take(events.ThinkingEnd("\n".join("abcdefghi")))
     assert view.unfold()
     assert "✻ a\n  b" in out.getvalue()
@@ -146,7 +147,9 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = rendered_turn(events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1))
+    text = rendered_turn(
+        events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1, kind="execute")
+    )
     head, *body = text.splitlines()
     assert head == "● exec"
     assert body[0].startswith("  └ word word")
@@ -196,7 +199,8 @@ def test_a_call_is_one_line_however_long() -> None:
 
 
 def test_a_look_at_a_process_says_what_it_does() -> None:
-    line = call_line("process", {"action": "input", "id": 2, "text": "yes\n"})
+    arguments = {"action": "input", "id": 2, "text": "yes\n"}
+    line = call_line("process", arguments, ProcessTool.traits.label)
     assert line == "process input 2 yes"
 
 
@@ -206,9 +210,11 @@ def test_an_outcome_names_what_it_leaves_out() -> None:
 
 
 def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
-    result = events.ToolResulted("1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1)
+    result = events.ToolResulted(
+        "1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1, kind="execute"
+    )
     assert outcome(result) == ["… 2 more lines", "3", "4", "[exit code 1]"]
-    bar = events.ToolResulted("1", "exec", "50 %\r100 %\n[exit code 0]", False, 0.1)
+    bar = events.ToolResulted("1", "exec", "50 %\r100 %\n[exit code 0]", False, 0.1, kind="execute")
     assert outcome(bar) == ["100 %", "[exit code 0]"]
 
 
