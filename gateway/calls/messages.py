@@ -10,9 +10,9 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import current_locale, t
-from agent.record_json import safe_text
 from agent.security.files.paths import INBOX_FOLDER
 from agent.security.policy.base import PermissionMode
+from agent.serialization import safe_text
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
 from gateway.calls.sessions import bind_session, create_session

@@ -1,7 +1,6 @@
 """JSON forms of the arguments and results of calls."""
 
-from agent.record_json import RecordCodec
-from agent.serialization import message_from_json, message_to_json
+from agent.serialization import RecordCodec, message_from_json, message_to_json
 from agent.types import Message
 from gateway.control.protocol import watch_event_from_json, watch_event_to_json
 from gateway.core.records import SessionEvent, WatchEvent

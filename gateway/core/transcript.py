@@ -14,9 +14,8 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.record_json import safe_text
 from agent.records import frozen
-from agent.serialization import dumps, message_from_json, message_to_json
+from agent.serialization import dumps, message_from_json, message_to_json, safe_text
 from agent.types import Image, ImageFile, Message, Part, RedactedThinking, Text, Thinking, ToolCall
 from gateway.core import kodax_import
 from gateway.core.markdown import code

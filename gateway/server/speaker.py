@@ -8,8 +8,8 @@ import time
 
 from agent.errors import KoreError
 from agent.i18n import current_locale, t
-from agent.record_json import safe_text
 from agent.records import frozen
+from agent.serialization import safe_text
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import CONSOLE, InboundMessage, Media, Route, Sender

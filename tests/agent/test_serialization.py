@@ -18,7 +18,6 @@ from agent.approvals import (
     ServerQuestion,
 )
 from agent.errors import KoreError
-from agent.record_json import safe_text
 from agent.serialization import (
     dumps,
     event_from_json,
@@ -27,6 +26,7 @@ from agent.serialization import (
     message_to_json,
     result_from_json,
     result_to_json,
+    safe_text,
 )
 from agent.types import (
     Image,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import KoreError
-from agent.record_json import safe_text
 from agent.run.content import ImageUrl, message_of
+from agent.serialization import safe_text
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Image, Message, Part, Text, ToolCall
 from gateway.server.openai_api.conversation import ClientConversation

@@ -10,9 +10,9 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.i18n import current_locale
-from agent.record_json import safe_text
 from agent.records import frozen
 from agent.security.policy.base import is_mode
+from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
 from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
 

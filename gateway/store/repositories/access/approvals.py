@@ -8,10 +8,9 @@ from typing import Any, get_args
 
 from agent.approvals import Answer, ApprovalRequest, CommandPrefix
 from agent.errors import KoreError
-from agent.record_json import RecordCodec
 from agent.records import frozen
 from agent.security.policy.base import Answered
-from agent.serialization import dumps
+from agent.serialization import RecordCodec, dumps
 from gateway.core.approval import (
     ApprovalPrompt,
     State,
