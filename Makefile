@@ -118,6 +118,7 @@ constraints:
 
 schema: $(VENV)/.dev
 	@$(BIN)/python -m tests.house.service_stub
+	@$(BIN)/python -m tests.house.command_table
 	@$(BIN)/python -m tests.house.event_schema > docs/events.schema.json
 	@$(BIN)/python -m tests.house.control_page > docs/control-socket.md
 	@$(BIN)/python -m tests.house.settings_page > docs/settings.md

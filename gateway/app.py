@@ -30,7 +30,7 @@ from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.channels.table import allowed_senders, channel_sections, owner_of
-from gateway.commands.table import menu
+from gateway.commands import menu
 from gateway.config import Settings
 from gateway.config.atomic_write import remove_unfinished
 from gateway.config.foreign.python_plugins import python_store

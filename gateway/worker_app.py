@@ -15,7 +15,7 @@ from gateway.bus.bus import CONCURRENT_TURNS
 from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
-from gateway.commands.table import menu
+from gateway.commands import menu
 from gateway.config import Settings
 from gateway.container import Container, build_container
 from gateway.control.health import serve_health

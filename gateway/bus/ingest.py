@@ -378,8 +378,8 @@ class Ingestor:
     def _as_command(
         self, tx: Transaction, entry: InboxEntry, presses: list[ButtonOutcome]
     ) -> InboxEntry:
-        """A button below a command's answer is that command, typed by the person who presses it, as
-        long as they may speak and the button is not out of date; else it stays a press."""
+        """Return a press of a button below a command's answer as that command, typed by the person
+        who presses it, if they may speak and the button is not out of date."""
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
             return entry
@@ -387,8 +387,12 @@ class Ingestor:
         text = keyboard.command_of_button(message, session)
         if text is None or not self._access.is_allowed(message):
             return entry
+        typed = replace(message, content=text, kind="message")
+        command = self._read_command(typed)
+        if command is None or not command.has_buttons:
+            return entry
         presses.append(ButtonOutcome(message, text, removes_buttons=True))
-        return InboxEntry(replace(message, content=text, kind="message"))
+        return InboxEntry(typed)
 
     def _as_refusal(
         self, tx: Transaction, entry: InboxEntry, refusals: list[ApprovalPrompt], now: float

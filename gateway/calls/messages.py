@@ -16,7 +16,7 @@ from agent.serialization import safe_text
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
 from gateway.calls.sessions import bind_session, create_session
-from gateway.commands.table import find_command, menu
+from gateway.commands import find_command, menu
 from gateway.control.declaration import call
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Media, MessageOptions, Sender
 from gateway.core.records import MessageOutcome, WatchEvent
@@ -121,7 +121,7 @@ async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
 @call(scope="read")
 async def list_commands(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
     """List chat commands and skills, which begin with a slash: `name`, `summary`."""
-    commands = [{"name": name, "summary": t(summary)} for name, summary in menu()]
+    commands = [{"name": one.name, "summary": t(one.summary)} for one in menu()]
     if ctx.agent.skills is None:
         return commands
     skills = await asyncio.to_thread(ctx.agent.skills.load, ctx.agent.workspace.folder)

@@ -13,6 +13,7 @@ from agent.records import frozen
 from gateway.channels.rate_limiter import Rates
 from gateway.config.channel_section import ChannelSection
 from gateway.core.channel_table import CHANNELS
+from gateway.core.records import MenuCommand
 
 if TYPE_CHECKING:
     from gateway.channels.base import Channel
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 SectionT = TypeVar("SectionT", bound=ChannelSection)
 
-# Command of a chat -> its description in English.
-CommandMenu = Sequence[tuple[str, str]]
+CommandMenu = Sequence[MenuCommand]
 
 
 class Cursors(Protocol):

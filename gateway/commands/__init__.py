@@ -1,14 +1,24 @@
 """Commands that people type in a chat; the same ones on every channel."""
 
-from gateway.commands.table import MISTYPED, ChatCommand, find_command
+from gateway.commands.declaration import ChatCommand
+from gateway.commands.table import COMMANDS, UNLISTED
 from gateway.core.messages import InboundMessage
-from gateway.core.records import TypedCommand
+from gateway.core.records import MenuCommand, TypedCommand
+
+MISTYPED = UNLISTED[""]
+_BY_WORD = {
+    word: command
+    for command in (*COMMANDS.values(), *UNLISTED.values())
+    for word in (command.name, *command.aliases)
+    if word
+}
 
 
 def command_of(message: InboundMessage) -> str | None:
-    """The command that a message is, or None: only a sender's own words command.
+    """Return the name of the command in a message; None when the message is for the model.
 
-    Any other single word with a slash is "", which `MISTYPED` answers.
+    Only the sender's own words are a command. Any other single word with a slash is "", which
+    `MISTYPED` answers.
     """
     if (
         message.forwarded
@@ -21,24 +31,27 @@ def command_of(message: InboundMessage) -> str | None:
     if not word.startswith("/"):
         return None
     name = word[1:].partition("@")[0].lower()
-    if (entry := find_command(name)) is not None:
-        return entry[0]
+    if (command := find_command(name)) is not None:
+        return command.name
     from gateway.commands.suggestions import is_single_word
 
     return "" if is_single_word(message.content) else None
 
 
 def argument_of(message: InboundMessage) -> str:
-    """What stands behind the command."""
+    """Return the text after the command."""
     return _words(message)[1]
 
 
 def read_command(message: InboundMessage) -> TypedCommand | None:
-    """The message as a command, or None."""
+    """Read the message as a command; None when it is for the model."""
     name = command_of(message)
     if name is None:
         return None
-    return TypedCommand(name, argument_of(message), chat_command(name).at_once)
+    command = command_named(name)
+    return TypedCommand(
+        name, argument_of(message), command.at_once, has_buttons=command.choices is not None
+    )
 
 
 def is_command(message: InboundMessage) -> bool:
@@ -46,18 +59,30 @@ def is_command(message: InboundMessage) -> bool:
 
 
 def is_at_once(message: InboundMessage) -> bool:
-    """Whether it is a command that goes past the queue."""
+    """Return whether the message is a command that is answered while a turn runs."""
     name = command_of(message)
-    return name is not None and chat_command(name).at_once
+    return name is not None and command_named(name).at_once
 
 
-def chat_command(name: str) -> ChatCommand:
-    """What answers a name that `command_of` returned."""
-    entry = find_command(name)
-    return MISTYPED if entry is None else entry[1]
+def command_named(name: str) -> ChatCommand:
+    """Return the command for a name that `command_of` returned."""
+    return find_command(name) or MISTYPED
+
+
+def find_command(word: str) -> ChatCommand | None:
+    """Return the command with this name or alias; None when there is none."""
+    return _BY_WORD.get(word)
+
+
+def menu() -> tuple[MenuCommand, ...]:
+    """Return the listed commands."""
+    return tuple(
+        MenuCommand(command.name, command.summary, command.audience)
+        for command in COMMANDS.values()
+    )
 
 
 def _words(message: InboundMessage) -> tuple[str, str]:
-    """The first word, and the rest."""
+    """Return the first word, and the rest."""
     first, *rest = message.content.split(maxsplit=1) or [""]
     return first, rest[0].strip() if rest else ""

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 from agent.errors import KoreError
 from agent.i18n import t
+from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 
 
+@chat_command("context", "show what uses the context window", group=CONVERSATION, position=80)
 async def answer_context(call: CommandCall) -> str:
     from agent.context.focused_files import FileFocus
     from agent.context.token_calibration import counted_as
@@ -46,6 +48,13 @@ async def answer_context(call: CommandCall) -> str:
     return f"{head}\n```\n{table}\n```"
 
 
+@chat_command(
+    "compact",
+    "summarize older messages to free context",
+    group=CONVERSATION,
+    position=70,
+    replaces_window=True,
+)
 async def answer_compact(call: CommandCall) -> str:
     """Repeated after a crash, it finds done what was done."""
     try:

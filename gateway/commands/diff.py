@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agent.i18n import plural, t
+from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from gateway.commands.undo_service import UndoService
 
 
+@chat_command("diff", "show what this conversation changed", group=WORK, position=30)
 async def answer_diff(call: CommandCall) -> str:
     """`/diff [last] [PATH]`."""
     from agent.undo import report

@@ -1,4 +1,4 @@
-"""What a command gets with its call, and how its function is found."""
+"""Dispatcher of chat commands, and what a command receives with its call."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,9 +15,9 @@ from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
-from gateway.commands import argument_of, chat_command, command_of
+from gateway.commands import argument_of, command_named, command_of
+from gateway.commands.declaration import ChatCommand
 from gateway.commands.skill_calls import CommandReader
-from gateway.commands.table import ChatCommand
 from gateway.core import keyboard
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import escape_markdown
@@ -123,7 +123,7 @@ class CommandCall:
 
 @frozen
 class CommandDispatcher:
-    """Carries commands out."""
+    """Runs the functions of commands."""
 
     services: CommandServices
     reader: CommandReader
@@ -168,10 +168,10 @@ class CommandDispatcher:
         )
 
     def _command(self, claim: CommandClaim) -> ChatCommand:
-        return chat_command(command_of(claim.message) or "")
+        return command_named(command_of(claim.message) or "")
 
 
 def _function(path: str) -> Any:
-    """What the table names as "module.function"; its module is imported now."""
+    """Import a function that the table names as "module.function"."""
     module, name = path.split(".")
     return getattr(import_module(f"gateway.commands.{module}"), name)

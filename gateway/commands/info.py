@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import groupby
 
 from agent.i18n import mark_for_translation, plural, t
 from agent.version import VERSION
+from gateway.commands.declaration import (
+    CONVERSATION,
+    MODEL,
+    PERMISSIONS,
+    THIS_CHAT,
+    WORK,
+    chat_command,
+)
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.settings import model_of_call
-from gateway.commands.table import COMMANDS, GROUPS
+from gateway.commands.table import COMMANDS
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
@@ -19,13 +27,13 @@ from gateway.store.repositories.delivery import chats, undecoded_updates
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.text import usage_text
 
-if TYPE_CHECKING:
-    pass
-
 _MAX_UNREACHABLE = 5
 _SKILL_CHARS = 150
 
 
+@chat_command(
+    "status", "show model, conversation and connection", group=THIS_CHAT, position=10, at_once=True
+)
 def answer_status(call: CommandCall, tx: Transaction) -> str:
     lines = [f"Kore {VERSION}", _model_line(call, model_of_call(call, tx))]
     if call.session:
@@ -80,6 +88,7 @@ def _model_line(call: CommandCall, name: str) -> str:
 _MAX_AGENTS = 40
 
 
+@chat_command("agents", "list the sub-agents", group=WORK, position=50)
 async def answer_agents(call: CommandCall) -> str:
     """The names and what they are for; where each is from only for the owner."""
     from gateway.turns.agents.profiles import origin, summary_of
@@ -96,6 +105,9 @@ async def answer_agents(call: CommandCall) -> str:
     return "\n".join([*lines, "", t("Ask me to give one of them a task.")])
 
 
+@chat_command(
+    "cost", "cost of this conversation and this chat today", group=MODEL, position=50, at_once=True
+)
 def answer_cost(call: CommandCall, tx: Transaction) -> str:
     return "\n".join(_cost_lines(call, tx))
 
@@ -113,19 +125,23 @@ def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
         yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, began)))
 
 
+@chat_command("help", "list the commands", group=THIS_CHAT, position=50, at_once=True)
+@chat_command("stop", "stop the current answer", group=CONVERSATION, position=90)
+@chat_command("deny", "deny what I ask, and say why", group=PERMISSIONS, position=40, at_once=True)
 def answer_help(call: CommandCall, tx: Transaction) -> str:
     return "\n\n".join(
-        "\n".join(
-            [f"**{t(title)}**", *(f"/{name} - {t(COMMANDS[name].summary)}" for name in names)]
-        )
-        for title, names in GROUPS
+        "\n".join([f"**{t(group)}**", *(f"/{one.name} - {t(one.summary)}" for one in commands)])
+        for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
+        if group is not None
     )
 
 
+@chat_command("start", "say hello", audience="private", at_once=True)
 def answer_start(call: CommandCall, tx: Transaction) -> str:
     return t("Hello, I'm Kore. Just write to me; /help lists what I can do.")
 
 
+@chat_command("tools", "list the tools available here", group=WORK, position=60)
 def answer_tools(call: CommandCall, tx: Transaction) -> str:
     """Those of the agent that the terminal speaks with."""
     from gateway.turns.agents.profiles import profile_for
@@ -140,6 +156,7 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
     return "\n".join([*lines, "", t("`/mode` sets what runs without asking.")])
 
 
+@chat_command("skills", "list the skills", group=WORK, position=70)
 async def answer_skills(call: CommandCall) -> str:
     """The skills of the folder that is worked in here."""
     catalog = call.services.agent.skills
@@ -164,6 +181,9 @@ _ELSEWHERE = {
 }
 
 
+@chat_command("exit", "say where to find it", audience="nobody", at_once=True)
+@chat_command("quit", "say where to find it", audience="nobody", at_once=True)
+@chat_command("doctor", "say where to find it", audience="nobody", at_once=True)
 def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
     return t(_ELSEWHERE[call.name])
 
@@ -173,9 +193,20 @@ def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     return [KeyboardChoice(label, "cron", argument) for label, argument in choices]
 
 
+@chat_command(
+    "cron",
+    "reminders and scheduled tasks",
+    group=WORK,
+    position=100,
+    choices=cron_choices,
+    at_once=True,
+)
 def answer_cron(call: CommandCall, tx: Transaction) -> str:
     return call.services.jobs.handle_chat(tx, call.message, call.argument, call.session)
 
 
+@chat_command(
+    "pair", "manage access (owner only)", group=PERMISSIONS, position=50, audience="owner"
+)
 def answer_pair(call: CommandCall, tx: Transaction) -> str:
     return call.services.pairing.command(tx, call.message, call.argument, call.now)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ToolError
 from agent.i18n import t
+from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
 
 
+@chat_command("mcp", "list the MCP servers, log in to one", group=WORK, position=80)
 async def answer_mcp(call: CommandCall) -> str:
     """List them; `login NAME` and `logout NAME` are for the owner, where no other reads along."""
     servers = call.services.agent.mcp

@@ -3,6 +3,7 @@
 import asyncio
 
 from agent.i18n import t
+from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.config.installed_plugins import InstalledPlugin
 from gateway.core.markdown import code, escape_markdown
@@ -13,6 +14,9 @@ from gateway.plugins.page import installed_rows, state_of
 _SUMMARY_CHARS = 120
 
 
+@chat_command(
+    "plugin", "list, enable and disable plugins", group=WORK, position=90, aliases=("plugins",)
+)
 async def answer_plugin(call: CommandCall) -> str:
     """List, show, enable and disable; all but the list for the owner."""
     word, _, name = call.argument.partition(" ")

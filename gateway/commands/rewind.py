@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import plural, t
+from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories.conversations import rewinding
@@ -19,6 +20,7 @@ _MAX_POINTS = 10
 _WORDS = frozenset({"files", "both", "force"})
 
 
+@chat_command("rewind", "go back to before a message", group=CONVERSATION, position=60)
 async def answer_rewind(call: CommandCall) -> str:
     """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
     from gateway.commands.undo_service import UndoService

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
+from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
@@ -31,6 +32,15 @@ def session_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(infos, 1)]
 
 
+@chat_command(
+    "sessions",
+    "list or search your conversations here",
+    group=CONVERSATION,
+    position=20,
+    choices=session_choices,
+    at_once=True,
+    audience="private",
+)
 def answer_sessions(call: CommandCall, tx: Transaction) -> str:
     if call.argument:
         return _search(call, tx)
@@ -95,6 +105,14 @@ def _date_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
+@chat_command(
+    "fork",
+    "continue in a copy of this conversation",
+    group=CONVERSATION,
+    position=40,
+    audience="private",
+    replaces_window=True,
+)
 def answer_fork(call: CommandCall, tx: Transaction) -> str:
     if call.session is None:
         return t("Nothing to fork: this conversation is empty.")
@@ -109,6 +127,14 @@ def answer_fork(call: CommandCall, tx: Transaction) -> str:
     )
 
 
+@chat_command(
+    "new",
+    "start a new conversation",
+    group=CONVERSATION,
+    position=10,
+    aliases=("clear", "reset"),
+    replaces_window=True,
+)
 async def answer_new(call: CommandCall) -> str:
     session, is_left = await call.services.database.transact(_begin_session, call)
     text = t("New conversation `{id}`. The previous one is saved.", id=session)
@@ -136,6 +162,9 @@ def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
 _AUTOMATIC_NAME = "auto"
 
 
+@chat_command(
+    "rename", "rename this conversation", group=CONVERSATION, position=50, audience="private"
+)
 def answer_rename(call: CommandCall, tx: Transaction) -> str:
     if not call.argument:
         name = session_admin.name_of(tx, call.session) if call.session else ""
@@ -156,6 +185,15 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
     return t("Automatic name restored for this conversation.")
 
 
+@chat_command(
+    "resume",
+    "resume an earlier conversation",
+    group=CONVERSATION,
+    position=30,
+    choices=session_choices,
+    audience="private",
+    replaces_window=True,
+)
 def answer_resume(call: CommandCall, tx: Transaction) -> str:
     argument, here = call.argument, call.session
     if not argument and here and session_admin.status_of(tx, here) == "paused":

@@ -10,6 +10,7 @@ from agent.providers.registry import PROFILES
 from agent.security.policy.base import MODES, PermissionMode, is_mode
 from gateway.access.permission_modes import mode_of
 from gateway.commands import is_command
+from gateway.commands.declaration import MODEL, PERMISSIONS, THIS_CHAT, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
@@ -37,6 +38,28 @@ def mode_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in MODES]
 
 
+@chat_command(
+    "mode",
+    "permission mode: plan, ask, accept-edits, auto",
+    group=PERMISSIONS,
+    position=10,
+    choices=mode_choices,
+)
+@chat_command(
+    "plan",
+    "plan mode: read and answer, change nothing",
+    group=PERMISSIONS,
+    position=20,
+    choices=mode_choices,
+)
+@chat_command(
+    "auto",
+    "auto mode: run without asking (owner only)",
+    group=PERMISSIONS,
+    position=30,
+    choices=mode_choices,
+    audience="owner",
+)
 def answer_mode(call: CommandCall, tx: Transaction) -> str:
     """Show or choose the mode of a conversation.
 
@@ -94,6 +117,15 @@ def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]
     return [KeyboardChoice(label, "language", language) for language, label in names]
 
 
+@chat_command(
+    "language",
+    "show or change my language",
+    group=THIS_CHAT,
+    position=40,
+    choices=language_choices,
+    at_once=True,
+    audience="private",
+)
 def answer_language(call: CommandCall, tx: Transaction) -> str:
     languages, message = call.services.languages, call.message
     name = call.argument.strip()
@@ -142,6 +174,13 @@ def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     ]
 
 
+@chat_command(
+    "model",
+    "show or choose the model of this conversation",
+    group=MODEL,
+    position=10,
+    choices=model_choices,
+)
 def answer_model(call: CommandCall, tx: Transaction) -> str:
     models, name = call.services.agent.models, call.argument
     now_chosen = model_of_call(call, tx)
@@ -176,6 +215,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
     return t("Model for this conversation: {name}.", name=code(name))
 
 
+@chat_command("agent", "show or choose the agent that answers here", group=MODEL, position=20)
 async def answer_agent(call: CommandCall) -> str:
     """Show or choose the agent that answers in this conversation."""
     import asyncio
@@ -230,6 +270,9 @@ _MAX_WAITING = 5
 _MAX_WAITING_CHARS = 60
 
 
+@chat_command(
+    "queue", "show the queue; set queue, join or steer", group=THIS_CHAT, position=20, at_once=True
+)
 def answer_queue(call: CommandCall, tx: Transaction) -> str:
     mode = sessions.queue_mode_of_lane(tx, call.message.session_key)
     name = call.argument.casefold()
@@ -280,6 +323,7 @@ _THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@chat_command("thinking", "show or set thinking, and whether you see it", group=MODEL, position=40)
 def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     """Show or choose it for this conversation."""
     now = sessions.thinking_of_session(tx, call.session) if call.session else ThinkingChoice()
@@ -320,6 +364,7 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 }
 
 
+@chat_command("verbose", "detail below answers: off, summary, full", group=THIS_CHAT, position=30)
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
     default = call.services.renderer.trace(call.message.route)
     if default is None:

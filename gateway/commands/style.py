@@ -3,6 +3,7 @@
 import asyncio
 
 from agent.i18n import t
+from gateway.commands.declaration import MODEL, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
@@ -12,6 +13,7 @@ _OFF = "off"
 _MOST_NAMES = 40
 
 
+@chat_command("style", "show or choose the output style", group=MODEL, position=30)
 async def answer_style(call: CommandCall) -> str:
     from gateway.turns.agents.styles import load_styles
 

@@ -4,7 +4,9 @@ import re
 from typing import TYPE_CHECKING
 
 from agent.i18n import t
-from gateway.commands.table import ALIASES, COMMANDS, MISTYPED, ChatCommand, find_command
+from gateway.commands import MISTYPED, find_command
+from gateway.commands.declaration import ChatCommand, chat_command
+from gateway.commands.table import COMMANDS
 from gateway.store.port import Transaction
 
 if TYPE_CHECKING:
@@ -29,18 +31,20 @@ def suggest(text: str) -> str | None:
         return None
     from difflib import get_close_matches
 
-    # "start" is what programs send, not people.
-    names = [*(name for name in COMMANDS if name != "start"), *ALIASES]
+    # Commands without a group are sent by programs.
+    grouped = [command for command in COMMANDS.values() if command.group is not None]
+    names = [word for command in grouped for word in (command.name, *command.aliases)]
     return next(iter(get_close_matches(match[1].lower(), names, 1, _CLOSE)), None)
 
 
 def command_in(text: str) -> ChatCommand | None:
     """What carries a line out; None when it is for the model."""
     word = next(iter(text.split()), "")
-    entry = find_command(word[1:].lower()) if word.startswith("/") else None
-    return entry[1] if entry else MISTYPED if is_single_word(text) else None
+    command = find_command(word[1:].lower()) if word.startswith("/") else None
+    return command or (MISTYPED if is_single_word(text) else None)
 
 
+@chat_command("", "say what was meant", audience="nobody", at_once=True)
 def answer_mistyped(call: "CommandCall", tx: Transaction) -> str:
     word = call.message.content.strip()
     if name := suggest(word):

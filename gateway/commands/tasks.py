@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from agent.i18n import mark_for_translation, t
+from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
@@ -18,6 +19,7 @@ _STATES = {
 }
 
 
+@chat_command("tasks", "list background tasks", group=WORK, position=40, at_once=True)
 def answer_tasks(call: CommandCall, tx: Transaction) -> str:
     toolbox, session = call.services.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")

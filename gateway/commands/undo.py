@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import t
+from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from gateway.commands.undo_service import UndoService
 
 
+@chat_command("undo", "undo file changes", group=WORK, position=10, audience="private")
+@chat_command("redo", "redo undone changes", group=WORK, position=20, audience="private")
 async def answer_undo(call: CommandCall) -> str:
     """`/undo [step] [COUNT] [force] [PATH]`: turns, or steps, each of which is one tool call."""
     from gateway.commands.undo_service import UndoService

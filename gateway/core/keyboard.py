@@ -15,8 +15,6 @@ from gateway.core.messages import Button, InboundMessage
 _LIMIT_BYTES = 64
 _KIND = "c:"
 _ANY = "-"
-# Commands that have buttons; no other command is carried out by a press.
-_COMMANDS = ("model", "mode", "resume", "language", "cron")
 
 
 @frozen
@@ -50,7 +48,7 @@ def command_of_button(message: InboundMessage, session: str | None) -> str | Non
     """The command that a press stands for, in a chat that is in this conversation; None when the
     button is out of date."""
     match message.content.removeprefix(_KIND).split(":", 2):
-        case [command, bound, argument] if command in _COMMANDS and argument:
+        case [command, bound, argument] if command and argument:
             return f"/{command} {argument}" if bound in (_ANY, _bound(session)) else None
     return None
 

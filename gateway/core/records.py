@@ -314,11 +314,25 @@ PluginChange = Literal["enable", "disable", "pin", "unpin", "remove"]
 Trace = Literal["off", "summary", "full"]
 
 
+MenuAudience = Literal["everyone", "private", "owner", "nobody"]
+
+
+@frozen
+class MenuCommand:
+    """A command as menus show it: to everyone, in private chats, to the owner, or to nobody. The
+    summary is English."""
+
+    name: str
+    summary: str
+    audience: MenuAudience = "everyone"
+
+
 @frozen
 class TypedCommand:
-    """A message read as a command: "" names a word with a slash that is none. `at_once`: it goes
-    past the queue."""
+    """A message read as a command. "" names an unknown word with a slash. An `at_once` command is
+    answered while a turn runs; one that `has_buttons` may be given by a press."""
 
     name: str
     argument: str
     at_once: bool
+    has_buttons: bool = False

@@ -51,7 +51,7 @@ def service_stub() -> str:
                 methods.append(ast.unparse(method))
     body = textwrap.indent("\n\n".join(methods), "    ")
     source = "\n".join([_HEAD, *sorted(imports), "class Service(Protocol):", _CLASS, body, ""])
-    return _ruff(_ruff(source, "check", "--fix", "--select", "I"), "format")
+    return run_ruff(run_ruff(source, FILE, "check", "--fix", "--select", "I"), FILE, "format")
 
 
 def _imported_names(tree: ast.Module) -> dict[str, str]:
@@ -89,9 +89,10 @@ def _method(function: ast.AsyncFunctionDef) -> ast.FunctionDef | ast.AsyncFuncti
     )
 
 
-def _ruff(source: str, *arguments: str) -> str:
+def run_ruff(source: str, file: Path, *arguments: str) -> str:
+    """Return the source text of a file after `ruff`."""
     ruff = Path(sys.executable).with_name("ruff")
-    command = [ruff, *arguments, "--quiet", "--stdin-filename", FILE, "-"]
+    command = [ruff, *arguments, "--quiet", "--stdin-filename", file, "-"]
     return subprocess.run(
         command, input=source, capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout

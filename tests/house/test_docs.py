@@ -16,7 +16,8 @@ from agent.settings import ToolSettings
 from agent.tools.registry import default_tools
 from gateway.cli.console.chat.local_commands import CONSOLE_COMMANDS
 from gateway.cli.verb_table import VERBS, Verb
-from gateway.commands.table import COMMANDS
+from gateway.commands.declaration import ChatCommand
+from gateway.commands.table import COMMANDS, UNLISTED
 from gateway.config.key_catalog import (
     all_keys,
     default_of,
@@ -28,6 +29,7 @@ from gateway.config.key_catalog import (
 from gateway.config.origin import Key
 from gateway.config.sections import ModelEntry
 from gateway.core.channel_table import CHANNELS
+from tests.house.command_table import FILE, command_table
 from tests.house.control_page import control_page
 from tests.house.openapi import openapi
 from tests.house.pages import (
@@ -194,6 +196,21 @@ def _use_of(key: Key) -> str:
     owner = "section" if key[0] in CHANNELS else key[0]
     name = f"{owner}.{key[1]}" if key[1:] else f"settings.{key[0]}"
     return rf"\b{re.escape(name)}\b"
+
+
+def test_command_table_is_current() -> None:
+    assert FILE.read_text("utf-8") == command_table(), "run `make schema`"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS.values(), *UNLISTED.values()], ids=lambda c: c.name)
+def test_only_quick_commands_are_answered_at_once(command: ChatCommand) -> None:
+    assert not (command.at_once and command.takes_time)
+
+
+def test_page_lists_the_commands_that_are_answered_at_once() -> None:
+    line = next(line for line in page("chat-commands").splitlines() if "answered at once" in line)
+    at_once = {f"/{command.name}" for command in COMMANDS.values() if command.at_once}
+    assert code_spans(line) == at_once - {"/deny"}
 
 
 def test_every_chat_command_is_described() -> None:

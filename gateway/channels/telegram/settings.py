@@ -8,7 +8,7 @@ from agent.proxies.outbound import OutboundProxy
 from agent.records import frozen
 from gateway.channels.base import Streaming
 from gateway.channels.telegram.spec import OFFICIAL_SERVER
-from gateway.core.records import Trace
+from gateway.core.records import MenuCommand, Trace
 
 
 @frozen
@@ -63,7 +63,7 @@ class TelegramSettings:
     streaming: Streaming = "edits"
     long_answer_messages: int = 0
     trace: Trace = "off"
-    menu: tuple[tuple[str, str], ...] = ()
+    menu: tuple[MenuCommand, ...] = ()
 
     @property
     def account(self) -> str:

@@ -112,7 +112,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
         await say(f"/pair {name}")
         await say(f"/pair approve {platform.code}")
         await say("/pair list")
-        for command in [*COMMANDS, *UNLISTED]:
+        for command in [*COMMANDS, *filter(None, UNLISTED)]:
             if command not in ("new", "model", "sessions", "pair", "compact", "context"):
                 await say(f"/{command} {name}")
         for text in (f"/tasks kill {name}", "/new", "/status", "/mode ask"):

@@ -5,7 +5,7 @@ https://core.telegram.org/bots/api#setmycommands
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import telegram
@@ -15,18 +15,17 @@ from agent.version import VERSION
 from gateway.channels.state import ChannelState
 from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.records import MenuAudience
 
 # Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
-# Commands for the owner only, and commands for private chats only.
-_OWNERS = frozenset({"pair", "auto"})
-_PRIVATE = frozenset({"start", "language", "resume", "sessions", "fork", "rename", "undo", "redo"})
 
 
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
     """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
     # Not of the translations: they would have to be read at each start.
-    content = json.dumps([VERSION, settings.root, settings.owner, settings.menu])
+    menu = [(one.name, one.summary, one.audience) for one in settings.menu]
+    content = json.dumps([VERSION, settings.root, settings.owner, menu])
     mark = hashlib.sha256(content.encode()).hexdigest()
     name = f"menu:telegram:{settings.account}"
     if await memo.get(name) == mark:
@@ -49,23 +48,26 @@ def _menus(
     settings: TelegramSettings,
 ) -> Iterator[tuple[dict[str, Any], str | None, list[tuple[str, str]]]]:
     """Scope, language, and (name, what it does) of each command."""
-    scopes: list[tuple[dict[str, Any], frozenset[str]]] = [
-        ({"type": "default"}, _OWNERS),
-        ({"type": "all_group_chats"}, _OWNERS | _PRIVATE),
+    scopes: list[tuple[dict[str, Any], Sequence[MenuAudience]]] = [
+        ({"type": "default"}, ("everyone", "private")),
+        ({"type": "all_group_chats"}, ("everyone",)),
     ]
     if settings.owner is not None:
-        scopes.append(({"type": "chat", "chat_id": int(settings.owner)}, frozenset()))
+        scope = {"type": "chat", "chat_id": int(settings.owner)}
+        scopes.append((scope, ("everyone", "private", "owner")))
     for tag, language in _LANGUAGES:
         with use_locale_once(language):
-            menus = [(scope, list(_commands(settings, without))) for scope, without in scopes]
+            menus = [(scope, list(_commands(settings, audiences))) for scope, audiences in scopes]
         for scope, commands in menus:
             yield scope, tag, commands
 
 
-def _commands(settings: TelegramSettings, without: frozenset[str]) -> Iterator[tuple[str, str]]:
-    for name, summary in settings.menu:
-        if name not in without:
-            yield name, _sentence(t(summary))
+def _commands(
+    settings: TelegramSettings, audiences: Sequence[MenuAudience]
+) -> Iterator[tuple[str, str]]:
+    for command in settings.menu:
+        if command.audience in audiences:
+            yield command.name, _sentence(t(command.summary))
 
 
 def _sentence(text: str) -> str:

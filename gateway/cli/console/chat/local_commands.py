@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Cell, Screen
-from gateway.commands.table import COMMANDS, GROUPS, find_command
+from gateway.commands import find_command
+from gateway.commands.table import COMMANDS
 from gateway.control.service import Service
 from gateway.core.records import Excerpt, SessionInfo
 
@@ -61,7 +63,7 @@ _OWN = {name for name, _ in CONSOLE_COMMANDS}
 CHAT_COMMANDS = tuple(
     (f"/{name}", command.summary)
     for name, command in COMMANDS.items()
-    if name != "start" and f"/{name}" not in _OWN
+    if command.group is not None and f"/{name}" not in _OWN
 )
 CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (
@@ -95,10 +97,10 @@ Choose = Callable[[str], Awaitable[str | None]]
 
 def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
     """All that can be typed, with the commands that people wrote themselves."""
-    chat = dict(CHAT_COMMANDS)
     groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
-        (title, [(f"/{name}", chat[f"/{name}"]) for name in names if f"/{name}" in chat])
-        for title, names in GROUPS
+        (group, [(f"/{one.name}", one.summary) for one in commands if f"/{one.name}" not in _OWN])
+        for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
+        if group is not None
     ]
     groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
     if place and (own := [(f"/{one.name}", one.summary) for one in place.custom_commands.all()]):

@@ -14,6 +14,7 @@ from agent.records import frozen
 from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
+from gateway.commands import find_command
 from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 CHANNEL = "cli"
 ACCOUNT = "local"
-# From here on another conversation is spoken in, which was told nothing yet.
-_ELSEWHERE = frozenset({"/new", "/resume", "/fork", "/compact"})
 # The latest commands that the model is told of, each bounded by itself.
 _KEPT_RUNS = 8
 
@@ -103,7 +102,8 @@ class MessageBuilder:
 
     def _extras(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
         if text.startswith("/"):
-            if text.split()[0] in _ELSEWHERE:
+            command = find_command(text.split()[0].removeprefix("/"))
+            if command is not None and command.replaces_window:
                 self.forget()
             return {}
         extras: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.skills.authoring import wish_in, writing_request
 from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
-from gateway.commands.table import find_command
+from gateway.commands import find_command
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext

@@ -12,11 +12,12 @@ from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.channel_events import Batch, Undecoded
 from gateway.core.messages import InboundMessage
+from gateway.core.records import MenuCommand
 from tests.fakes.bot_api import TOKEN, BotApi
 
 QUICK = TelegramSettings(
     TOKEN, poll_s=1, answer_s=1.0, connect_s=1.0, conflict_s=0.1, backoff_s=0.01,
-    backoff_limit_s=0.05, menu=(("help", "List the commands"),),
+    backoff_limit_s=0.05, menu=(MenuCommand("help", "List the commands"),),
 )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from gateway.channels.state import InMemoryChannelState
 from gateway.channels.telegram.api.client import TelegramClient
-from gateway.commands.table import COMMANDS, menu
+from gateway.commands import menu
+from gateway.commands.table import COMMANDS
 from tests.fakes.bot_api import BotApi
 from tests.gateway.channels.telegram.conftest import QUICK, Running, Store
 from tests.gateway.parts import wait_until
@@ -38,7 +39,7 @@ async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api
     assert names(found["chat", None]) == set(COMMANDS)
     assert found["chat", None]["scope"]["chat_id"] == OWNER
     english, chinese = (found["default", tag]["commands"][0] for tag in (None, "zh"))
-    assert english == {"command": "help", "description": "List the commands"}
+    assert english == {"command": "new", "description": "Start a new conversation"}
     assert not chinese["description"].isascii()
 
 
