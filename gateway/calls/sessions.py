@@ -28,7 +28,7 @@ from gateway.sessions import console_binding, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.session_feed import route_of_session, session_events
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import session_folders
+from gateway.store.repositories.conversations import choices, session_folders
 from gateway.store.repositories.conversations import sessions as stored_sessions
 
 
@@ -254,7 +254,7 @@ async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
     models.expire_cooldowns(model)
 
     def choose(tx: Transaction) -> None:
-        stored_sessions.choose_model(tx, lookup.find(tx, session), model)
+        choices.put(tx, lookup.find(tx, session), choices.MODEL, model)
 
     await ctx.database.transact(choose)
 

@@ -15,7 +15,7 @@ async def answer_context(call: CommandCall) -> str:
     from agent.context.token_calibration import counted_as
     from agent.context.usage_chart import files_table, parts, usage_chart
     from agent.turn.context_usage import measure_context
-    from gateway.store.repositories.conversations import sessions
+    from gateway.store.repositories.conversations import choices
     from gateway.store.repositories.execution import windows
     from gateway.store.repositories.execution.windows import SessionWindow
     from gateway.turns.agents.profiles import with_model
@@ -24,7 +24,8 @@ async def answer_context(call: CommandCall) -> str:
     window, session_model = SessionWindow([], trimmed=False), None
     if session is not None:
         window = await services.database.transact(windows.load, session)
-        session_model = await services.database.transact(sessions.chosen_model, session)
+        session_choices = await services.database.transact(choices.load, session)
+        session_model = session_choices.get(choices.MODEL)
     audience = services.permissions.audience(call.message)
     audience = with_model(audience, call.message, session_model, services.agent.models)
     usage = measure_context(services.agent, audience)

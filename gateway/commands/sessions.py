@@ -15,7 +15,7 @@ from gateway.sessions import lookup
 from gateway.sessions.background_work import stopped_tasks_text
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations import choices, search, session_admin, sessions
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.conversations.session_admin import SessionOwner
 
@@ -154,8 +154,7 @@ def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
     session = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
     sessions.note_begun_by(tx, session, call.claim.seq)
     if old is not None:
-        sessions.keep_queue_mode(tx, old, session)
-        sessions.carry_trace(tx, old, session)
+        choices.carry_over(tx, old, session)
     return session, old is not None and not sessions.is_in_use(tx, old)
 
 

@@ -1,7 +1,6 @@
 """Commands that set how a chat is answered: mode, model, thinking, queue, verbose, language."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, get_args
 
 from agent.errors import ConfigError
@@ -17,8 +16,8 @@ from gateway.core.markdown import code, escape_markdown
 from gateway.core.records import QueueMode, Trace
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.conversations.sessions import ThinkingChoice
+from gateway.store.repositories.conversations import choices, sessions
+from gateway.store.repositories.conversations.choices import Choice, StoredChoices
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
 
@@ -211,7 +210,7 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
         )
     # Choosing a model, even the same one again, suggests that it works now.
     models.expire_cooldowns(name)
-    sessions.choose_model(tx, call.begun_session(tx), name)
+    choices.put(tx, call.begun_session(tx), choices.MODEL, name)
     return t("Model for this conversation: {name}.", name=code(name))
 
 
@@ -225,7 +224,8 @@ async def answer_agent(call: CommandCall) -> str:
     agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
     own: str | None = None
     if call.session is not None:
-        own = await services.database.transact(sessions.chosen_agent, call.session)
+        session_choices = await services.database.transact(choices.load, call.session)
+        own = session_choices.get(choices.AGENT)
     now_chosen = code(own or audience.agent or MAIN)
     names = ", ".join(code(one) for one in (MAIN, *list(agents)[:_MAX_AGENTS]))
     if not name:
@@ -246,15 +246,20 @@ async def answer_agent(call: CommandCall) -> str:
     new_choice = MAIN if definition is None else definition.name
 
     def choose(tx: Transaction) -> None:
-        sessions.choose_agent(tx, call.begun_session(tx), new_choice)
+        choices.put(tx, call.begun_session(tx), choices.AGENT, new_choice)
 
     await services.database.transact(choose)
     return t("{agent} answers in this conversation from now on.", agent=code(new_choice))
 
 
+def _choices_of(call: CommandCall, tx: Transaction) -> StoredChoices:
+    """Return the choices of the conversation that the chat is in."""
+    return choices.load(tx, call.session) if call.session else StoredChoices()
+
+
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
     """The model that this conversation is answered by."""
-    own = sessions.chosen_model(tx, call.session) if call.session else None
+    own = _choices_of(call, tx).get(choices.MODEL)
     models, audience = call.services.agent.models, call.services.permissions.audience(call.message)
     return with_model(audience, call.message, own, models).model or models.default
 
@@ -284,7 +289,7 @@ def answer_queue(call: CommandCall, tx: Transaction) -> str:
         return t(
             "Unknown mode; choose one of {known}. Still using `{mode}`.", known=names, mode=mode
         )
-    sessions.choose_queue_mode(tx, call.begun_session(tx), new_mode)
+    choices.put(tx, call.begun_session(tx), choices.QUEUE, new_mode)
     meaning = t(_QUEUE_MEANINGS[new_mode])
     return t("Messages sent while I work: `{mode}`, {meaning}.", mode=new_mode, meaning=meaning)
 
@@ -314,36 +319,41 @@ def _shorten(text: str) -> str:
     return code(line if len(line) <= _MAX_WAITING_CHARS else f"{line[: _MAX_WAITING_CHARS - 1]}…")
 
 
-_THINKING_CHOICES: Mapping[str, Mapping[str, Any]] = {
-    "on": {"wanted": True},
-    "off": {"wanted": False},
-    "default": {"wanted": None},
-    "show": {"shown": True},
-    "hide": {"shown": False},
+_THINKING_WORDS: Mapping[str, tuple[Choice[Any], str | None]] = {
+    "on": (choices.THINKING, "on"),
+    "off": (choices.THINKING, "off"),
+    "default": (choices.THINKING, None),
+    "show": (choices.THINKING_DISPLAY, "shown"),
+    "hide": (choices.THINKING_DISPLAY, "hidden"),
 }
 
 
 @chat_command("thinking", "show or set thinking, and whether you see it", group=MODEL, position=40)
 def answer_thinking(call: CommandCall, tx: Transaction) -> str:
-    """Show or choose it for this conversation."""
-    now = sessions.thinking_of_session(tx, call.session) if call.session else ThinkingChoice()
-    if call.message.options.thinking:
-        now = replace(now, wanted=True)
+    """Show or choose whether the model thinks in this conversation, and whether that is shown."""
+    session_choices = _choices_of(call, tx)
+    is_flag_set = bool(call.message.options.thinking)
     general = call.services.agent.settings.thinking
     word = call.argument.casefold()
-    choices = ", ".join(f"`{choice}`" for choice in _THINKING_CHOICES)
-    usage, current = t("`/thinking` accepts {known}.", known=choices), _thinking_text(now, general)
+    words = ", ".join(f"`{name}`" for name in _THINKING_WORDS)
+    usage = t("`/thinking` accepts {known}.", known=words)
+    current = _thinking_text(session_choices, general, is_flag_set=is_flag_set)
     if not word:
         return f"{current} {usage}"
-    if word not in _THINKING_CHOICES:
+    if word not in _THINKING_WORDS:
         return f"{usage} {current}"
-    new_choice = replace(now, **_THINKING_CHOICES[word])
-    sessions.choose_thinking(tx, call.begun_session(tx), new_choice)
-    return _thinking_text(new_choice, general)
+    session = call.begun_session(tx)
+    if is_flag_set:
+        # The terminal drops its flag after this command.
+        choices.put(tx, session, choices.THINKING, "on")
+    choices.put(tx, session, *_THINKING_WORDS[word])
+    return _thinking_text(choices.load(tx, session), general)
 
 
-def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
-    is_on = general if now.wanted is None else now.wanted
+def _thinking_text(
+    session_choices: StoredChoices, general: bool | None, *, is_flag_set: bool = False
+) -> str:
+    is_on = general if session_choices.thinking is None else session_choices.thinking
     words = {
         True: mark_for_translation("on"),
         False: mark_for_translation("off"),
@@ -351,9 +361,9 @@ def _thinking_text(now: ThinkingChoice, general: bool | None) -> str:
     }
     return t(
         "Thinking in this conversation: {wanted}, shown."
-        if now.shown
+        if session_choices.shows_thinking
         else "Thinking in this conversation: {wanted}, hidden.",
-        wanted=t(words[is_on]),
+        wanted=t(words[is_flag_set or is_on]),
     )
 
 
@@ -369,7 +379,7 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
     default = call.services.renderer.trace(call.message.route)
     if default is None:
         return t("The terminal always shows the steps; `/verbose` is for chats.")
-    session_level = sessions.trace_of_session(tx, call.session) if call.session else None
+    session_level = _choices_of(call, tx).get(choices.TRACE)
     name = call.argument.casefold()
     level = next((one for one in get_args(Trace) if one == name), None)
     if level is None:
@@ -380,7 +390,7 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
         return "\n".join(
             [head, *(f"- `{one}` {t(meaning)}" for one, meaning in _TRACE_MEANINGS.items())]
         )
-    sessions.choose_trace(tx, call.begun_session(tx), level)
+    choices.put(tx, call.begun_session(tx), choices.TRACE, level)
     return t(
         "Detail below answers: `{level}`, {meaning}.",
         level=level,

@@ -7,7 +7,7 @@ from gateway.commands.declaration import MODEL, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import choices
 
 _OFF = "off"
 _MOST_NAMES = 40
@@ -22,7 +22,8 @@ async def answer_style(call: CommandCall) -> str:
     if not name:
         choice: str | None = None
         if call.session is not None:
-            choice = await services.database.transact(sessions.chosen_style, call.session)
+            session_choices = await services.database.transact(choices.load, call.session)
+            choice = session_choices.get(choices.STYLE)
         if not styles:
             return t("There are no output styles. `output-styles/NAME.md` in Kore's folder is one.")
         lines = [
@@ -38,7 +39,7 @@ async def answer_style(call: CommandCall) -> str:
     new_choice = None if style is None else style.name
 
     def choose(tx: Transaction) -> None:
-        sessions.choose_style(tx, call.begun_session(tx), new_choice)
+        choices.put(tx, call.begun_session(tx), choices.STYLE, new_choice)
 
     await services.database.transact(choose)
     if new_choice is None:

@@ -17,7 +17,7 @@ from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
-from gateway.store.repositories.conversations import search, session_admin, sessions
+from gateway.store.repositories.conversations import choices, search, session_admin, sessions
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.conversations.session_admin import SessionOwner, Status
 from gateway.store.repositories.delivery import inbox
@@ -177,7 +177,7 @@ def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     totals = usage.of_session(tx, session) if session else None
     return {
         "session": session,
-        "model": sessions.chosen_model(tx, session) if session else None,
+        "model": choices.load(tx, session).get(choices.MODEL) if session else None,
         "mode": sessions.chosen_mode(tx, session) if session else None,
         "waiting": len(inbox.waiting_messages(tx, lane)),
         "cost_usd": totals.known_usd if totals is not None and totals.calls else None,

@@ -22,7 +22,7 @@ from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import turns, windows
 from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
@@ -135,9 +135,11 @@ class CompactionService:
         turn = await self.database.transact(turns.last_of, session) if session else None
         if not session or not turn:
             return t("There is nothing to summarize yet.")
-        session_model = await self.database.transact(sessions.chosen_model, session)
+        session_choices = await self.database.transact(choices.load, session)
         speaking = self.audience(claim.message)
-        speaking = with_model(speaking, claim.message, session_model, self.agent.models)
+        speaking = with_model(
+            speaking, claim.message, session_choices.get(choices.MODEL), self.agent.models
+        )
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._join_for_answer(session)
         if made is None or focus or not made.result.summarised_count:

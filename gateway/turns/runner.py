@@ -37,6 +37,7 @@ from gateway.sessions.window_cache import SessionWindowCache
 from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import memory_snapshots, sessions
+from gateway.store.repositories.conversations.choices import MODEL, TRACE
 from gateway.store.repositories.delivery import inbox, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.execution import subagent_tasks, turns
@@ -232,15 +233,16 @@ class TurnRunner:
         is_new_request = not claim.resumed and any(map(is_said, claim.messages))
         if is_new_request:
             self._reports.heard_person(claim.session)
+        model = message.model or claim.choices.get(MODEL)
         return TurnDraft(
             claim=claim,
             session=claim.session,
             message=claim.asked or window.messages[-1],
             conversation=window.conversation,
-            audience=replace(audience, model=message.model or claim.model or audience.model),
+            audience=replace(audience, model=model or audience.model),
             upto=window.head,
             taint=claim.taint,
-            thinking=True if message.options.thinking else claim.thinking.wanted,
+            thinking=True if message.options.thinking else claim.choices.thinking,
             is_resumed=claim.resumed,
             reads_workspace=not is_subagent,
             # A terminal describes its folder itself.
@@ -400,7 +402,7 @@ class TurnRunner:
                     ending.observe(event)
                     if preview is not None:
                         preview.feed(event)
-                    if not claim.thinking.hides(event):
+                    if not claim.choices.hides(event):
                         self._events.publish(lane, ending.public_form(event))
         return ending
 
@@ -469,12 +471,9 @@ class TurnRunner:
         level = self._renderer.trace(claim.messages[-1].route)
         if level is None or ending.result is None:
             return ""
-        return trace_of(
-            claim.trace or level,
-            [*before, *ending.result.messages],
-            spent,
-            self._agent.toolbox,
-        )
+        level = claim.choices.get(TRACE) or level
+        messages = [*before, *ending.result.messages]
+        return trace_of(level, messages, spent, self._agent.toolbox)
 
     def _wake(self, letters: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
         for letter in letters:

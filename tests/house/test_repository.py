@@ -62,8 +62,6 @@ VAGUE_FIELDS_ALLOWED = {
     "InboxBatch.heard",
     "OutgoingReply.shown",
     "PendingPart.shown",
-    "ThinkingChoice.shown",
-    "ThinkingChoice.wanted",
     "TurnClaim.asked",
 }
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gateway.store.errors import StoreError, catalogue_text
 from gateway.store.port import Transaction
-from gateway.store.schema import BASELINE, Schema, foreign
+from gateway.store.schema import Schema, foreign
 
 SCHEMA = Schema(Path(__file__).parent)
 # Newest migration of the oldest program that may be a worker on these tables. Set it to the number
 # of a migration that an older program would not understand: a column is gone, a condition is new.
-OLDEST_SCHEMA = BASELINE
+OLDEST_SCHEMA = 84
 # Without views, and without what extensions bring along (`pg_stat_statements`).
 _TABLES = (
     "SELECT relname FROM pg_class"

@@ -77,14 +77,7 @@ CREATE TABLE session (
     parent_n        bigint,
     created_at      double precision NOT NULL,
     last_active_at  double precision NOT NULL,
-    agent           ordered_text NOT NULL DEFAULT 'default',
-    model           ordered_text,
-    style           ordered_text,
     permission_mode ordered_text,
-    queue_mode      ordered_text,
-    thinking_wanted bigint,
-    thinking_shown  bigint NOT NULL DEFAULT 1,
-    trace           ordered_text,
     choice_bits     double precision NOT NULL DEFAULT 0,
     head            bigint NOT NULL DEFAULT 0,
     pruned_upto     bigint NOT NULL DEFAULT 0,
@@ -99,6 +92,13 @@ CREATE INDEX session_principal ON session (principal, last_active_at, id);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_paused ON session (id) WHERE status = 'paused';
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
+
+CREATE TABLE session_choice (
+    session ordered_text NOT NULL REFERENCES session (id) DEFERRABLE,
+    name    ordered_text NOT NULL,
+    value   ordered_text NOT NULL,
+    PRIMARY KEY (session, name)
+);
 
 CREATE TABLE binding (
     lane    ordered_text PRIMARY KEY,

@@ -34,15 +34,7 @@ CREATE TABLE session (
     created_at      REAL NOT NULL,
     last_active_at  REAL NOT NULL,
 
-    -- Choices of people; NULL: none.
-    agent           TEXT NOT NULL DEFAULT 'default',
-    model           TEXT,
-    style           TEXT,                         -- output style
-    permission_mode TEXT,                         -- plan, ask, accept-edits or auto
-    queue_mode      TEXT,                         -- for messages that arrive during a turn
-    thinking_wanted INTEGER,
-    thinking_shown  INTEGER NOT NULL DEFAULT 1,
-    trace           TEXT,                         -- detail of tool calls in the chat
+    permission_mode TEXT,                         -- plan, ask, accept-edits or auto; NULL: none chosen
     choice_bits     REAL NOT NULL DEFAULT 0,      -- information that choices have given to strangers
                                                   -- since the last message of a person, in bits
 
@@ -64,6 +56,14 @@ CREATE INDEX session_principal ON session (principal, last_active_at, id);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_paused ON session (id) WHERE status = 'paused';
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
+
+-- Choices of people (gateway.store.repositories.conversations.choices).
+CREATE TABLE session_choice (
+    session TEXT NOT NULL REFERENCES session (id),
+    name    TEXT NOT NULL,                        -- model, agent, style, queue, trace ...
+    value   TEXT NOT NULL,
+    PRIMARY KEY (session, name)
+) STRICT, WITHOUT ROWID;
 
 -- The current session of a lane.
 CREATE TABLE binding (

@@ -31,6 +31,7 @@ from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.choices import AGENT
 from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
@@ -105,7 +106,7 @@ class SubagentCoordinator:
         if (agent := profile_for(message)) is not None or message.job is not None:
             return agent
         audience = self._permissions.audience(message)
-        name = claim.agent or audience.agent
+        name = claim.choices.get(AGENT) or audience.agent
         if name is None or name == MAIN:
             return None
         agent = await asyncio.to_thread(self._agent.subagents.find, name, audience.root)

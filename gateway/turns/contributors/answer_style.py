@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from agent.records import frozen
 from agent.security.taint.taint import UNTRUSTED
+from gateway.store.repositories.conversations.choices import STYLE
 from gateway.turns.agents.styles import OutputStyle
 from gateway.turns.prompt import TurnDraft
 
@@ -20,7 +21,7 @@ class AnswerStyle:
     find: Callable[[str], OutputStyle | None]
 
     async def contribute(self, draft: TurnDraft) -> None:
-        name = draft.claim.style
+        name = draft.claim.choices.get(STYLE)
         if name is None or not draft.reads_workspace:
             return
         style = await asyncio.to_thread(self.find, name)

@@ -15,7 +15,7 @@ from gateway.store.postgres import migrator as postgres
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import jobs
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.schema import Schema
 from gateway.store.sqlite import migrator as sqlite
 from tests import postgres_server
@@ -91,6 +91,49 @@ def test_database_of_version_83_gets_the_tables_of_a_new_one(engine: str, tmp_pa
 def test_database_of_version_83_keeps_its_rows(engine: str, tmp_path: Path) -> None:
     with whole_database(live_database(engine, tmp_path)).opened(None) as tx:
         check_rows(tx)
+
+
+def test_choices_of_version_83_become_rows(engine: str, tmp_path: Path) -> None:
+    url = live_database(engine, tmp_path)
+    run_script(
+        engine,
+        url,
+        "UPDATE session SET agent = 'plan', model = 'x/y', style = 'terse', queue_mode = 'steer',"
+        " trace = 'full', thinking_wanted = 0, thinking_shown = 0",
+    )
+    with whole_database(url).opened(None) as tx:
+        session = stored.read(tx, "session", "id")[0][0]
+        assert choices.load(tx, session).stored == {
+            "agent": "plan",
+            "model": "x/y",
+            "style": "terse",
+            "queue": "steer",
+            "trace": "full",
+            "thinking": "off",
+            "thinking_display": "hidden",
+        }
+
+
+def test_session_of_version_83_without_choices_has_no_rows(engine: str, tmp_path: Path) -> None:
+    url = live_database(engine, tmp_path)
+    run_script(
+        engine,
+        url,
+        "UPDATE session SET agent = 'default', model = NULL, style = NULL, queue_mode = NULL,"
+        " trace = NULL, thinking_wanted = NULL, thinking_shown = 1",
+    )
+    with whole_database(url).opened(None) as tx:
+        assert stored.count(tx, "session_choice") == 0
+
+
+def run_script(engine: str, url: str, script: str) -> None:
+    """Run a statement without opening the database as Kore does."""
+    if engine == "postgres":
+        with closing(connect(url)) as connection, connection.transaction():
+            connection.execute(script.encode())
+        return
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute(script)
 
 
 def check_rows(tx: Transaction) -> None:

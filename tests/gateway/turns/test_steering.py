@@ -353,7 +353,7 @@ async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path:
     model = Paced(list_dir_reply(), "done")
     async with running(tmp_path, model) as parts:
         await parts.service.submit(console_message("/queue steer"))
-        await parts.until_stored("session", queue_mode="steer")
+        await parts.until_stored("session_choice", name="queue", value="steer")
         await parts.service.submit(console_message("one"))
         await model.wait_for_request(1)
         second = console_message("two")

@@ -9,7 +9,12 @@ from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import session_marks, session_names, sessions
+from gateway.store.repositories.conversations import (
+    choices,
+    session_marks,
+    session_names,
+    sessions,
+)
 from gateway.store.repositories.conversations.session_marks import SessionMarks
 from gateway.store.repositories.states import LIVE
 
@@ -17,8 +22,6 @@ Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
 # So that the number of a copy is seen in lists, which cut names.
 _STEM_CHARS = 44
-# What a copy has of the conversation that it was made of, as it is.
-_COPIED = "agent, style, model, queue_mode, thinking_wanted, thinking_shown, trace, choice_bits"
 _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
@@ -50,8 +53,8 @@ def fork(
     if (file_views := sessions.file_views_of(tx, sessions.load_row(tx, session))) is not None:
         sessions.set_file_views(tx, fork, file_views)
     tx.run(
-        f"UPDATE session SET (name, {_COPIED}, head, pruned_upto, parent, parent_n, home_lane) ="
-        f" (SELECT ?, {_COPIED}, CASE WHEN head < ? THEN head ELSE ? END,"
+        "UPDATE session SET (name, choice_bits, head, pruned_upto, parent, parent_n, home_lane) ="
+        " (SELECT ?, choice_bits, CASE WHEN head < ? THEN head ELSE ? END,"
         " CASE WHEN pruned_upto < ? THEN pruned_upto ELSE ? END, id, ?, ? FROM session WHERE"
         " id = ?)"
         " WHERE id = ?",
@@ -60,6 +63,7 @@ def fork(
             *(last, last, last, last, last, owner.home, session, fork),
         ),
     )
+    choices.copy(tx, session, fork)
     marks = session_marks.read(tx, session)
     session_marks.put(tx, fork, SessionMarks(owner.principal, marks.mode, marks.taint))
     return fork

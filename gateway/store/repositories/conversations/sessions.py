@@ -5,18 +5,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import get_args
 
-from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.records import frozen
 from agent.security.taint.taint import BOTH
 from agent.types import Message, Taint
 from gateway.core.messages import ONCE
-from gateway.core.records import QueueMode, SessionInfo, SessionState, Trace
+from gateway.core.records import QueueMode, SessionInfo, SessionState
 from gateway.store.conditions import beginning
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
-from gateway.store.repositories.conversations import search, session_marks, session_names
+from gateway.store.repositories.conversations import choices, search, session_marks, session_names
+from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.conversations.search import Scope
 
 # Sessions that are looked at for the last one whose owner is known.
@@ -67,35 +67,18 @@ def pin(tx: Transaction, session: str, worker: int | None) -> None:
 
 
 @frozen
-class ThinkingChoice:
-    """`wanted` is None without a choice; `shown` says whether screens show it."""
-
-    wanted: bool | None = None
-    shown: bool = True
-
-    def hides(self, event: Event) -> bool:
-        return not self.shown and isinstance(event, ThinkingDelta | ThinkingEnd)
-
-
-@frozen
 class SessionRow:
-    """A session as the work on its messages needs it, read at once.
+    """A session as the work on its messages needs it.
 
-    `queue` is the choice for messages that come while a turn runs, `last` the number of
-    the last message, `copied` of the last one that it was forked with. `bits` is what choices have
-    told strangers since a person's last message. `has_background`: a sub-agent works for it that
-    no turn waits for.
+    `last` is the number of the last message, `copied` of the last one that it was forked with.
+    `bits` counts what choices have told strangers since a person's last message. A session
+    `has_background` while a sub-agent works for it that no turn waits for.
     """
 
     id: str
     status: str
-    queue: QueueMode | None
-    model: str | None
-    agent: str | None
-    style: str | None
+    choices: StoredChoices
     mode: str | None
-    thinking: ThinkingChoice
-    trace: Trace | None
     taint: frozenset[Taint]
     bits: float
     last: int
@@ -109,14 +92,9 @@ class SessionRow:
     folder: str | None
 
 
-# What the column holds where no agent was chosen.
-_NO_AGENT = "default"
-
 # What `session_row` reads.
 ROW_COLUMNS = (
-    "session.id, session.status, session.queue_mode, session.model, session.agent,"
-    " session.style, session.principal, session.permission_mode,"
-    " session.thinking_wanted, session.thinking_shown, session.trace, session.taint,"
+    "session.id, session.status, session.principal, session.permission_mode, session.taint,"
     " session.choice_bits, session.file_views, session.worker, session.folder,"
     " coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
@@ -130,20 +108,14 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 
 def session_row(tx: Transaction, row: Row) -> SessionRow:
-    session, status, queue, model, agent, style, principal, mode, *others = row
-    thinking, thinking_shown, trace, taint, bits, file_views, worker, folder, *counts = others
+    session, status, principal, mode, taint, bits, file_views, worker, folder, *counts = row
     copied, last, has_background = counts
     mode, taint_marks = session_marks.of_row(tx, session, principal, mode, taint)
     return SessionRow(
         id=session,
         status=status,
-        queue=next((one for one in get_args(QueueMode) if one == queue), None),
-        model=model,
-        agent=None if agent == _NO_AGENT else agent,
-        style=style,
+        choices=choices.load(tx, session),
         mode=mode,
-        thinking=ThinkingChoice(None if thinking is None else bool(thinking), bool(thinking_shown)),
-        trace=next((one for one in get_args(Trace) if one == trace), None),
         taint=taint_marks,
         bits=float(bits),
         last=last,
@@ -176,34 +148,6 @@ def last_of(tx: Transaction, principal: str) -> str | None:
     )
     own = (row[0] for row in rows if session_marks.opened(tx, *row) is not None)
     return next(own, None)
-
-
-def chosen_model(tx: Transaction, session: str) -> str | None:
-    """The model that was chosen for this session."""
-    (model,) = tx.one("SELECT model FROM session WHERE id = ?", (session,))
-    return str(model) if model is not None else None
-
-
-def choose_model(tx: Transaction, session: str, model: str | None) -> None:
-    tx.run("UPDATE session SET model = ? WHERE id = ?", (model, session))
-
-
-def chosen_agent(tx: Transaction, session: str) -> str | None:
-    """The name of the agent that was chosen for this session."""
-    return load_row(tx, session).agent
-
-
-def choose_agent(tx: Transaction, session: str, agent: str) -> None:
-    tx.run("UPDATE session SET agent = ? WHERE id = ?", (agent, session))
-
-
-def chosen_style(tx: Transaction, session: str) -> str | None:
-    """The name of the output style that was chosen for this session."""
-    return load_row(tx, session).style
-
-
-def choose_style(tx: Transaction, session: str, style: str | None) -> None:
-    tx.run("UPDATE session SET style = ? WHERE id = ?", (style, session))
 
 
 def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
@@ -279,31 +223,22 @@ def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
 
 
 def queue_mode(tx: Transaction, session: str) -> QueueMode:
-    """What becomes of a message that arrives while a turn runs in this session."""
-    mode, home = tx.one("SELECT queue_mode, home_lane FROM session WHERE id = ?", (session,))
-    mode = mode or queue_default(tx, home)
-    return next((option for option in get_args(QueueMode) if option == mode), "queue")
+    """Return what happens to a message that arrives while a turn runs in this session."""
+    if (mode := choices.load(tx, session).get(choices.QUEUE)) is not None:
+        return mode
+    (home,) = tx.one("SELECT home_lane FROM session WHERE id = ?", (session,))
+    return _default_queue_mode(tx, home)
 
 
 def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
-    if session := bound_session(tx, lane):
-        return queue_mode(tx, session)
+    """Return the same for the session of a lane, which may not have one yet."""
+    session = bound_session(tx, lane)
+    return _default_queue_mode(tx, lane) if session is None else queue_mode(tx, session)
+
+
+def _default_queue_mode(tx: Transaction, lane: str) -> QueueMode:
     mode = queue_default(tx, lane)
     return next((option for option in get_args(QueueMode) if option == mode), "queue")
-
-
-def keep_queue_mode(tx: Transaction, old: str, new: str) -> None:
-    """Carry the choices made in the old conversation over to the new one."""
-    tx.run(
-        "UPDATE session SET queue_mode = chosen.queue_mode"
-        " FROM (SELECT queue_mode FROM session WHERE id = ?) AS chosen"
-        " WHERE id = ? AND chosen.queue_mode IS NOT NULL",
-        (old, new),
-    )
-
-
-def choose_queue_mode(tx: Transaction, session: str, mode: QueueMode) -> None:
-    tx.run("UPDATE session SET queue_mode = ? WHERE id = ?", (mode, session))
 
 
 def append_messages(
@@ -430,32 +365,6 @@ def _state(status: str, *, running: bool) -> SessionState:
     if running:
         return "running"
     return "paused" if status == "paused" else "closed" if status == "closed" else "idle"
-
-
-def thinking_of_session(tx: Transaction, session: str) -> ThinkingChoice:
-    return load_row(tx, session).thinking
-
-
-def choose_thinking(tx: Transaction, session: str, thinking: ThinkingChoice) -> None:
-    tx.run(
-        "UPDATE session SET thinking_wanted = ?, thinking_shown = ? WHERE id = ?",
-        (thinking.wanted, thinking.shown, session),
-    )
-
-
-def trace_of_session(tx: Transaction, session: str) -> Trace | None:
-    """None without a choice."""
-    return load_row(tx, session).trace
-
-
-def choose_trace(tx: Transaction, session: str, level: Trace) -> None:
-    tx.run("UPDATE session SET trace = ? WHERE id = ?", (level, session))
-
-
-def carry_trace(tx: Transaction, old: str, new: str) -> None:
-    """What was chosen in the old conversation holds in the new one."""
-    if (level := trace_of_session(tx, old)) is not None:
-        choose_trace(tx, new, level)
 
 
 def numbers_of(tx: Transaction, turn: int) -> list[int]:

@@ -13,6 +13,7 @@ from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.conversations import (
+    choices,
     session_admin,
     session_marks,
     session_names,
@@ -110,7 +111,7 @@ def _meta(tx: Transaction, session: str, stored_line: tuple[int, str] | None) ->
         own_meta["gitRoot"] = before["gitRoot"]
     facts = {
         "taint": info.taint.split(",") if info.taint else None,
-        "model": sessions.chosen_model(tx, session),
+        "model": choices.load(tx, session).get(choices.MODEL),
         "parent": info.parent,
     }
     return {**before, **own_meta, **{name: value for name, value in facts.items() if value}}

@@ -8,12 +8,12 @@ from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
-from gateway.core.records import Trace
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.conversations import memory_snapshots, sessions
-from gateway.store.repositories.conversations.sessions import SessionRow, ThinkingChoice
+from gateway.store.repositories.conversations.choices import QUEUE, StoredChoices
+from gateway.store.repositories.conversations.sessions import SessionRow
 from gateway.store.repositories.delivery import chats, inbox
 from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE
 from gateway.store.repositories.execution import subagent_tasks, windows
@@ -40,9 +40,8 @@ class TurnClaim:
     further.
     `asked` is the user message that was stored for a new one; `begins` is what the session is
     called when it is the first turn there.
-    `model`, `agent` and `style` are those that its session has chosen, `memory` what it began with,
-    `taint` what it has taken in, `file_views` what it has seen of files,
-    `folder` the identity of the one that its last turn worked in.
+    `memory` is what its session began with, `taint` what it has taken in, `file_views` what it has
+    seen of files, `folder` the identity of the one that its last turn worked in.
     """
 
     turn: int
@@ -52,13 +51,8 @@ class TurnClaim:
     resumed: bool = False
     stop_requested: bool = False
     exhausted: bool = False
-    model: str | None = None
-    agent: str | None = None
-    style: str | None = None
+    choices: StoredChoices = field(default_factory=StoredChoices)
     mode: str | None = None
-    thinking: ThinkingChoice = field(default_factory=ThinkingChoice)
-    # The chosen trace below answers.
-    trace: Trace | None = None
     taint: frozenset[Taint] = frozenset()
     # What choices have told strangers since a person's last message there.
     bits: float = 0
@@ -167,7 +161,7 @@ def claim(
             return claim_at_once(tx, lane, is_command, scope)
         sessions.unbind(tx, lane)
         here = None
-    mode = (here.queue if here else None) or stand.queue_default
+    mode = (here.choices.get(QUEUE) if here else None) or stand.queue_default
     waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
     if not waiting:
         return None
@@ -253,12 +247,8 @@ def _begin(
         messages,
         asked=user_message,
         begins=begins,
-        model=row.model,
-        agent=row.agent,
-        style=row.style,
+        choices=row.choices,
         mode=row.mode,
-        thinking=row.thinking,
-        trace=row.trace,
         taint=row.taint,
         bits=row.bits,
         memory=memory_snapshots.load(tx, session) if row.last else None,
@@ -452,12 +442,8 @@ def _resume(
         stop_requested=bool(live.stop_requested),
         exhausted=live.attempts > ATTEMPTS,
         stored=live.stored,
-        model=state.model,
-        agent=state.agent,
-        style=state.style,
+        choices=state.choices,
         mode=state.mode,
-        thinking=state.thinking,
-        trace=state.trace,
         taint=state.taint,
         bits=state.bits,
         memory=memory_snapshots.load(tx, session),

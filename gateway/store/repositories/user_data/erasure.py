@@ -30,6 +30,7 @@ PERSONAL = frozenset(
             "inbox",
             "session",
             "binding",
+            "session_choice",
             "turn",
             "message",
             "step",
@@ -216,6 +217,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         *(
             f"DELETE FROM {table} WHERE session IN ({_SESSIONS})"
             for table in (
+                "session_choice",
                 "message",
                 "transcript_line",
                 "summary",

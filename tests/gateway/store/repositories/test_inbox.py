@@ -11,7 +11,7 @@ from gateway.commands import is_command
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.delivery import inbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT, InboxBatch, InboxEntry
 from gateway.store.repositories.execution import claims, turns
@@ -284,10 +284,10 @@ def test_a_lane_waits_for_another_one_in_its_session(db: Transaction) -> None:
 def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b"))
     first = claim_turn(db)
-    assert first.model is None
-    sessions.choose_model(db, first.session, "x/y")
+    assert first.choices.get(choices.MODEL) is None
+    choices.put(db, first.session, choices.MODEL, "x/y")
     finish(db, first)
-    assert claim_turn(db).model == "x/y"
+    assert claim_turn(db).choices.get(choices.MODEL) == "x/y"
 
 
 def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:

@@ -6,7 +6,7 @@ from gateway.commands import is_command
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
 from gateway.store.repositories import usage
-from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations import choices, session_admin, sessions
 from gateway.store.repositories.conversations.session_admin import SessionOwner
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
@@ -39,13 +39,13 @@ def session(db: Transaction) -> str:
 
 def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Transaction) -> None:
     parent = session(db)
-    sessions.choose_model(db, parent, "a/b")
+    choices.put(db, parent, choices.MODEL, "a/b")
     sessions.add_taint(db, parent, frozenset({"untrusted"}))
     db.run("UPDATE session SET head = 1")
     fork = session_admin.fork(db, parent, OWNER, 3.0)
     assert sessions.load_all(db, fork) == sessions.load_all(db, parent)
     assert windows.load(db, fork) == windows.load(db, parent)
-    assert sessions.chosen_model(db, fork) == "a/b"
+    assert choices.load(db, fork).get(choices.MODEL) == "a/b"
     assert sessions.taint_of(db, fork) == {"untrusted"}
     sessions.append_messages(db, fork, None, [user("three")], 4.0)
     assert sessions.count_messages(db, parent) == 2

@@ -4,7 +4,7 @@ from agent.errors import KoreError
 from agent.types import Message, Text, ToolCall, assistant, user
 from gateway.sessions import lookup
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.execution import windows
 from gateway.turns.prompt import build_user_message
 from tests.gateway.parts import chat_message
@@ -71,10 +71,10 @@ def test_the_newest_come_first(db: Transaction) -> None:
 
 def test_a_model_can_be_chosen_and_forgotten(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
-    sessions.choose_model(db, session, "x/y")
-    assert sessions.chosen_model(db, session) == "x/y"
-    sessions.choose_model(db, session, None)
-    assert sessions.chosen_model(db, session) is None
+    choices.put(db, session, choices.MODEL, "x/y")
+    assert choices.load(db, session).get(choices.MODEL) == "x/y"
+    choices.put(db, session, choices.MODEL, None)
+    assert choices.load(db, session).get(choices.MODEL) is None
 
 
 def test_a_session_without_a_name_is_called_as_it_began(db: Transaction) -> None:

@@ -13,7 +13,7 @@ from agent.security.taint.taint import TaintState
 from agent.types import Image, Message, Text, Thinking, ToolCall, assistant, user
 from gateway.core.transcript import read
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import session_admin, sessions, transcripts
+from gateway.store.repositories.conversations import choices, session_admin, sessions, transcripts
 from gateway.store.repositories.conversations.session_admin import SessionOwner
 from tests.gateway.store.repositories.test_inbox import db
 
@@ -61,7 +61,7 @@ def taken_in(db: Transaction, content: str) -> str:
 def test_an_exported_session_is_imported_and_exported_the_same(db: Transaction) -> None:
     session = sessions.create_session(db, "cli:0", 1_000_000.25)
     sessions.append_messages(db, session, None, TALK, 1_000_001.123456)
-    sessions.choose_model(db, session, "a/b")
+    choices.put(db, session, choices.MODEL, "a/b")
     out = transcripts.lines(db, session)
     copy = taken_in(db, "\n".join(out) + "\n")
     assert copy != session

@@ -1,0 +1,23 @@
+-- Choices of people are rows; a new choice is no new column.
+CREATE TABLE session_choice (
+    session ordered_text NOT NULL REFERENCES session (id) DEFERRABLE,
+    name    ordered_text NOT NULL,
+    value   ordered_text NOT NULL,
+    PRIMARY KEY (session, name)
+);
+INSERT INTO session_choice (session, name, value)
+    SELECT id, 'agent', agent FROM session WHERE agent <> 'default'
+    UNION ALL SELECT id, 'model', model FROM session WHERE model IS NOT NULL
+    UNION ALL SELECT id, 'style', style FROM session WHERE style IS NOT NULL
+    UNION ALL SELECT id, 'queue', queue_mode FROM session WHERE queue_mode IS NOT NULL
+    UNION ALL SELECT id, 'trace', trace FROM session WHERE trace IS NOT NULL
+    UNION ALL SELECT id, 'thinking', CASE thinking_wanted WHEN 0 THEN 'off' ELSE 'on' END
+        FROM session WHERE thinking_wanted IS NOT NULL
+    UNION ALL SELECT id, 'thinking_display', 'hidden' FROM session WHERE thinking_shown = 0;
+ALTER TABLE session DROP COLUMN agent;
+ALTER TABLE session DROP COLUMN model;
+ALTER TABLE session DROP COLUMN style;
+ALTER TABLE session DROP COLUMN queue_mode;
+ALTER TABLE session DROP COLUMN thinking_wanted;
+ALTER TABLE session DROP COLUMN thinking_shown;
+ALTER TABLE session DROP COLUMN trace;

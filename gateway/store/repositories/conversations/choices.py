@@ -1,0 +1,101 @@
+"""Choices of people for a session: rows of the table `session_choice`.
+
+The permission mode is not among them: it is sealed with the taint (`session_marks`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
+
+from agent.events import Event, ThinkingDelta, ThinkingEnd
+from agent.records import frozen
+from gateway.core.records import QueueMode, Trace
+from gateway.store.port import Transaction
+
+ValueT = TypeVar("ValueT", bound=str)
+
+
+class Choice(Generic[ValueT]):
+    """Definition of a choice. Without `values` any text may be stored; a choice that
+    `carries_over` also holds after /new."""
+
+    def __init__(self, name: str, *values: ValueT, carries_over: bool = False) -> None:
+        self.name = name
+        self.values = values
+        self.carries_over = carries_over
+
+    def accepts(self, value: str) -> bool:
+        return not self.values or value in self.values
+
+
+MODEL = Choice[str]("model")
+AGENT = Choice[str]("agent")
+STYLE = Choice[str]("style")
+QUEUE: Choice[QueueMode] = Choice("queue", *get_args(QueueMode), carries_over=True)
+TRACE: Choice[Trace] = Choice("trace", *get_args(Trace), carries_over=True)
+THINKING = Choice[Literal["on", "off"]]("thinking", "on", "off")
+THINKING_DISPLAY = Choice[Literal["shown", "hidden"]]("thinking_display", "shown", "hidden")
+CHOICES: tuple[Choice[Any], ...] = (
+    MODEL, AGENT, STYLE, QUEUE, TRACE, THINKING, THINKING_DISPLAY,
+)  # fmt: skip
+
+
+@frozen
+class StoredChoices:
+    """The choices of a session by name, as they are stored."""
+
+    stored: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, choice: Choice[ValueT]) -> ValueT | None:
+        """Return the chosen value; None without a choice."""
+        value = self.stored.get(choice.name)
+        return cast("ValueT", value) if value is not None and choice.accepts(value) else None
+
+    @property
+    def thinking(self) -> bool | None:
+        """Whether the model is asked to think; None without a choice."""
+        value = self.get(THINKING)
+        return None if value is None else value == "on"
+
+    @property
+    def shows_thinking(self) -> bool:
+        return self.get(THINKING_DISPLAY) != "hidden"
+
+    def hides(self, event: Event) -> bool:
+        """Return whether screens do not get this event."""
+        return isinstance(event, ThinkingDelta | ThinkingEnd) and not self.shows_thinking
+
+
+def load(tx: Transaction, session: str) -> StoredChoices:
+    """Return the choices of a session."""
+    rows = tx.all("SELECT name, value FROM session_choice WHERE session = ?", (session,))
+    return StoredChoices(dict(rows))
+
+
+def put(tx: Transaction, session: str, choice: Choice[ValueT], value: ValueT | None) -> None:
+    """Store a choice; None removes it."""
+    if value is None:
+        tx.run("DELETE FROM session_choice WHERE session = ? AND name = ?", (session, choice.name))
+        return
+    tx.run(
+        "INSERT INTO session_choice (session, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (session, name) DO UPDATE SET value = excluded.value",
+        (session, choice.name, value),
+    )
+
+
+def copy(tx: Transaction, session: str, fork: str) -> None:
+    """Give a new session all choices of the one that it was forked from."""
+    rows = tx.all("SELECT name, value FROM session_choice WHERE session = ?", (session,))
+    tx.many(
+        "INSERT INTO session_choice (session, name, value) VALUES (?, ?, ?)",
+        [(fork, name, value) for name, value in rows],
+    )
+
+
+def carry_over(tx: Transaction, old: str, new: str) -> None:
+    """Give the next session of a chat the choices that hold after /new."""
+    choices = load(tx, old)
+    for choice in CHOICES:
+        if choice.carries_over:
+            put(tx, new, choice, choices.get(choice))
