@@ -14,7 +14,7 @@ CREATE TABLE migration (
 ) STRICT;
 
 -- Facts by name. `cipher`: a known text, sealed with the key of all other sealed texts; no row, no
--- encryption. `search`: all messages are in the search index.
+-- encryption. `search`: key of the last message in the search index, as JSON; null: all are in it.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL

@@ -88,7 +88,7 @@ def forget(tx: Transaction, session: str) -> None:
 
 
 def forget_all(tx: Transaction) -> None:
-    """Empty the index, for a database whose texts get another key."""
+    """Empty the index, for a database that was copied or whose texts get another key."""
     tx.search.clear()
     tx.run("DELETE FROM search_entry")
     tx.run("DELETE FROM meta WHERE name = 'search'")
@@ -96,8 +96,8 @@ def forget_all(tx: Transaction) -> None:
 
 
 def enter_older(tx: Transaction) -> bool:
-    """Enter some of what was stored before there was an index; True when nothing is left. Raises
-    `SearchRefused` where texts are sealed."""
+    """Add some of the messages that have no entry, as after a copy of the database; return whether
+    none is left. Raises `SearchRefused` where texts are sealed."""
     if _is_sealed(tx):
         raise SearchRefused("sealed")
     row = tx.first("SELECT value FROM meta WHERE name = 'search'")
