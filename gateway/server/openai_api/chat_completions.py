@@ -10,25 +10,28 @@ from aiohttp import web
 
 from agent.errors import PolicyDenied
 from agent.i18n import t
-from agent.serialization import dumps
 from gateway.control.service import Service
 from gateway.server.call_scopes import check_message
 from gateway.server.guard import access_of
-from gateway.server.openai_api.agent_answer import AgentAnswer, AgentOrder, answer_text
-from gateway.server.openai_api.agent_chat import end_of, streamed_answer, whole_answer
-from gateway.server.openai_api.chat_answer import ChatAnswer
+from gateway.server.openai_api.agent_answer import (
+    AgentAnswer,
+    AgentOrder,
+    TurnEnd,
+    answer_text,
+)
+from gateway.server.openai_api.answer_stream import respond, write_reply, write_turn
 from gateway.server.openai_api.chat_messages import read_messages
+from gateway.server.openai_api.chat_writer import ChatWriter
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
-from gateway.server.openai_api.model_chat import call_of, stream_completion, whole_completion
+from gateway.server.openai_api.model_calls import chat_call
 from gateway.server.openai_api.model_names import ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     MessagePlace,
     RequestSessions,
 )
-from gateway.server.openai_api.server_sent_events import ServerSentEvents
 from gateway.server.openai_api.stored_answers import StoredAnswers
 from gateway.server.speaker import Speaker
 
@@ -68,23 +71,17 @@ class ChatCompletions:
         check_words(request, conversation)
         place = await self._sessions.find(request, conversation, text_field(body, "user"))
         turn = await agent_turn(self._service, request, target, conversation, place)
-        answer, token = ChatAnswer(target.name, _new_id(), time.time()), access_of(request).name
-        headers = {SESSION_HEADER: place.session}
-        try:
-            if not flag_field(body, "stream"):
-                end = await end_of(turn, request)
-                self._sessions.remember(request, conversation, answer_text(end, token), place)
-                data = whole_answer(end, answer, token)
-                return web.json_response(data, headers=headers, dumps=dumps)
-            usage = flag_field(object_field(body, "stream_options"), "include_usage")
-            async with ServerSentEvents(request, headers) as stream:
-                text = await streamed_answer(turn, answer, stream, token, usage=usage)
-                if text is not None:
-                    self._sessions.remember(request, conversation, text, place)
-            return stream.response
-        except ConnectionError:
+        writer, token = self._writer(body, target, _new_id(), time.time()), access_of(request).name
+        headers, is_stream = {SESSION_HEADER: place.session}, flag_field(body, "stream")
+        async with aclosing(write_turn(turn, writer, token)) as steps:
+            response, end = await respond(request, writer, steps, headers, is_stream=is_stream)
+        if isinstance(end, TurnEnd):
+            # The client sends back what it has read.
+            text = writer.text if is_stream else answer_text(end, token)
+            self._sessions.remember(request, conversation, text, place)
+        elif end is None:
             await stop_turn(turn, place)
-            return nobody_there()
+        return response
 
     async def _by_model(
         self,
@@ -93,21 +90,21 @@ class ChatCompletions:
         target: ModelTarget,
         conversation: ClientConversation,
     ) -> web.StreamResponse:
-        call, is_stream = call_of(target.name, body, conversation), flag_field(body, "stream")
-        usage = flag_field(object_field(body, "stream_options"), "include_usage")
+        call, is_stream = chat_call(target.name, body, conversation), flag_field(body, "stream")
         async with self._answers.open(request, body, _new_id()) as stored:
-            answer = ChatAnswer(target.name, stored.id, stored.made_at)
-            if not is_stream:
-                reply = await stored.whole(call)
-                return web.json_response(whole_completion(reply, answer), dumps=dumps)
-            stream = ServerSentEvents(request, {})
-            async with aclosing(stored.pieces(call)) as pieces:
-                try:
-                    async with stream:
-                        await stream_completion(pieces, answer, stream, usage=usage)
-                except ConnectionError:
-                    await stored.finish(pieces)
-            return stream.response
+            writer = self._writer(body, target, stored.id, stored.made_at)
+            pieces = stored.pieces(call, is_stream=is_stream)
+            async with aclosing(write_reply(pieces, writer)) as steps:
+                response, end = await respond(request, writer, steps, {}, is_stream=is_stream)
+                if end is None:
+                    await stored.finish(steps)
+            return response
+
+    def _writer(
+        self, body: Mapping[str, Any], target: ModelTarget, answer_id: str, made_at: float
+    ) -> ChatWriter:
+        has_usage = flag_field(object_field(body, "stream_options"), "include_usage")
+        return ChatWriter(target.name, answer_id, made_at, has_usage=has_usage)
 
 
 async def agent_turn(
@@ -133,11 +130,6 @@ async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:
     """The client has left: nobody waits for the answer, unless they may come back for it."""
     if not place.is_kept:
         await turn.stop()
-
-
-def nobody_there() -> web.Response:
-    """What is answered to a client that has left: nothing is sent any more."""
-    return web.Response(status=499)
 
 
 def _new_id() -> str:

@@ -1,31 +1,27 @@
-"""A bare model, called by its name: what is asked of it, and what it says."""
+"""The reply of a bare model, as it streams and as a whole."""
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
 from agent import events
-from agent.errors import KoreError
 from agent.i18n import t
-from agent.providers.model_settings import ModelSettings
 from agent.records import frozen
 from agent.serialization import event_from_json, message_from_json
 from agent.types import ToolCall, Usage
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
-from gateway.core.records import ModelCall, ModelTool
+from gateway.core.records import ModelCall
 from gateway.server.openai_api.agent_answer import TICK_S, ticked
-from gateway.server.openai_api.conversation import ClientConversation
-from gateway.server.openai_api.errors import ApiError, bad_field
-from gateway.server.openai_api.fields import objects_field
+from gateway.server.openai_api.errors import ApiError
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 @frozen
 class ModelAnswer:
-    """The whole reply."""
+    """A whole reply."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -39,59 +35,12 @@ class ModelAnswer:
 Piece = events.TextDelta | events.ThinkingDelta | events.ToolCallDelta
 
 
-def model_call(
-    model: str,
-    conversation: ClientConversation,
-    tools: Sequence[ModelTool],
-    settings: ModelSettings,
-) -> ModelCall:
-    return ModelCall(
-        model,
-        conversation.system,
-        conversation.messages,
-        tuple(tools),
-        settings.temperature,
-        settings.max_tokens,
-        settings.options(),
-    )
-
-
-def read_tools(body: Mapping[str, Any]) -> list[ModelTool]:
-    """Functions in the form of either API. Raises `ApiError`."""
-    tools = []
-    for number, one in enumerate(objects_field(body, "tools")):
-        function = one.get("function", one)
-        match one.get("type"), function:
-            case "function", {"name": str(name)}:
-                description = str(function.get("description") or "")
-                parameters = function.get("parameters") or {"type": "object", "properties": {}}
-                if not isinstance(parameters, dict):
-                    raise bad_field(f"tools[{number}].parameters", "a JSON schema")
-                tools.append(ModelTool(name, description, parameters))
-            case _:
-                raise bad_field(f"tools[{number}]", "a function with a name")
-    return tools
-
-
-def read_tool_choice(body: Mapping[str, Any]) -> str | None:
-    """As `ModelSettings` has it. Raises `ApiError`."""
-    match body.get("tool_choice"):
-        case None:
-            return None
-        case str(choice) if choice in ("auto", "none", "required"):
-            return choice
-        case {"type": "function", "function": {"name": str(name)}}:
-            return name
-        case {"type": "function", "name": str(name)}:
-            return name
-    raise bad_field("tool_choice", "auto, none, required or a function")
-
-
 async def model_reply(
-    service: Service, call: ModelCall
+    service: Service, call: ModelCall, *, is_stream: bool
 ) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
-    """What the model says as it comes, then the whole; None when nothing happens. What did not
-    stream comes before the end. Raises `KoreError`."""
+    """Yield the pieces of a reply, then the whole reply; None when nothing happens. Without
+    `is_stream` all pieces come at the end, so that a reply may break off and begin again. Raises
+    `KoreError`."""
     text, streamed_calls = "", set[str]()
     async with service.call_model(call) as items, aclosing(ticked(items, TICK_S)) as news:
         async for item in news:
@@ -104,7 +53,7 @@ async def model_reply(
                         yield events.ToolCallDelta(one.id, one.name, one.raw)
                 yield answer
                 return
-            event = event_from_json(item) if item is not None else None
+            event = event_from_json(item) if item is not None and is_stream else None
             match event:
                 case events.TextDelta(piece):
                     text += piece
@@ -119,23 +68,6 @@ async def model_reply(
                     words = t("the model's reply broke off: {reason}", reason=reason)
                     raise ApiError(502, words, "reply_broke_off")
     raise ConnectionLost(t("Kore is no longer running"))
-
-
-async def whole_reply(service: Service, call: ModelCall) -> ModelAnswer:
-    """Raises `KoreError`."""
-    async with service.call_model(call) as items:
-        async for item in items:
-            if item["type"] == events.Reply.type:
-                return _answer(item)
-    raise ConnectionLost(t("Kore is no longer running"))
-
-
-def settings_of(**values: Any) -> ModelSettings:
-    """Raises `ApiError` for a value that no model takes."""
-    try:
-        return ModelSettings(**values)
-    except KoreError as exc:
-        raise ApiError(400, str(exc)) from exc
 
 
 def _answer(item: Mapping[str, Any]) -> ModelAnswer:

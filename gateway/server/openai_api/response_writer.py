@@ -7,7 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from agent.errors import KoreError
 from agent.types import ToolCall, Usage
+from gateway.server.openai_api.answer_stream import AnswerEnd
+from gateway.server.openai_api.errors import api_error_of
 
 # Fields that a request may set, with what stands in the response otherwise.
 _DEFAULTS: Mapping[str, Any] = {
@@ -37,8 +40,8 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ResponseWriter:
-    """`response_id` is its id; items get theirs from it. What is to be sent is taken with `take`,
-    after each step. Times are Unix seconds; None: now."""
+    """Implements `AnswerWriter`. The ids of items come from `response_id`; times are Unix seconds,
+    None for now."""
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class ResponseWriter:
         self._number = 0
         self._message: int | None = None
         self._pieces: list[str] = []
+        self._texts: list[str] = []
         self._calls: dict[str, int] = {}
         self._fields = {
             "id": response_id,
@@ -71,12 +75,14 @@ class ResponseWriter:
             if self._fields[name] is None:
                 self._fields[name] = value
 
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
     def snapshot(self) -> dict[str, Any]:
-        """The response as it is now."""
         return {**self._fields, "output": list(self.output)}
 
     def take(self) -> list[dict[str, Any]]:
-        """The events since the last time."""
         taken, self._events = self._events, []
         return taken
 
@@ -85,17 +91,16 @@ class ResponseWriter:
         self._tell("response.in_progress", response=self.snapshot())
 
     def add_text(self, text: str) -> None:
-        """More words of the message that is open, or the first ones of a new one."""
         if self._message is None:
             item = {"type": "message", "status": "in_progress", "role": "assistant", "content": []}
             self._message = self.add_item(item, "msg")
             part = _text_part("")
             self._tell_of_part("response.content_part.added", part=part)
         self._pieces.append(text)
+        self._texts.append(text)
         self._tell_of_part("response.output_text.delta", delta=text, logprobs=[])
 
     def end_message(self) -> None:
-        """The next words begin another one."""
         if self._message is None:
             return
         part = _text_part("".join(self._pieces))
@@ -105,8 +110,12 @@ class ResponseWriter:
         self.end_item(self._message, {"content": [part]})
         self._message = None
 
+    def add_rest(self, text: str) -> None:
+        self.end_message()
+        if text := text.strip():
+            self.add_text(text)
+
     def add_call(self, call_id: str, name: str, piece: str) -> None:
-        """More of the arguments of a function call."""
         self.end_message()
         if call_id not in self._calls:
             item = {
@@ -120,7 +129,7 @@ class ResponseWriter:
         index = self._calls[call_id]
         self._tell_of(index, "response.function_call_arguments.delta", delta=piece)
 
-    def end_call(self, call: ToolCall) -> None:
+    def _end_call(self, call: ToolCall) -> None:
         index = self._calls[call.id]
         self._tell_of(
             index, "response.function_call_arguments.done", name=call.name, arguments=call.raw
@@ -128,7 +137,6 @@ class ResponseWriter:
         self.end_item(index, {"arguments": call.raw})
 
     def add_item(self, item: Mapping[str, Any], prefix: str) -> int:
-        """A new item; returns its place in the output."""
         index = len(self.output)
         suffix = self.id.partition("_")[2]
         self.output.append({"id": f"{prefix}_{suffix}_{index}", **item})
@@ -139,21 +147,24 @@ class ResponseWriter:
         self.output[index] = {**self.output[index], "status": "completed", **changes}
         self._tell("response.output_item.done", output_index=index, item=self.output[index])
 
-    def complete(self, usage: Usage, finish: str = "stop", at: float | None = None) -> None:
-        """The end, also of a reply that was cut short."""
+    def complete(self, end: AnswerEnd) -> None:
+        """End the response, also one that was cut short."""
         self.end_message()
+        for call in end.calls:
+            self._end_call(call)
         reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
-        reason = reasons.get(finish)
-        self._fields["usage"] = _usage_json(usage)
-        self._fields["completed_at"] = int(time.time() if at is None else at)
+        reason = reasons.get(end.finish)
+        self._fields["usage"] = _usage_json(end.usage)
+        self._fields["completed_at"] = int(time.time() if end.at is None else end.at)
         if reason is None:
             self._end("completed")
         else:
             self._fields["incomplete_details"] = {"reason": reason}
             self._end("incomplete")
 
-    def fail(self, code: str, message: str) -> None:
-        self._fields["error"] = {"code": code, "message": message}
+    def fail(self, error: KoreError) -> None:
+        own_error = api_error_of(error)
+        self._fields["error"] = {"code": own_error.code, "message": str(own_error)}
         self._end("failed")
 
     def _end(self, status: Status) -> None:

@@ -2,32 +2,28 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
 
-from agent.errors import KoreError
 from agent.i18n import t
-from agent.serialization import dumps
 from agent.types import Message
 from gateway.control.service import Service
 from gateway.server.guard import access_of
 from gateway.server.openai_api.agent_answer import TurnEnd, answer_text
-from gateway.server.openai_api.agent_response import write_turn
+from gateway.server.openai_api.answer_stream import respond, write_reply, write_turn
 from gateway.server.openai_api.chat_completions import (
     agent_turn,
     check_may_speak,
     check_words,
-    nobody_there,
     stop_turn,
 )
-from gateway.server.openai_api.errors import ApiError, api_error_of
+from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, text_field
+from gateway.server.openai_api.model_calls import response_call
 from gateway.server.openai_api.model_names import ModelTarget, find_target
-from gateway.server.openai_api.model_reply import ModelAnswer
-from gateway.server.openai_api.model_response import response_call, write_reply
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     RequestSessions,
@@ -35,13 +31,10 @@ from gateway.server.openai_api.request_sessions import (
 )
 from gateway.server.openai_api.response_input import read_input
 from gateway.server.openai_api.response_writer import ResponseWriter
-from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
 from gateway.server.openai_api.stored_answers import StoredAnswers
 from gateway.server.speaker import Speaker
 
 _ID = re.compile(r"resp_[0-9a-f]{1,64}")
-
-Steps = AsyncGenerator[TurnEnd | ModelAnswer | None, None]
 
 
 class Responses:
@@ -83,8 +76,9 @@ class Responses:
         writer = ResponseWriter(body, target.name, f"resp_{place.event_id.removeprefix('api-')}")
         await self._service.bind_session(_lane(speaker, writer.id), place.session)
         headers = {SESSION_HEADER: place.session}
+        is_stream = flag_field(body, "stream")
         async with aclosing(write_turn(turn, writer, token)) as steps:
-            response, end = await _respond(request, body, writer, steps, headers)
+            response, end = await respond(request, writer, steps, headers, is_stream=is_stream)
         if isinstance(end, TurnEnd):
             self._sessions.remember(request, conversation, answer_text(end, token), place)
         elif end is None:
@@ -97,11 +91,13 @@ class Responses:
         before = await self._conversation_of(request, _previous(body))
         conversation = await read_input(body, before)
         call = response_call(target.name, body, conversation)
+        is_stream = flag_field(body, "stream")
         new_id = f"resp_{os.urandom(16).hex()}"
         async with self._answers.open(request, body, new_id, conversation.messages) as stored:
             writer = ResponseWriter(body, target.name, stored.id, stored.made_at)
-            async with aclosing(write_reply(stored.pieces(call), writer)) as steps:
-                response, end = await _respond(request, body, writer, steps, {})
+            pieces = stored.pieces(call, is_stream=is_stream)
+            async with aclosing(write_reply(pieces, writer)) as steps:
+                response, end = await respond(request, writer, steps, {}, is_stream=is_stream)
                 if end is None:
                     await stored.finish(steps)
             return response
@@ -124,48 +120,6 @@ class Responses:
         if session is None:
             raise _no_previous(response_id)
         return session
-
-
-async def _respond(
-    request: web.Request,
-    body: Mapping[str, Any],
-    writer: ResponseWriter,
-    steps: Steps,
-    headers: Mapping[str, str],
-) -> tuple[web.StreamResponse, TurnEnd | ModelAnswer | KoreError | None]:
-    """The response, and how it ended; None when the client has left."""
-    end: TurnEnd | ModelAnswer | KoreError | None = None
-    if not flag_field(body, "stream"):
-        async for step in steps:
-            if has_left(request):
-                return nobody_there(), None
-            end = step
-        return web.json_response(writer.snapshot(), headers=headers, dumps=dumps), end
-    stream = ServerSentEvents(request, headers)
-    try:
-        async with stream:
-            writer.begin()
-            await _send(stream, writer)
-            try:
-                async for step in steps:
-                    end = step
-                    await _send(stream, writer)
-            except KoreError as exc:
-                end = exc
-                error = api_error_of(exc)
-                writer.fail(error.code, str(error))
-                await _send(stream, writer)
-    except ConnectionError:
-        return stream.response, None
-    return stream.response, end
-
-
-async def _send(stream: ServerSentEvents, writer: ResponseWriter) -> None:
-    news = writer.take()
-    for event in news:
-        await stream.send(event, event["type"])
-    if not news:
-        await stream.keep_alive()
 
 
 def _previous(body: Mapping[str, Any]) -> str | None:

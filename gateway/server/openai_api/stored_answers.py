@@ -26,7 +26,7 @@ from gateway.core.records import ApiAnswer, ModelCall
 from gateway.server.guard import access_of
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field
-from gateway.server.openai_api.model_reply import ModelAnswer, Piece, model_reply, whole_reply
+from gateway.server.openai_api.model_reply import ModelAnswer, Piece, model_reply
 from gateway.server.openai_api.request_sessions import KEY_HEADER, begin_answer, read_key
 
 log = logging.getLogger(__name__)
@@ -53,16 +53,10 @@ class StoredAnswer:
         self._is_stored = is_stored
         self.id, self.made_at = record.id, record.made_at
 
-    async def whole(self, call: ModelCall) -> ModelAnswer:
-        """Raises `KoreError`."""
-        if self._record.is_given:
-            return _answer_of(self._record)
-        answer = await whole_reply(self._service, call)
-        await self._keep(answer, _pieces_of(answer))
-        return answer
-
-    async def pieces(self, call: ModelCall) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
-        """As `model_reply`."""
+    async def pieces(
+        self, call: ModelCall, *, is_stream: bool
+    ) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
+        """Yield the pieces of the answer as `model_reply` does. Raises `KoreError`."""
         if self._record.is_given:
             answer = _answer_of(self._record)
             for piece in self._record.answer["pieces"] if self._record.answer else ():
@@ -70,7 +64,7 @@ class StoredAnswer:
             yield answer
             return
         sent: list[dict[str, str]] = []
-        async with aclosing(model_reply(self._service, call)) as pieces:
+        async with aclosing(model_reply(self._service, call, is_stream=is_stream)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelAnswer):
                     await self._keep(piece, sent)
@@ -174,14 +168,6 @@ def _add(sent: list[dict[str, str]], piece: Piece | None) -> None:
         sent[-1]["text"] += new["text"]
     else:
         sent.append(new)
-
-
-def _pieces_of(answer: ModelAnswer) -> list[dict[str, str]]:
-    pieces: list[dict[str, str]] = []
-    _add(pieces, events.TextDelta(answer.text))
-    for one in answer.calls:
-        _add(pieces, events.ToolCallDelta(one.id, one.name, one.raw))
-    return pieces
 
 
 def _piece(data: Mapping[str, str]) -> Piece:

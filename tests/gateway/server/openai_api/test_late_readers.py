@@ -9,8 +9,8 @@ import pytest
 
 from agent.types import assistant
 from gateway.server.openai_api.agent_answer import AgentAnswer, AgentOrder
-from gateway.server.openai_api.agent_chat import TextDeltas
-from gateway.server.openai_api.agent_response import write_turn
+from gateway.server.openai_api.answer_stream import write_turn
+from gateway.server.openai_api.chat_writer import ChatWriter
 from gateway.server.openai_api.request_sessions import MessagePlace
 from gateway.server.openai_api.response_writer import ResponseWriter
 from gateway.server.speaker import Speaker
@@ -55,7 +55,9 @@ async def test_all_words_of_a_response_are_there(parts: Parts) -> None:
 
 
 async def test_all_words_of_a_chat_are_streamed_once(parts: Parts) -> None:
-    deltas = TextDeltas()
-    async for event in read_late(parts, (await turn_of(parts)).follow()):
-        deltas.of(event)
-    assert deltas.text == "I try.\n\ndone"
+    writer = ChatWriter("kore", "chatcmpl-1", 0.0)
+    async for _ in read_late(parts, write_turn(await turn_of(parts), writer, "phone")):
+        pass
+    assert writer.text.startswith("I try.\n\ndone\n\n")
+    deltas = [chunk["choices"][0]["delta"] for chunk in writer.take()]
+    assert "".join(delta.get("content", "") for delta in deltas) == writer.text
