@@ -1,1 +1,1 @@
-"""What Kore knows of code: language servers, symbols, drafts of edits."""
+"""Code intelligence: language servers, symbols, watches and drafts of edits."""

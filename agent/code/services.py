@@ -1,4 +1,4 @@
-"""What an agent knows of code: made with its tools, imported when one of them is called."""
+"""Code services of an agent, created on first use."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 
 class CodeServices:
-    """A `DraftCheck`, too. Without a sandbox, language servers that nobody configured run only in
-    `trusted` folders. `watches` tell those that run what changes on the disk."""
+    """The code intelligence of an agent, which also serves as its `DraftCheck`.
+
+    Without a sandbox, language servers without explicit configuration run only in
+    `trusted` folders.
+    `watches` report changes on disk to running servers.
+    """
 
     def __init__(
         self,
@@ -39,7 +43,7 @@ class CodeServices:
         self._defaults, self._trusted = defaults, tuple(trusted)
         self._watches = watches
         self._scope = WorkspaceScope(tools)
-        # Whether a server may run.
+        # True once `servers` exists: a language server may be running.
         self.is_started = False
         defaults.drafts = self if settings.enabled and settings.before_write != "off" else None
 
@@ -53,7 +57,7 @@ class CodeServices:
 
         self.is_started = True
         watches = self._watches if self.settings.watch else None
-        # Made with the first server that runs.
+        # The watches are created with the first running server.
         follow = None if watches is None else lambda folder: watches().follow(folder)
         return LanguageServers(self.settings, self.tool_settings, self._trusted, follow)
 
@@ -90,7 +94,7 @@ class CodeServices:
         return VirtualDocuments(self._diagnostics)
 
     def end_session(self, session: str) -> None:
-        """Drop what a session had planned."""
+        """Discard the planned files of a session."""
         if "virtual" in self.__dict__:
             self.virtual.end(session)
 
@@ -109,11 +113,11 @@ class CodeServices:
     async def check(
         self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
     ) -> DraftReport:
-        from agent.code.symbols.languages import BY_ENDING
+        from agent.code.symbols.languages import LANGUAGES_BY_SUFFIX
 
         endings = {draft.path.suffix.lower() for draft in drafts}
-        has_grammar = not endings.isdisjoint(BY_ENDING)
-        if not has_grammar and not any(self.servers.candidates(one.path) for one in drafts):
+        has_grammar = not endings.isdisjoint(LANGUAGES_BY_SUFFIX)
+        if not has_grammar and not any(self.servers.candidates(draft.path) for draft in drafts):
             return DraftReport()
         return await self._diagnostics.check(drafts, call, insists)
 
@@ -122,7 +126,7 @@ class CodeServices:
             await self._diagnostics.after_write(drafts)
 
     def tools(self) -> list[Tool]:
-        """Those that a conversation with a project is told of."""
+        """Return the tools for conversations that have a project."""
         from agent.code.symbols.tool import OutlineTool
 
         outline = OutlineTool(self)
@@ -135,21 +139,21 @@ class CodeServices:
         return [LspTool(self), LspEditTool(self), outline, *virtual]
 
     def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
-        """Whether it would be the same with these."""
+        """Return whether services with these settings would be the same."""
         mine = (self.settings, self.tool_settings, self._trusted)
         return mine == (settings, tools, tuple(trusted))
 
     def retire(self) -> None:
-        """Others take its place: what runs ends, in its own time."""
+        """Tell running servers to end without waiting, when other services replace these."""
         if self.is_started:
             self.servers.retire()
 
     def status(self) -> list[ServerStatus]:
-        """The servers that were ever asked."""
+        """Return the status of every server used so far."""
         return self.servers.status() if self.is_started else []
 
     async def aclose(self) -> None:
-        """End all that runs."""
+        """Cancel background work and end all servers."""
         if "maps" in self.__dict__:
             await self.maps.aclose()
         if self.is_started:

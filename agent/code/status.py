@@ -1,4 +1,4 @@
-"""How language servers are, for people."""
+"""Status of language servers for display."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,8 +10,10 @@ ServerState = Literal["idle", "starting", "ready", "failed"]
 
 @frozen
 class ServerStatus:
-    """One server for one folder. `failure` is a sentence, `documents` how many files it has
-    open."""
+    """Status of a server for one folder.
+
+    `failure` is a sentence for people, `documents` the number of open files.
+    """
 
     name: str
     folder: Path

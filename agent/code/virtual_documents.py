@@ -1,4 +1,4 @@
-"""Files as a conversation plans them: in memory, seen by language servers, written together."""
+"""Planned file contents of conversations, in memory until they are written together."""
 
 import asyncio
 from collections import OrderedDict
@@ -17,42 +17,44 @@ from agent.tools.files.write_set import write_set
 if TYPE_CHECKING:
     from agent.code.lsp.draft_diagnostics import DraftDiagnostics, NewErrors
 
-MOST_FILES = 100
-MOST_BYTES = 5_000_000
-# Of conversations that plan something; what the others planned longest ago is dropped.
-_MOST_SESSIONS = 50
+MAX_FILES = 100
+MAX_BYTES = 5_000_000
+# Sessions with planned files; the plan of the least recently used session is dropped.
+_MAX_SESSIONS = 50
 
 
 class VirtualDocuments:
-    """Of all conversations of an agent. Nothing touches the disk before `sync`."""
+    """Planned files of all sessions of an agent. Nothing touches the disk before `sync`."""
 
     def __init__(self, diagnostics: "DraftDiagnostics") -> None:
         self._diagnostics = diagnostics
         self._sessions: OrderedDict[str, dict[Path, Draft]] = OrderedDict()
 
     async def put(self, session: str, path: Path, text: str) -> None:
-        """The file is to hold this text. Raises `ToolError` when too much is planned."""
+        """Plan this text as the content of a file. Raises `ToolError` when too much is planned."""
         drafts = self._drafts(session)
         earlier = drafts.get(path)
         before = earlier.before if earlier is not None else await read_text(path)
-        others = [one for one in drafts.values() if one.path != path]
+        others = [draft for draft in drafts.values() if draft.path != path]
         size = len(text.encode("utf-8", "replace"))
-        size += sum(len((one.after or "").encode("utf-8", "replace")) for one in others)
-        if len(others) >= MOST_FILES or size > MOST_BYTES:
+        size += sum(len((draft.after or "").encode("utf-8", "replace")) for draft in others)
+        if len(others) >= MAX_FILES or size > MAX_BYTES:
             raise ToolError(
-                f"At most {MOST_FILES} files and {MOST_BYTES // 1_000_000} MB can be planned at "
+                f"At most {MAX_FILES} files and {MAX_BYTES // 1_000_000} MB can be planned at "
                 "once; write some of them with sync_virtual first."
             )
         drafts[path] = Draft(path, before, text)
 
     def text(self, session: str, path: Path) -> str | None:
-        """What the file is to hold; None when nothing is planned for it."""
+        """Return the planned content of a file, or None when none is planned."""
         draft = self._drafts(session).get(path)
         return draft.after if draft is not None else None
 
     def planned(self, session: str, paths: Sequence[Path] = ()) -> list[Draft]:
-        """The drafts of these paths, of all without any, in the order of the paths. Raises
-        `ToolError` for a path without one."""
+        """Return the drafts of these paths in this order, or all drafts sorted by path.
+
+        Raises `ToolError` for a path without a draft and when nothing is planned.
+        """
         drafts = self._drafts(session)
         if missing := next((path for path in paths if path not in drafts), None):
             raise ToolError(f"Nothing is planned for {missing}.")
@@ -62,13 +64,15 @@ class VirtualDocuments:
         return [drafts[path] for path in chosen_paths]
 
     async def find_errors(self, path: Path, call: CallContext) -> "NewErrors":
-        """What all that is planned brings that was not wrong before. A guest hears of the draft of
-        this path alone: another person may have planned the others."""
+        """Return the errors that the planned files would introduce.
+
+        A guest gets the errors of this path only: another person may have planned the other files.
+        """
         paths = [path] if holds_files_of_others(call) else []
         return await self._diagnostics.find_errors(self.planned(call.session, paths), call)
 
     async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
-        """Write drafts, all or none; they are not planned any more. Raises `ToolError`."""
+        """Write the drafts, all or none, and remove them from the plan. Raises `ToolError`."""
         await file_io.in_thread(lambda: write_set(drafts, call))
         planned = self._drafts(session)
         for draft in drafts:
@@ -76,19 +80,19 @@ class VirtualDocuments:
         await self._diagnostics.after_write(drafts)
 
     def end(self, session: str) -> None:
-        """Drop what a session that has ended had planned."""
+        """Discard the planned files of a session that has ended."""
         self._sessions.pop(session, None)
 
     def _drafts(self, session: str) -> dict[Path, Draft]:
         drafts = self._sessions.setdefault(session, {})
         self._sessions.move_to_end(session)
-        while len(self._sessions) > _MOST_SESSIONS:
+        while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return drafts
 
 
 async def read_text(path: Path) -> str | None:
-    """What the disk has now; None for no file. Raises `ToolError`."""
+    """Return the current text of a file, or None when it does not exist. Raises `ToolError`."""
 
     def read() -> str | None:
         if file_io.kind(path) is None:

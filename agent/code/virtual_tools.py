@@ -1,5 +1,8 @@
-"""`create_virtual`, `update_virtual` and `sync_virtual`: several files planned, looked at, and then
-written at once. Models are told of them only where an agent names them."""
+"""The tools `create_virtual`, `update_virtual` and `sync_virtual`.
+
+They plan changes of several files, check them and write them at once. Models see them only when an
+agent's definition names them.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class VirtualServices(Protocol):
-    """What the three tools share."""
+    """Services that the three tools share."""
 
     @property
     def scope(self) -> WorkspaceScope: ...
@@ -40,9 +43,9 @@ class VirtualServices(Protocol):
 
 
 class _PlanningTool:
-    """A tool that changes nothing but what is planned."""
+    """Base of the tools that change only the plan."""
 
-    # In order, not side by side: two edits of one file never race.
+    # Calls of an idempotent tool run one after another, so that two edits of a file never race.
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
     only_when_named: ClassVar[bool] = True
@@ -51,14 +54,14 @@ class _PlanningTool:
         self._services = services
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """It only looks: what it plans is judged when it is to be written."""
+        """Declare a read only: planned text is judged when `sync_virtual` writes it."""
         return EffectPlan(reads=(self._path(args, call),))
 
     def _path(self, args: Mapping[str, Any], call: CallContext) -> Path:
         return self._services.scope.find(args["path"], call)
 
     async def _keep(self, path: Path, text: str, call: CallContext) -> ToolResult:
-        """Keep the text, and tell what is wrong with all that is planned now."""
+        """Plan the text and report new errors in all planned files."""
         virtual = self._services.virtual
         await virtual.put(call.session, path, text)
         errors = await virtual.find_errors(path, call)
@@ -72,7 +75,7 @@ class _PlanningTool:
 
 
 class CreateVirtual(_PlanningTool):
-    """A whole file, new or in the place of one that is there."""
+    """Plan the whole content of a new or existing file."""
 
     name: ClassVar[str] = "create_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -89,7 +92,7 @@ class CreateVirtual(_PlanningTool):
 
 
 class UpdateVirtual(_PlanningTool):
-    """One replacement in what is planned for a file, or in the file as it is on the disk."""
+    """Plan one replacement in the planned text of a file, or in its text on disk."""
 
     name: ClassVar[str] = "update_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -116,14 +119,14 @@ class UpdateVirtual(_PlanningTool):
         try:
             after, _ = apply(text, edit, str(path))
         except ToolError as exc:
-            # It shows the closest lines of the file.
+            # The error quotes the closest lines of the file.
             exc.untrusted = is_marked(path)
             raise
         return await self._keep(path, after, call)
 
 
 class SyncVirtual:
-    """Writes what is planned: one question, one diff, all files or none, one step to undo."""
+    """Write the planned files with one approval and one undo step, all or none."""
 
     name: ClassVar[str] = "sync_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -146,13 +149,14 @@ class SyncVirtual:
         return load_prompt("tools/sync_virtual")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """All files, with their differences."""
+        """Return all files with their diffs. Raises `ToolError` for new errors if writes are
+        blocked."""
         drafts = self._drafts(args, call)
         await refuse_errors(self._services.draft_check, drafts, args, call)
         return EffectPlan(
-            changes=tuple(one.path for one in drafts if one.before is not None),
-            creates=tuple(one.path for one in drafts if one.before is None),
-            diff="\n".join(_diff(one, call) for one in drafts),
+            changes=tuple(draft.path for draft in drafts if draft.before is not None),
+            creates=tuple(draft.path for draft in drafts if draft.before is None),
+            diff="\n".join(_diff(draft, call) for draft in drafts),
         )
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -162,11 +166,10 @@ class SyncVirtual:
         for draft in drafts:
             self._services.views.record_write(call.session, draft.path)
         names = "\n".join(str(draft.path) for draft in drafts)
-        artifacts = tuple(Artifact("diff", _diff(one, call), str(one.path)) for one in drafts)
+        artifacts = tuple(Artifact("diff", _diff(draft, call), str(draft.path)) for draft in drafts)
         return report.added_to(ToolResult(f"Wrote:\n{names}", artifacts=artifacts))
 
     async def end(self, session: str) -> None:
-        """Drop what a session had planned."""
         self._services.end_session(session)
 
     def _drafts(self, args: Mapping[str, Any], call: CallContext) -> Sequence[Draft]:
@@ -175,7 +178,8 @@ class SyncVirtual:
         if call.resumed and not drafts:
             raise ToolError("What was planned is gone with the restart; plan it again.")
         for draft in drafts:
-            # Another person of the conversation may have planned it, and folders become links.
+            # Another person of the conversation may have planned it, and a folder may have become a
+            # link.
             if self._services.scope.find(str(draft.path), call) != draft.path:
                 raise ToolError(f"{draft.path} lies behind a link now; nothing was written.")
         return drafts

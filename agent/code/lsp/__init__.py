@@ -1,1 +1,1 @@
-"""Language servers: started, kept in step with drafts of files, and asked."""
+"""Language servers: processes, documents and requests."""

@@ -1,4 +1,4 @@
-"""What language servers know of code, as a model reads it."""
+"""Answers of language servers as text for the model."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
 from agent.code.lsp.protocol.positions import split_lines
-from agent.code.lsp.questions import DIAGNOSE_S, CodeQuestions, Question, refuse_guests
+from agent.code.lsp.questions import DIAGNOSE_TIMEOUT_S, CodeQuestions, Question, refuse_guests
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
@@ -26,14 +26,14 @@ from agent.types import ToolResult
 
 
 class CodeAnswers:
-    """Answers the operations that only look."""
+    """Runs the read-only operations."""
 
     def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
         self.servers = servers
         self._questions = CodeQuestions(servers, settings)
 
     async def answer(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """What the server says, for the model. Raises `ToolError`."""
+        """Return the server's answer for the model. Raises `ToolError`."""
         operation = args["operation"]
         if operation == "workspace_symbols":
             return await self._workspace_symbols(args, call)
@@ -53,7 +53,7 @@ class CodeAnswers:
         return await server.ask(operation, work, self.servers.settings.timeout_s)
 
     async def _answer(self, question: Question, call: CallContext) -> ToolResult:
-        # Words may quote any file of the project, an outline only its own.
+        # An answer may quote any file of the project, an outline only its own file.
         is_outline = question.operation == "document_symbols"
         marked = await asyncio.to_thread(
             lambda: is_marked(question.path if is_outline else call.workspace)
@@ -73,7 +73,7 @@ class CodeAnswers:
                 places = places_of(await question.ask(question.params()))
         listing = PlaceListing(self._questions.scope, call, question.session.encoding)
         lines = await asyncio.to_thread(listing.write, places)
-        # The lines are those of files that are known.
+        # The listing knows exactly which files its lines come from.
         marked = listing.is_marked or await asyncio.to_thread(is_marked, question.path)
         return _result("\n".join(lines), question, marked)
 
@@ -106,8 +106,11 @@ class CodeAnswers:
         return await server.ask("workspace_symbols", work, self.servers.settings.timeout_s)
 
     async def _path_of_project(self, args: Mapping[str, Any], call: CallContext) -> Path | None:
-        """The file that says which language is meant: the named one, or, where no server runs, one
-        of those that the project has most of. None where one runs. Raises `ToolError`."""
+        """Return the file that decides the language.
+
+        This is the named file, or else a file of the most frequent language that has a server.
+        Returns None when a server of the project is already running. Raises `ToolError`.
+        """
         if args.get("path"):
             return self._questions.find_path(args, call)
         root = await asyncio.to_thread(call.workspace.resolve)
@@ -128,7 +131,7 @@ class CodeAnswers:
         return bool(self.servers.candidates(path))
 
     async def _any_server(self, path: Path | None, call: CallContext) -> LanguageServer:
-        """The server of a file, or without one the first that runs for this project."""
+        """Return the server of a file, or without one the first running server of the project."""
         if path is not None:
             return await self._questions.server(path, call)
         refuse_guests(call)
@@ -140,7 +143,7 @@ class CodeAnswers:
 
 
 def _outline(path: Path) -> ToolResult:
-    """A file's symbols where no server answers. Raises `ToolError`."""
+    """Return the symbols of a file that no server handles. Raises `ToolError`."""
     from agent.code.symbols.outline import outline
 
     text, _ = read_document(path)
@@ -148,7 +151,7 @@ def _outline(path: Path) -> ToolResult:
 
 
 async def _diagnostics(question: Question, marked: bool) -> ToolResult:
-    diagnostics = await question.session.diagnose(question.path, DIAGNOSE_S)
+    diagnostics = await question.session.diagnose(question.path, DIAGNOSE_TIMEOUT_S)
     if diagnostics is None:
         raise ToolError("The language server has not said yet what it finds; ask again.")
     return _result(
@@ -157,7 +160,7 @@ async def _diagnostics(question: Question, marked: bool) -> ToolResult:
 
 
 async def _texts(question: Question) -> Sequence[str]:
-    """Answers that are words, not places."""
+    """Return the lines of an answer that is text, not places."""
     params = question.params()
     match question.operation:
         case "hover":
@@ -173,7 +176,7 @@ async def _texts(question: Question) -> Sequence[str]:
 
 
 async def _calls(question: Question) -> list[Any]:
-    """The functions that call the one at a place, or that it calls."""
+    """Return the callers or callees of the function at a place."""
     items = await question.ask(question.params())
     key, method = ("from", "incomingCalls")
     if question.operation == "outgoing_calls":

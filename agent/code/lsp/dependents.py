@@ -1,4 +1,4 @@
-"""Files in which an edit of another one may bring errors."""
+"""Files in which an edit of another file may cause errors."""
 
 import asyncio
 import logging
@@ -27,26 +27,26 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 
 log = logging.getLogger(__name__)
 
-# So many files are opened to be looked at.
-_MOST_OPENED = 5
-# An edit is asked about for so many of the names that it changes, and so long in all.
-_MOST_NAMES = 4
-_ASK_S = 1.0
-# The first question waits until the server has read the project.
-_FIRST_ASK_S = 6.0
-# One that was too slow is not asked for so long: an edit must not wait for it each time.
+# Dependents opened per check.
+_MAX_OPENED = 5
+# Changed names to look up per edit, and the time for each request.
+_MAX_NAMES = 4
+_REQUEST_TIMEOUT_S = 1.0
+# The first request waits until the server has read the project.
+_FIRST_REQUEST_TIMEOUT_S = 6.0
+# Pause for a server that was too slow, so that not every edit waits for it.
 _PAUSE_S = 60.0
-# Method, constructor, function: what is defined inside is named nowhere else.
+# Method, constructor, function: definitions inside a callable have no users outside.
 _CALLABLES = frozenset({6, 9, 12})
 
 
 class Dependents:
-    """Opens files that name what drafts change, so that a server tells what becomes of them."""
+    """Opens files that use what the drafts change, so that the server reports errors in them."""
 
     def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
         self._servers, self._views, self._scope = servers, views, scope
-        # When each server may be asked again who uses a name.
-        self._ask_after: WeakKeyDictionary[LspSession, float] = WeakKeyDictionary()
+        # Time from which each server may be asked for references again.
+        self._next_request_at: WeakKeyDictionary[LspSession, float] = WeakKeyDictionary()
 
     async def open(
         self,
@@ -55,28 +55,31 @@ class Dependents:
         drafts: Sequence[Draft],
         call: CallContext,
     ) -> None:
-        """Those that the conversation has seen first, then those that the server knows of. The
-        drafts are open as the disk has them."""
+        """Open dependents: files that the conversation has read first, then those that the server
+        finds.
+
+        The drafts must be open with their text on disk.
+        """
         if not session.sees_drafts:
             return
         paths = await asyncio.to_thread(self._seen_files, server, drafts, call)
-        if len(paths) < _MOST_OPENED:
+        if len(paths) < _MAX_OPENED:
             paths += await self._users(session, drafts)
         paths = list(dict.fromkeys(paths))
         paths = await asyncio.to_thread(self._visible, paths, drafts, call)
-        for path in paths[:_MOST_OPENED]:
+        for path in paths[:_MAX_OPENED]:
             if path in session.documents:
                 continue
             try:
                 await open_from_disk(session, path, self._servers.language(server.settings, path))
             except ToolError:
-                # It may be gone again.
+                # It may have been deleted in the meantime.
                 continue
 
     def _seen_files(
         self, server: LanguageServer, drafts: Sequence[Draft], call: CallContext
     ) -> list[Path]:
-        """Files that the session has seen last and that name one of the drafts: as imports do."""
+        """Return recently read files that mention the name of a drafted file, as imports do."""
         extensions, root = server.settings.extensions, call.workspace
         stems = "|".join(re.escape(draft.path.stem) for draft in drafts if draft.before is not None)
         if not stems:
@@ -93,18 +96,18 @@ class Dependents:
                 continue
             if names_a_draft.search(text):
                 dependents.append(path)
-            if len(dependents) == _MOST_OPENED:
+            if len(dependents) == _MAX_OPENED:
                 break
         return dependents
 
     async def _users(self, session: LspSession, drafts: Sequence[Draft]) -> list[Path]:
-        """Files that name what the drafts change, as the server knows them in time."""
+        """Return the files that use changed names, as far as the server answers in time."""
         users: list[Path] = []
-        ask_after = self._ask_after.get(session)
-        if ask_after is not None and ask_after > time.monotonic():
+        next_request_at = self._next_request_at.get(session)
+        if next_request_at is not None and next_request_at > time.monotonic():
             return []
-        limit_s = _FIRST_ASK_S if ask_after is None else _ASK_S
-        self._ask_after[session] = time.monotonic()
+        limit_s = _FIRST_REQUEST_TIMEOUT_S if next_request_at is None else _REQUEST_TIMEOUT_S
+        self._next_request_at[session] = time.monotonic()
         try:
             async with asyncio.timeout(limit_s):
                 for draft in drafts:
@@ -112,7 +115,7 @@ class Dependents:
                         await session.read_project(draft.path)
                         users += await find_users(session, draft)
         except TimeoutError:
-            self._ask_after[session] = time.monotonic() + _PAUSE_S
+            self._next_request_at[session] = time.monotonic() + _PAUSE_S
         except ResponseError as exc:
             log.info("a language server does not tell who uses a name: %s", exc)
         return users
@@ -120,7 +123,7 @@ class Dependents:
     def _visible(
         self, paths: Sequence[Path], drafts: Sequence[Draft], call: CallContext
     ) -> list[Path]:
-        """Those that the call may read: a server may name anything."""
+        """Return the paths that the call may read: a server may name any file."""
         edited_paths = {draft.path for draft in drafts}
         root = call.workspace
         visible: list[Path] = []
@@ -136,32 +139,43 @@ class Dependents:
 
 
 async def find_users(session: LspSession, draft: Draft) -> list[Path]:
-    """Files that name what a draft changes, those first that do so most. Raises `ResponseError`."""
+    """Return the files that use what a draft changes, the heaviest users first.
+
+    Raises `ResponseError`.
+    """
     symbols, references = METHODS["document_symbols"], METHODS["references"]
-    if not all(session.offers(one.capability, one.name) for one in (symbols, references)):
+    if not all(session.offers(method.capability, method.name) for method in (symbols, references)):
         return []
     document = {"textDocument": {"uri": uri_of(draft.path)}}
-    outline = await session.peer.request(symbols.name, document, _ASK_S)
-    text_lines = split_lines(draft.before or "")
-    names = changed_names(outline, changed_lines(draft)[0], text_lines)
+    outline = await session.peer.request(symbols.name, document, _REQUEST_TIMEOUT_S)
+    source_lines = split_lines(draft.before or "")
+    names = changed_names(outline, changed_lines(draft)[0], source_lines)
     counts: Counter[Path] = Counter()
-    for position in names[:_MOST_NAMES]:
-        wish = {**document, "position": position, "context": {"includeDeclaration": False}}
-        places = await session.peer.request(references.name, wish, _ASK_S)
+    for position in names[:_MAX_NAMES]:
+        params = {**document, "position": position, "context": {"includeDeclaration": False}}
+        places = await session.peer.request(references.name, params, _REQUEST_TIMEOUT_S)
         if await session.finish_loading():
-            places = await session.peer.request(references.name, wish, _ASK_S)
-        counts.update(one.path for one in places_of(places) if one.path != draft.path)
+            places = await session.peer.request(references.name, params, _REQUEST_TIMEOUT_S)
+        counts.update(place.path for place in places_of(places) if place.path != draft.path)
     return sorted(counts, key=lambda path: (-counts[path], path))
 
 
-def changed_names(symbols: Any, lines: range, text_lines: Sequence[str]) -> list[Any]:
-    """Where the names stand whose definitions change by these lines, as far as others see it."""
-    return [one for one in _changed_names(symbols, lines, text_lines) if one is not None]
+def changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> list[Any]:
+    """Return the positions of names whose definitions these lines change in a way others can
+    see."""
+    return [
+        position
+        for position in _changed_names(symbols, lines, source_lines)
+        if position is not None
+    ]
 
 
-def _changed_names(symbols: Any, lines: range, text_lines: Sequence[str]) -> Iterator[Any]:
-    """Where the innermost names stand whose definitions have some of the lines, or for no lines
-    go on at both sides of that place; None for a callable of which only the body changes."""
+def _changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> Iterator[Any]:
+    """Yield the positions of the innermost names whose definitions overlap the lines.
+
+    An empty range overlaps the definitions around it. Yields None for a callable of which only the
+    body changes.
+    """
     for symbol in symbols if isinstance(symbols, list) else ():
         try:
             start, end = symbol["range"]["start"]["line"], symbol["range"]["end"]["line"]
@@ -169,30 +183,30 @@ def _changed_names(symbols: Any, lines: range, text_lines: Sequence[str]) -> Ite
             is_changed = bool(start < lines.stop and lines.start <= end)
             name_line = int(position["line"])
         except (KeyError, TypeError, ValueError, OverflowError):
-            # Only trees of symbols tell what is changed.
+            # Only hierarchical symbols say what they enclose.
             continue
         if not is_changed:
             continue
         if symbol.get("kind") in _CALLABLES:
-            yield position if lines.start <= _head_end(text_lines, name_line) else None
+            yield position if lines.start <= _head_end(source_lines, name_line) else None
             continue
-        inner = list(_changed_names(symbol.get("children"), lines, text_lines))
+        inner = list(_changed_names(symbol.get("children"), lines, source_lines))
         yield from inner or [position]
 
 
-def _head_end(text_lines: Sequence[str], name_line: int) -> int:
-    """The line on which the brackets around the parameters of a callable are closed."""
+def _head_end(source_lines: Sequence[str], name_line: int) -> int:
+    """Return the line that closes the parameter list of a callable."""
     depth = 0
-    for number in range(max(0, name_line), len(text_lines)):
-        depth += sum(text_lines[number].count(one) for one in "([")
-        depth -= sum(text_lines[number].count(one) for one in ")]")
+    for number in range(max(0, name_line), len(source_lines)):
+        depth += sum(source_lines[number].count(bracket) for bracket in "([")
+        depth -= sum(source_lines[number].count(bracket) for bracket in ")]")
         if depth <= 0:
             return number
     return name_line
 
 
 def changed_lines(draft: Draft) -> tuple[range, range]:
-    """The lines of the file and of the draft, from 0 on, between what they have in common."""
+    """Return the changed line ranges of the file and of the draft, from 0."""
     before, after = split_lines(draft.before or ""), split_lines(draft.after or "")
     start = _count_equal(before, after)
     same = _count_equal(before[start:][::-1], after[start:][::-1])
@@ -200,6 +214,6 @@ def changed_lines(draft: Draft) -> tuple[range, range]:
 
 
 def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many lines are the same at their beginning."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
+    return next((n for n, (left, right) in pairs if left != right), min(len(first), len(second)))

@@ -1,4 +1,4 @@
-"""What a server finds wrong with a text, and which of it is new."""
+"""Diagnostics of language servers and the comparison that finds new ones."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ from agent.text.visible import escape_line
 
 Severity = Literal["error", "warning", "information", "hint"]
 _SEVERITIES: dict[Any, Severity] = {1: "error", 2: "warning", 3: "information", 4: "hint"}
-# One message may quote whole types.
-_MOST_CHARS = 500
-_MOST = 1_000
+# A message may quote long types.
+_MAX_CHARS = 500
+_MAX_DIAGNOSTICS = 1_000
 
 
 @frozen
 class Diagnostic:
-    """Something that a server has found: where it begins, its words, and the server's code."""
+    """A diagnostic: its start position, message and the server's code."""
 
     position: Position
     severity: Severity
@@ -27,7 +27,7 @@ class Diagnostic:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What stays the same when other lines move."""
+        """The properties that stay the same when other lines move."""
         return (self.severity, self.code, self.message)
 
     def __str__(self) -> str:
@@ -37,15 +37,15 @@ class Diagnostic:
 
 
 def read_diagnostics(items: Any, text: str, encoding: Encoding) -> tuple[Diagnostic, ...]:
-    """Those in a server's list, in the order of the text; what has no shape is left out."""
+    """Parse the diagnostics of a server, sorted by position; malformed items are skipped."""
     lines = TextLines(text)
     diagnostics = []
-    for item in items[:_MOST] if isinstance(items, list) else ():
+    for item in items[:_MAX_DIAGNOSTICS] if isinstance(items, list) else ():
         try:
             offset = lines.offset(item["range"]["start"], encoding)
             message = item["message"]
-            # Since 3.18 the message may be Markdown.
-            words = str(message["value"] if isinstance(message, dict) else message)
+            # The message may be Markdown since version 3.18.
+            text_of_message = str(message["value"] if isinstance(message, dict) else message)
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
         code, severity = item.get("code"), item.get("severity")
@@ -53,30 +53,37 @@ def read_diagnostics(items: Any, text: str, encoding: Encoding) -> tuple[Diagnos
             Diagnostic(
                 lines.position(offset),
                 _SEVERITIES.get(severity if isinstance(severity, int) else None, "error"),
-                _short(words),
-                _short(str(code)) if code is not None else "",
-                _short(str(item.get("source") or "")),
+                _shorten(text_of_message),
+                _shorten(str(code)) if code is not None else "",
+                _shorten(str(item.get("source") or "")),
             )
         )
-    return tuple(sorted(diagnostics, key=lambda one: (one.position.line, one.position.character)))
+    return tuple(
+        sorted(
+            diagnostics,
+            key=lambda diagnostic: (diagnostic.position.line, diagnostic.position.character),
+        )
+    )
 
 
 def new_errors(before: Iterable[Diagnostic], after: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The errors of `after` that `before` has not as often: where they stand does not count, as
-    every edit moves lines."""
-    counts = Counter(one.identity for one in before if one.severity == "error")
+    """Return the errors of `after` that occur more often than in `before`.
+
+    Positions are ignored, because every edit moves lines.
+    """
+    counts = Counter(diagnostic.identity for diagnostic in before if diagnostic.severity == "error")
     diagnostics = []
-    # Of several that are alike the last ones count as new.
-    for one in after:
-        if one.severity != "error":
+    # Of several equal errors the last ones count as new.
+    for diagnostic in after:
+        if diagnostic.severity != "error":
             continue
-        if counts[one.identity] > 0:
-            counts[one.identity] -= 1
+        if counts[diagnostic.identity] > 0:
+            counts[diagnostic.identity] -= 1
         else:
-            diagnostics.append(one)
+            diagnostics.append(diagnostic)
     return diagnostics
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = escape_line(" ".join(text.split()))
-    return line if len(line) <= _MOST_CHARS else f"{line[: _MOST_CHARS - 1]}…"
+    return line if len(line) <= _MAX_CHARS else f"{line[: _MAX_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""A server's documents, brought to what the disk holds: nothing is asked of an older text."""
+"""Synchronization of a server's open documents with the disk."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,24 +16,31 @@ KINDS: dict[Change, int] = {"created": 1, "changed": 2, "deleted": 3}
 
 
 def read_document(path: Path) -> tuple[str, Stamp]:
-    """The text of a file and what it was found to be before. Raises `ToolError`; may block."""
+    """Return the text of a file and its stamp from before the read. Raises `ToolError`; may
+    block."""
     before = stamp(path)
     return decode(file_io.read(path, LIMIT_BYTES), path).text, before
 
 
 async def open_from_disk(session: LspSession, path: Path, language: str) -> str:
-    """Let the server know a file as the disk has it; its text. Raises `ToolError`."""
+    """Open a file in the server with its text on disk and return the text. Raises `ToolError`."""
     text, file_stamp = await asyncio.to_thread(read_document, path)
     session.open(path, text, language).stamp = file_stamp
     return text
 
 
 async def refresh(session: LspSession) -> None:
-    """Tell the server of each open document that is no longer what the disk has: somebody has
-    changed it, or a draft was not written."""
-    stamps = {path: one.stamp for path, one in session.documents.items()}
+    """Synchronize open documents that differ from the disk.
+
+    A document differs when its file was changed, or when its draft was not written.
+    """
+    stamps = {path: document.stamp for path, document in session.documents.items()}
     changed = await asyncio.to_thread(
-        lambda: [path for path, one in stamps.items() if one is None or stamp(path) != one]
+        lambda: [
+            path
+            for path, document_stamp in stamps.items()
+            if document_stamp is None or stamp(path) != document_stamp
+        ]
     )
     events = []
     for path in changed:
@@ -49,7 +56,7 @@ async def refresh(session: LspSession) -> None:
     session.files_changed(events)
 
 
-def tell_of_changes(session: LspSession, changes: Sequence[tuple[Path, Change]]) -> None:
-    """Files of the project changed on the disk."""
-    inside = [one for one in changes if one[0].is_relative_to(session.folder)]
+def notify_changes(session: LspSession, changes: Sequence[tuple[Path, Change]]) -> None:
+    """Notify the server of changed files in its folder."""
+    inside = [change for change in changes if change[0].is_relative_to(session.folder)]
     session.files_changed((path, KINDS[kind]) for path, kind in inside)

@@ -1,4 +1,4 @@
-"""New errors of files that are not written yet, as their language servers see them."""
+"""Errors that drafts would introduce, according to language servers."""
 
 import asyncio
 import logging
@@ -11,8 +11,8 @@ from agent.code.lsp.dependents import Dependents, changed_lines
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
 from agent.code.lsp.documents import (
     Change,
+    notify_changes,
     refresh,
-    tell_of_changes,
 )
 from agent.code.lsp.protocol.peer import PeerClosed
 from agent.code.lsp.protocol.positions import Position
@@ -34,12 +34,12 @@ from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_oth
 
 log = logging.getLogger(__name__)
 
-_MOST_SHOWN = 20
-_MOST_FOR_USER = 3
-# Of other documents that a server has open, so many are looked at again.
-_MOST_DEPENDENTS = 10
-_DEPENDENTS_S = 2.0
-# What servers say of an import that leads nowhere: their codes differ, and change.
+_MAX_SHOWN = 20
+_MAX_SHOWN_TO_USER = 3
+# Other open documents that are checked again.
+_MAX_DEPENDENTS = 10
+_DEPENDENTS_TIMEOUT_S = 2.0
+# Messages about unresolved imports; the codes differ between servers and versions.
 _UNRESOLVED = re.compile(r"import|module|file not found", re.IGNORECASE)
 
 
@@ -51,7 +51,10 @@ class _Finding:
 
 @frozen
 class NewErrors:
-    """How many, and a line for each of the first; `are_marked`: in files with strangers' words."""
+    """The number of new errors, and a line for each of the first.
+
+    `are_marked`: some files contain untrusted text.
+    """
 
     count: int
     text: str
@@ -59,15 +62,17 @@ class NewErrors:
 
     @property
     def first_lines(self) -> list[str]:
-        """As many as a person wants to see."""
+        """The lines to show to a person."""
         lines = self.text.split("\n")
-        more = [f"… ({self.count - _MOST_FOR_USER})"] if self.count > _MOST_FOR_USER else []
-        return [*lines[:_MOST_FOR_USER], *more]
+        more = [f"… ({self.count - _MAX_SHOWN_TO_USER})"] if self.count > _MAX_SHOWN_TO_USER else []
+        return [*lines[:_MAX_SHOWN_TO_USER], *more]
 
 
 class DraftDiagnostics:
-    """A `DraftCheck` that asks language servers. Where none answers, or not in time, it has nothing
-    to say: an edit never fails because of a server."""
+    """A `DraftCheck` based on language servers.
+
+    It reports nothing when no server answers in time: an edit never fails because of a server.
+    """
 
     def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
         self._servers = servers
@@ -102,23 +107,23 @@ class DraftDiagnostics:
         )
 
     async def find_errors(self, drafts: Sequence[Draft], call: CallContext) -> "NewErrors":
-        """What the drafts bring all together, also to files that use what they change."""
+        """Return the errors that the drafts introduce together, also in files that use them."""
         root = await asyncio.to_thread(call.workspace.resolve)
-        # What a server says of one file may quote any other.
-        groups = {} if holds_files_of_others(call) else await self._by_server(drafts, root)
+        # An answer about one file may quote any other.
+        groups = {} if holds_files_of_others(call) else await self._group_by_server(drafts, root)
         findings: list[_Finding] = []
         for server, group in groups.items():
             findings += await self._check_group(server, group, call)
         served = {draft.path for group in groups.values() for draft in group}
         others = [draft for draft in drafts if draft.path not in served]
         findings += await asyncio.to_thread(_syntax_errors, others)
-        # What is said of one file may quote any other: a type, a name.
+        # A diagnostic of one file may quote any other: a type, a name.
         marked = bool(findings) and await asyncio.to_thread(is_marked, root)
         return NewErrors(len(findings), _listing(findings, root), marked)
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
-        """Servers that run learn what the disk has now."""
-        changes = [(draft.path, _change(draft)) for draft in drafts]
+        """Synchronize running servers with the disk after a write."""
+        changes = [(draft.path, _kind_of_change(draft)) for draft in drafts]
         for server in self._servers.running:
             session = server.running
             if session is None:
@@ -126,14 +131,14 @@ class DraftDiagnostics:
             try:
                 async with server.turn:
                     await refresh(session)
-                    tell_of_changes(session, changes)
+                    notify_changes(session, changes)
                     for draft in drafts:
                         session.save(draft.path)
             except PeerClosed as exc:
-                # The next one that is started reads the disk.
+                # The next server reads the disk when it starts.
                 log.info("language server %s: %s", server.settings.name, exc)
 
-    async def _by_server(
+    async def _group_by_server(
         self, drafts: Sequence[Draft], root: Path
     ) -> Mapping[LanguageServer, list[Draft]]:
         groups: dict[LanguageServer, list[Draft]] = defaultdict(list)
@@ -167,13 +172,13 @@ class DraftDiagnostics:
             return []
 
     def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:
-        return {one.path: self._servers.language(server.settings, one.path) for one in drafts}
+        return {draft.path: self._servers.language(server.settings, draft.path) for draft in drafts}
 
 
 async def _compare(
     session: LspSession, drafts: Sequence[Draft], languages: Mapping[Path, str], limit_s: float
 ) -> list[_Finding]:
-    """What is wrong with the drafts, and with open documents beside them, that was not before."""
+    """Return the errors that the drafts introduce, in themselves and in other open documents."""
     before: dict[Path, tuple[Diagnostic, ...] | None] = {}
     for draft in drafts:
         if draft.before is None:
@@ -183,9 +188,9 @@ async def _compare(
         before[draft.path] = await session.diagnose(draft.path, limit_s)
     paths = {draft.path for draft in drafts}
     others = [path for path in reversed(session.documents) if path not in paths]
-    others = others[:_MOST_DEPENDENTS]
+    others = others[:_MAX_DEPENDENTS]
     for path in others:
-        before[path] = await session.diagnose(path, _DEPENDENTS_S)
+        before[path] = await session.diagnose(path, _DEPENDENTS_TIMEOUT_S)
     for draft in drafts:
         assert draft.after is not None
         session.open(draft.path, draft.after, languages[draft.path])
@@ -193,21 +198,25 @@ async def _compare(
     findings: list[_Finding] = []
     for path in (*paths, *others):
         earlier = before[path]
-        after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_S)
+        after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_TIMEOUT_S)
         if after is None:
             continue
         if earlier is None:
-            # What was not known before cannot be told from what is new, but where it stands can.
-            errors = [one for one in after if one.position.line in lines.get(path, ())]
-            findings += [_Finding(path, one) for one in new_errors((), errors)]
+            # Without earlier diagnostics, the position tells which errors belong to the edit.
+            errors = [
+                diagnostic
+                for diagnostic in after
+                if diagnostic.position.line in lines.get(path, ())
+            ]
+            findings += [_Finding(path, diagnostic) for diagnostic in new_errors((), errors)]
         else:
-            findings += [_Finding(path, one) for one in new_errors(earlier, after)]
-    await _forget_new_files(session, drafts)
+            findings += [_Finding(path, diagnostic) for diagnostic in new_errors(earlier, after)]
+    await _close_new_files(session, drafts)
     created = {draft.path.stem for draft in drafts if draft.before is None}
     if not session.sees_drafts and any(map(_is_header, paths)) and len(paths) > 1:
-        # What the others say is said of headers that are not there any more.
-        findings = [one for one in findings if _is_header(one.path)]
-    return [one for one in findings if not _misses_new_file(one, created)]
+        # The server reads includes from the disk, where the headers are not updated yet.
+        findings = [finding for finding in findings if _is_header(finding.path)]
+    return [finding for finding in findings if not _reports_new_file_missing(finding, created)]
 
 
 def _is_header(path: Path) -> bool:
@@ -215,7 +224,7 @@ def _is_header(path: Path) -> bool:
 
 
 def _syntax_errors(drafts: Sequence[Draft]) -> list[_Finding]:
-    """Where no server answers, what a grammar tells: faults of a draft that its file has not."""
+    """Return the syntax errors that drafts without a server introduce, according to a grammar."""
     findings: list[_Finding] = []
     for draft in drafts:
         if draft.after is None or language_of(draft.path) is None:
@@ -226,7 +235,7 @@ def _syntax_errors(drafts: Sequence[Draft]) -> list[_Finding]:
         except ToolError as exc:
             log.info("%s was not parsed before a write: %s", draft.path, exc)
             continue
-        findings += [_Finding(draft.path, one) for one in new_errors(before, after)]
+        findings += [_Finding(draft.path, diagnostic) for diagnostic in new_errors(before, after)]
     return findings
 
 
@@ -239,37 +248,45 @@ def _as_diagnostics(path: Path, text: str) -> tuple[Diagnostic, ...]:
     )
 
 
-async def _forget_new_files(session: LspSession, drafts: Sequence[Draft]) -> None:
-    """Close documents that are no files yet. A server that keeps what it thinks of them (ty does)
-    has to find them missing before it believes that they were created."""
+async def _close_new_files(session: LspSession, drafts: Sequence[Draft]) -> None:
+    """Close the documents of files that do not exist yet.
+
+    A server that caches their diagnostics (ty does) must see them missing before it accepts that
+    they were created.
+    """
     new_paths = [draft.path for draft in drafts if draft.before is None]
     for path in new_paths:
         session.close_document(path)
-    if new_paths and session.answers_questions:
-        for path in list(session.documents)[-_MOST_DEPENDENTS:]:
-            await session.diagnose(path, _DEPENDENTS_S)
+    if new_paths and session.pulls_diagnostics:
+        for path in list(session.documents)[-_MAX_DEPENDENTS:]:
+            await session.diagnose(path, _DEPENDENTS_TIMEOUT_S)
 
 
-def _misses_new_file(finding: _Finding, created: set[str]) -> bool:
-    """Whether it only says that a file of the same edit is not there: the server sees no file that
-    is not on the disk."""
+def _reports_new_file_missing(finding: _Finding, created: set[str]) -> bool:
+    """Return whether a finding only says that a file of the same edit does not exist.
+
+    A server does not see files that are not on disk.
+    """
     message = finding.diagnostic.message
     is_named = any(re.search(rf"\b{re.escape(stem)}\b", message) for stem in created)
     return is_named and _UNRESOLVED.search(message) is not None
 
 
-def _change(draft: Draft) -> Change:
+def _kind_of_change(draft: Draft) -> Change:
     if draft.after is None:
         return "deleted"
     return "created" if draft.before is None else "changed"
 
 
-def _name(path: Path, root: Path) -> str:
+def _display_path(path: Path, root: Path) -> str:
     return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def _listing(findings: Sequence[_Finding], root: Path) -> str:
-    lines = [f"{_name(one.path, root)}:{one.diagnostic}" for one in findings[:_MOST_SHOWN]]
-    if len(findings) > _MOST_SHOWN:
-        lines.append(f"… ({len(findings) - _MOST_SHOWN} more)")
+    lines = [
+        f"{_display_path(finding.path, root)}:{finding.diagnostic}"
+        for finding in findings[:_MAX_SHOWN]
+    ]
+    if len(findings) > _MAX_SHOWN:
+        lines.append(f"… ({len(findings) - _MAX_SHOWN} more)")
     return "\n".join(lines)

@@ -1,6 +1,7 @@
-"""The language servers that Kore knows, the preferred ones first, and what languages are called.
+"""Built-in language servers in order of preference, and language identifiers.
 
-The names of languages: https://microsoft.github.io/language-server-protocol/specifications/lsp/3.18/specification/#textDocumentItem
+Identifiers:
+https://microsoft.github.io/language-server-protocol/specifications/lsp/3.18/specification/#textDocumentItem
 """
 
 from agent.settings import LspServerSettings
@@ -80,10 +81,10 @@ KNOWN_SERVERS = (
     _server("basedpyright", "basedpyright-langserver --stdio", _PYTHON, _PYTHON_ROOT),
     _server("pyright", "pyright-langserver --stdio", _PYTHON, _PYTHON_ROOT),
     _server("ty", "ty server", _PYTHON, _PYTHON_ROOT),
-    # The compiler of TypeScript 7 is a server, too.
+    # The TypeScript 7 compiler is also a server.
     _server("tsc", "tsc --lsp --stdio", _SCRIPTS, _SCRIPT_ROOT),
     _server("typescript", "typescript-language-server --stdio", _SCRIPTS, _SCRIPT_ROOT),
-    # It waits for more typing before it looks (1 s); a draft comes whole.
+    # It waits 1 s for more typing before it checks; a draft arrives complete.
     _server("gopls", "gopls serve", (".go",), ("go.work", "go.mod"), diagnosticsDelay="20ms"),
     _server("rust-analyzer", "rust-analyzer", (".rs",), ("Cargo.toml",)),
     _server("clangd", "clangd --log=error", _C, ("compile_commands.json", "compile_flags.txt")),

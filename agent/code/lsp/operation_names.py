@@ -1,4 +1,4 @@
-"""What a model may ask a language server for, and how other programs call that."""
+"""Operations of the `lsp` tool and their aliases."""
 
 from typing import Literal, get_args
 
@@ -22,11 +22,11 @@ Operation = Literal[
     "apply_code_action",
 ]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-# These change files.
+# Operations that change files.
 EDITS = frozenset({"rename", "format", "apply_code_action"})
 
-# How other programs call them; case and "_" do not matter.
-_OTHER_NAMES = {
+# Aliases from other programs; case and "_" do not matter.
+_ALIASES = {
     "gotodefinition": "definition",
     "findreferences": "references",
     "gotoimplementation": "implementation",
@@ -47,9 +47,9 @@ _OTHER_NAMES = {
 _OWN_NAMES = {name.replace("_", ""): name for name in OPERATIONS}
 
 
-def operation_named(name: str) -> str | None:
-    """The operation that a model means; None for none."""
-    spelled = (
+def find_operation(name: str) -> str | None:
+    """Return the operation with this name or alias, or None."""
+    normalized = (
         name.strip().casefold().replace("_", "").replace("-", "").removeprefix("textdocument/")
     )
-    return _OWN_NAMES.get(spelled) or _OTHER_NAMES.get(spelled)
+    return _OWN_NAMES.get(normalized) or _ALIASES.get(normalized)

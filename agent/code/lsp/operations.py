@@ -1,4 +1,4 @@
-"""What operations are called in the protocol, and their answers as text."""
+"""Protocol methods of the operations, and formatting of their results."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -8,11 +8,11 @@ from agent.code.lsp.protocol.uris import path_of
 from agent.records import frozen
 from agent.text.visible import escape_invisible, escape_line
 
-_TEXT_CHARS = 4_000
-_MOST_ITEMS = 50
-_MOST_SYMBOLS = 300
+_MAX_CHARS = 4_000
+_MAX_ITEMS = 50
+_MAX_SYMBOLS = 300
 
-# The protocol's kinds of symbols, from 1 on.
+# Symbol kinds of the protocol, numbered from 1.
 _KINDS = (
     *("file", "module", "namespace", "package", "class", "method", "property", "field"),
     *("constructor", "enum", "interface", "function", "variable", "constant", "string", "number"),
@@ -23,7 +23,7 @@ _KINDS = (
 
 @frozen
 class Method:
-    """What an operation is called in the protocol, and what a server says that has it."""
+    """The protocol method of an operation, and the server capability that announces it."""
 
     name: str
     capability: str
@@ -50,21 +50,21 @@ METHODS: Mapping[str, Method] = {
 
 
 def kind_name(number: Any) -> str:
-    """What a kind of symbol is called."""
+    """Return the name of a symbol kind."""
     is_known = isinstance(number, int) and 0 < number <= len(_KINDS)
     return _KINDS[number - 1] if is_known else "symbol"
 
 
 def outline(result: Any) -> list[str]:
-    """A file's symbols with their lines, one in another further to the right."""
+    """Return the symbols of a file with their lines, indented by depth."""
     lines: list[str] = []
     pending = _siblings(result, 0)
-    while pending and len(lines) < _MOST_SYMBOLS:
+    while pending and len(lines) < _MAX_SYMBOLS:
         item, depth = pending.pop()
         first, last = _first_and_last_line(item)
         if first is None or last is None or "name" not in item:
             continue
-        name = escape_line(str(item["name"]))[:_TEXT_CHARS]
+        name = escape_line(str(item["name"]))[:_MAX_CHARS]
         span = str(first) if first == last else f"{first}-{last}"
         lines.append(f"{'  ' * min(depth, 20)}{span} {kind_name(item.get('kind'))} {name}")
         pending += _siblings(item.get("children"), depth + 1)
@@ -74,14 +74,14 @@ def outline(result: Any) -> list[str]:
 
 
 def _siblings(items: Any, depth: int) -> list[tuple[Mapping[str, Any], int]]:
-    """The symbols of a list, the last one first: some servers sort them by name."""
+    """Return the symbols of a list in reverse order of their lines; some servers sort by name."""
     symbols = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     symbols.sort(key=lambda item: _first_and_last_line(item)[0] or 0)
     return [(item, depth) for item in reversed(symbols)]
 
 
 def _first_and_last_line(item: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """From 1 on; None for what has no shape."""
+    """Return both line numbers from 1, or None for a malformed item."""
     location = item.get("location")
     span: Any = item.get("range") or (location.get("range") if isinstance(location, dict) else None)
     try:
@@ -91,7 +91,7 @@ def _first_and_last_line(item: Mapping[str, Any]) -> tuple[int | None, int | Non
 
 
 def symbol_places(result: Any) -> list[Place]:
-    """Where the symbols of a workspace are."""
+    """Return the places of workspace symbols."""
     places = []
     for item in result if isinstance(result, list) else ():
         if not isinstance(item, dict):
@@ -101,7 +101,7 @@ def symbol_places(result: Any) -> list[Place]:
         place = place_of(location, label)
         path = path_of(location.get("uri")) if isinstance(location, dict) else None
         if place is None and path is not None:
-            # It may leave out where in the file.
+            # A server may omit the range.
             place = Place(path, 0, 0, label)
         if place is not None:
             places.append(place)
@@ -109,7 +109,7 @@ def symbol_places(result: Any) -> list[Place]:
 
 
 def call_places(result: Any, key: Literal["from", "to"]) -> list[Place]:
-    """The functions that call, or are called."""
+    """Return the functions at the other end of calls."""
     places = []
     for item in result if isinstance(result, list) else ():
         other = item.get(key) if isinstance(item, dict) else None
@@ -121,39 +121,39 @@ def call_places(result: Any, key: Literal["from", "to"]) -> list[Place]:
 
 
 def hover_text(result: Any) -> str:
-    """The words of a hover, whatever shape they have."""
+    """Return the text of a hover in any of the protocol's shapes."""
     contents = result.get("contents") if isinstance(result, dict) else None
     parts = contents if isinstance(contents, list) else [contents]
     words = [part.get("value") if isinstance(part, dict) else part for part in parts]
-    return cut("\n\n".join(str(word).strip() for word in words if word))
+    return shorten("\n\n".join(str(word).strip() for word in words if word))
 
 
 def completions(result: Any) -> list[str]:
-    """The names that could stand there, in the server's order of what is likely."""
+    """Return completion items, the server's most likely ones first."""
     items = result.get("items") if isinstance(result, dict) else result
     candidates = (
         [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     )
     candidates.sort(key=lambda item: str(item.get("sortText") or item.get("label")))
     lines = []
-    for item in candidates[:_MOST_ITEMS]:
+    for item in candidates[:_MAX_ITEMS]:
         details = item.get("labelDetails")
         detail = item.get("detail") or (details.get("detail") if isinstance(details, dict) else "")
-        lines.append(escape_line(f"{item.get('label')} {detail or ''}".strip())[:_TEXT_CHARS])
-    if len(candidates) > _MOST_ITEMS:
-        lines.append(f"… ({len(candidates) - _MOST_ITEMS:,} more)")
+        lines.append(escape_line(f"{item.get('label')} {detail or ''}".strip())[:_MAX_CHARS])
+    if len(candidates) > _MAX_ITEMS:
+        lines.append(f"… ({len(candidates) - _MAX_ITEMS:,} more)")
     return lines
 
 
 def signatures(result: Any) -> list[str]:
-    """The ways to call a function."""
+    """Return the signatures of a function."""
     items = result.get("signatures") if isinstance(result, dict) else None
-    labels = [one.get("label") for one in items or () if isinstance(one, dict)]
-    return [escape_line(str(label))[:_TEXT_CHARS] for label in labels[:_MOST_ITEMS]]
+    labels = [item.get("label") for item in items or () if isinstance(item, dict)]
+    return [escape_line(str(label))[:_MAX_CHARS] for label in labels[:_MAX_ITEMS]]
 
 
-def cut(text: str) -> str:
-    """A text from a server as a model reads it."""
-    # What is cut off need not be read.
-    readable = escape_invisible(text[: _TEXT_CHARS + 1])
-    return readable if len(readable) <= _TEXT_CHARS else f"{readable[:_TEXT_CHARS]}…"
+def shorten(text: str) -> str:
+    """Shorten and escape a text from a server."""
+    # Cut before escaping, so that long texts stay cheap.
+    readable = escape_invisible(text[: _MAX_CHARS + 1])
+    return readable if len(readable) <= _MAX_CHARS else f"{readable[:_MAX_CHARS]}…"

@@ -1,4 +1,4 @@
-"""Where things are, as a server answers and as a model reads: path, line, and the line's text."""
+"""Places in files: parsed from a server's answer and listed for the model."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
 
-MOST_PLACES = 100
-_LINE_CHARS = 200
-_MOST_RAW = 5_000
+MAX_PLACES = 100
+_MAX_LINE_CHARS = 200
+_MAX_RAW = 5_000
 
 
 @frozen
 class Place:
-    """A position as the server counts (from 0, in its encoding), in a file."""
+    """A position in a file in the server's units: from 0, in its encoding."""
 
     path: Path
     line: int
@@ -30,13 +30,13 @@ class Place:
 
 
 def places_of(result: Any) -> list[Place]:
-    """The places in a server's answer: one or many locations, or links."""
+    """Parse an answer that is a location, a list of locations, or links."""
     items = result if isinstance(result, list) else [result]
-    return [place for item in items[:_MOST_RAW] if (place := place_of(item)) is not None]
+    return [place for item in items[:_MAX_RAW] if (place := place_of(item)) is not None]
 
 
 def place_of(item: Any, label: str = "") -> Place | None:
-    """A `Location` or `LocationLink`; None for what has another shape, or is no file."""
+    """Parse a `Location` or `LocationLink`; None for other shapes and non-file URIs."""
     if not isinstance(item, dict):
         return None
     path = path_of(item.get("uri", item.get("targetUri")))
@@ -52,33 +52,39 @@ def place_of(item: Any, label: str = "") -> Place | None:
 
 
 class PlaceListing:
-    """Writes places down. Lines are shown of files that the call may read; of others only where
-    they are. Blocks: use it in a thread."""
+    """Formats places for the model.
+
+    Lines are quoted only from files that the call may read; places outside the project get a path
+    and line number. Blocks: use it in a thread.
+    """
 
     def __init__(self, scope: WorkspaceScope, call: CallContext, encoding: Encoding) -> None:
-        self._sight = VisibleFiles(scope, call, call.workspace)
+        self._visible_files = VisibleFiles(scope, call, call.workspace)
         self._encoding = encoding
         self._texts: dict[Path, TextLines | None] = {}
-        self._shown_paths = ShownPaths(self._sight.root)
+        self._shown_paths = ShownPaths(self._visible_files.root)
 
     @property
     def is_marked(self) -> bool:
-        """Whether a file that is shown, or its name, was written by strangers."""
+        """True when a listed file or its name is untrusted."""
         return self._shown_paths.is_marked
 
     def write(self, places: Iterable[Place]) -> list[str]:
-        """A line each, sorted, without those that the call must not know of."""
-        ordered = sorted(set(places), key=lambda one: (str(one.path), one.line, one.character))
-        lines = list(self._lines(ordered[:MOST_PLACES]))
-        if len(ordered) > MOST_PLACES:
-            lines.append(f"… ({len(ordered) - MOST_PLACES:,} more)")
+        """Return a line for each place, sorted, without places that must stay hidden from the
+        call."""
+        ordered = sorted(
+            set(places), key=lambda place: (str(place.path), place.line, place.character)
+        )
+        lines = list(self._lines(ordered[:MAX_PLACES]))
+        if len(ordered) > MAX_PLACES:
+            lines.append(f"… ({len(ordered) - MAX_PLACES:,} more)")
         return lines
 
     def _lines(self, places: Iterable[Place]) -> Iterator[str]:
         for place in places:
-            is_inside = place.path.is_relative_to(self._sight.root)
-            name = self._sight.display_path(place.path)
-            label = f" {escape_line(place.label[:_LINE_CHARS])}" if place.label else ""
+            is_inside = place.path.is_relative_to(self._visible_files.root)
+            name = self._visible_files.display_path(place.path)
+            label = f" {escape_line(place.label[:_MAX_LINE_CHARS])}" if place.label else ""
             if not is_inside:
                 yield f"{escape_line(name)}:{place.line + 1}{label} (outside of the project)"
                 continue
@@ -86,7 +92,7 @@ class PlaceListing:
             if text is None:
                 continue
             line = escape_line(text.line(place.line).strip())
-            line = line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"
+            line = line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]}…"
             yield f"{escape_line(name)}:{place.line + 1}{label}: {line}"
 
     def _text(self, path: Path) -> TextLines | None:
@@ -97,10 +103,10 @@ class PlaceListing:
     def _read(self, path: Path) -> TextLines | None:
         from agent.code.lsp.documents import read_document
 
-        # What a server names may be a link that leads elsewhere.
+        # A path from a server may be a link that leads elsewhere.
         if os.path.realpath(path) != str(path):
             return None
-        if self._sight.find_named(str(path.relative_to(self._sight.root))) is None:
+        if self._visible_files.find_named(str(path.relative_to(self._visible_files.root))) is None:
             return None
         try:
             text, _ = read_document(path)

@@ -1,4 +1,4 @@
-"""Where the program of a language server lies: on PATH, and never among the files of a project."""
+"""Search for the programs of language servers on PATH, never inside a project."""
 
 import json
 import os
@@ -12,20 +12,23 @@ from agent.security.sandbox.trusted_programs import is_closed_file
 from agent.settings import LspServerSettings
 from agent.tools.shell.program_folders import folders_of_command, interpreter_of
 
-# The first version of TypeScript whose compiler is a server.
-_FIRST_SERVER_TSC = 7
-_MOST_BYTES = 1_000_000
-_USUAL_TOOLCHAIN = "stable"
+# First TypeScript version whose compiler is a server.
+_FIRST_TSC_WITH_SERVER = 7
+_MAX_BYTES = 1_000_000
+_DEFAULT_TOOLCHAIN = "stable"
 
 
 def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
-    """The path of the program, or None. One in a project, or where other users can put one, is not
-    it: whoever wrote the project would decide what runs. May block."""
+    """Return the path of the program, or None. May block.
+
+    Programs inside a project or in folders that other users can write to are skipped: the author of
+    the project would decide what runs.
+    """
     name = server.command[0]
     folders = os.environ.get("PATH", "").split(os.pathsep)
     own = [os.path.realpath(project) for project in projects]
     if "/" in name:
-        # Who names a path, in the configuration or in a plugin, has decided.
+        # A person who configures a path, or a plugin that names one, has made the choice.
         return shutil.which(os.path.expanduser(name))
     for folder in folders:
         program = shutil.which(name, path=folder) if os.path.isabs(folder) else None
@@ -42,12 +45,14 @@ def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> 
 def shown_folders(
     server: LspServerSettings, program: str, closed: Iterable[Path]
 ) -> tuple[Path, ...]:
-    """The folders that the sandbox has to show for the program to run: its own, and those of the
-    files that its arguments name by their full paths; of a plugin's server only what is in the
-    plugin. May block."""
+    """Return the folders that the sandbox must show for the program to run. May block.
+
+    These are the program's own folder and those of files that its arguments name by full path; for
+    a plugin's server only folders inside the plugin.
+    """
     private = [Path.home(), *closed]
     plugin = server.plugin_folder
-    # A plugin's script may name any program, and with it any folder.
+    # A plugin's script may name any program, and so any folder.
     is_named = "/" in server.command[0]
     from_path = () if is_named else (Path(program), interpreter_of(program))
 
@@ -60,8 +65,10 @@ def shown_folders(
 
 
 def module_cache(closed: Iterable[Path]) -> Path | None:
-    """Where Go keeps the packages that projects of this person use; nothing that is closed, or has
-    anything closed in it. May block."""
+    """Return the module cache of Go, or None. May block.
+
+    A cache that lies inside a closed folder or contains one is not returned.
+    """
     go_path = os.environ.get("GOPATH", "").split(os.pathsep)[0] or str(Path.home() / "go")
     cache = Path(os.path.realpath(os.environ.get("GOMODCACHE") or f"{go_path}/pkg/mod"))
     is_closed = any(cache.is_relative_to(path) for path in closed)
@@ -70,21 +77,22 @@ def module_cache(closed: Iterable[Path]) -> Path | None:
 
 
 def rust_toolchain() -> str:
-    """The toolchain that rustup takes by default for this person, wherever it is started. May
-    block."""
+    """Return the user's default rustup toolchain, wherever the server starts. May block."""
     folder = Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup")
     try:
         with (folder / "settings.toml").open("rb") as file:
-            settings = tomllib.loads(file.read(_MOST_BYTES).decode())
+            settings = tomllib.loads(file.read(_MAX_BYTES).decode())
     except (OSError, ValueError):
         settings = {}
     name = settings.get("default_toolchain")
-    return name if isinstance(name, str) and name else _USUAL_TOOLCHAIN
+    return name if isinstance(name, str) and name else _DEFAULT_TOOLCHAIN
 
 
-def typescript_beside(program: str) -> Path | None:
-    """The `tsserver.js` that lies beside typescript-language-server; that of a project is a
-    stranger's program."""
+def installed_typescript(program: str) -> Path | None:
+    """Return the `tsserver.js` installed next to typescript-language-server.
+
+    A copy inside a project is untrusted code.
+    """
     for folder in Path(os.path.realpath(program)).parents:
         script = folder / "node_modules" / "typescript" / "lib" / "tsserver.js"
         if folder.name != "node_modules" and script.is_file():
@@ -93,10 +101,10 @@ def typescript_beside(program: str) -> Path | None:
 
 
 def _has_typescript(server: LspServerSettings, program: str) -> bool:
-    """Whether it need not take that of the project."""
+    """Return whether the server can avoid the TypeScript of the project."""
     own = server.options.get("tsserver")
     has_own = isinstance(own, dict) and bool(own.get("path"))
-    return has_own or typescript_beside(program) is not None
+    return has_own or installed_typescript(program) is not None
 
 
 def _is_safe(program: str, projects: Iterable[str]) -> bool:
@@ -114,9 +122,9 @@ def _is_server_tsc(program: str) -> bool:
             continue
         try:
             with open_regular(path) as file:
-                package = json.loads(file.read(_MOST_BYTES))
+                package = json.loads(file.read(_MAX_BYTES))
             if package.get("name") == "typescript":
-                return int(str(package["version"]).split(".")[0]) >= _FIRST_SERVER_TSC
+                return int(str(package["version"]).split(".")[0]) >= _FIRST_TSC_WITH_SERVER
         except (OSError, ValueError, KeyError, AttributeError):
             return False
     return False

@@ -1,4 +1,4 @@
-"""Changes that servers propose: a rename, the form of a file, a code action."""
+"""Changes that servers propose: renames, formatting and code actions."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,19 @@ from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport
 from agent.tools.files.write_set import write_set
 from agent.types import Artifact, ToolResult
 
-_MOST_FILES = 200
-# Calls that wait for a person, of all conversations.
-_MOST_JUDGED = 10
-_MOST_CHARS = 20_000_000
-# How other programs indent when nobody says: most servers read the project's own settings first.
+_MAX_FILES = 200
+# Calls of all conversations that wait for approval.
+_MAX_PENDING = 10
+_MAX_CHARS = 20_000_000
+# Defaults; most servers read the formatting settings of the project first.
 _FORMATTING = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True}
 
 
 class CodeProposals:
-    """Does what servers propose. All files are looked at before the first is written, and all are
-    written or none."""
+    """Plans and applies the changes that servers propose.
+
+    All files are read before the first is written, and either all are written or none.
+    """
 
     def __init__(
         self,
@@ -45,16 +47,15 @@ class CodeProposals:
         self._questions = CodeQuestions(servers, settings)
         self._views = views
         self._drafts = drafts
-        # What was judged and shown, until it is written: asked again, a server could say something
-        # else.
-        self._judged: dict[tuple[str, str], list[Draft]] = {}
+        # Drafts between approval and write: a server could answer a second request differently.
+        self._pending: dict[tuple[str, str], list[Draft]] = {}
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Each file that would change, with the difference."""
+        """Return each file that would change, with its diff."""
         drafts = await self._proposal(args, call)
-        while len(self._judged) >= _MOST_JUDGED:
-            del self._judged[next(iter(self._judged))]
-        self._judged[_key(call)] = drafts
+        while len(self._pending) >= _MAX_PENDING:
+            del self._pending[next(iter(self._pending))]
+        self._pending[_key(call)] = drafts
         return EffectPlan(
             changes=tuple(draft.path for draft in drafts if draft.before is not None),
             creates=tuple(draft.path for draft in drafts if draft.before is None),
@@ -62,27 +63,27 @@ class CodeProposals:
         )
 
     async def apply(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Write what was planned. Raises `ToolError`."""
-        drafts = self._judged.pop(_key(call), None)
+        """Write the planned drafts. Raises `ToolError`."""
+        drafts = self._pending.pop(_key(call), None)
         if drafts is None:
             raise ToolError("What was to be changed is not known any more; nothing was written.")
-        # What a server proposes itself is no reason to refuse.
+        # A server's own proposal is never refused for its errors.
         report = DraftReport()
         if not self._drafts.refuses:
             report = await self._drafts.check(drafts, call)
-        writing = await asyncio.to_thread(_with_taint, args, call)
-        await file_io.in_thread(lambda: write_set(drafts, writing))
+        tainted_call = await asyncio.to_thread(_with_taint, args, call)
+        await file_io.in_thread(lambda: write_set(drafts, tainted_call))
         for draft in drafts:
             self._views.record_write(call.session, draft.path)
         await self._drafts.after_write(drafts)
         names = ", ".join(_display(draft.path, call) for draft in drafts[:20])
         more = f" and {len(drafts) - 20} more" if len(drafts) > 20 else ""
         text = f"Changed {names}{more}."
-        artifacts = tuple(Artifact("diff", _diff(one, call), str(one.path)) for one in drafts)
+        artifacts = tuple(Artifact("diff", _diff(draft, call), str(draft.path)) for draft in drafts)
         return report.added_to(ToolResult(text, for_user=text, artifacts=artifacts))
 
     async def _proposal(self, args: Mapping[str, Any], call: CallContext) -> list[Draft]:
-        """What the server proposes, for files that the call may change. Raises `ToolError`."""
+        """Return the server's proposal for files that the call may change. Raises `ToolError`."""
         path = self._questions.find_path(args, call)
         server = await self._questions.server(path, call)
 
@@ -102,16 +103,19 @@ class CodeProposals:
         drafts = await server.ask(str(args["operation"]), work, limit_s)
         if not drafts:
             raise ToolError("The language server proposes no change; nothing was written.")
-        if len(drafts) > _MOST_FILES:
-            raise ToolError(f"That would change {len(drafts)} files, more than {_MOST_FILES}.")
-        if sum(len(one.before or "") + len(one.after or "") for one in drafts) > _MOST_CHARS:
+        if len(drafts) > _MAX_FILES:
+            raise ToolError(f"That would change {len(drafts)} files, more than {_MAX_FILES}.")
+        if sum(len(draft.before or "") + len(draft.after or "") for draft in drafts) > _MAX_CHARS:
             raise ToolError("That would change more text than Kore takes at once.")
         return sorted(drafts, key=lambda draft: draft.path)
 
 
 def _with_taint(args: Mapping[str, Any], call: CallContext) -> CallContext:
-    """A code action may put text of any file of the project into another; the words of a rename are
-    the model's own, and formatting adds none."""
+    """Return the call, tainted when the operation may copy text between files.
+
+    A code action may put text of any file into another; a rename writes the model's words, and
+    formatting adds none.
+    """
     if args["operation"] in ("rename", "format") or not is_marked(call.workspace):
         return call
     return replace(call, taint=call.taint | UNTRUSTED)
@@ -122,7 +126,7 @@ def _key(call: CallContext) -> tuple[str, str]:
 
 
 async def _workspace_edit(question: Question) -> Any:
-    """What the server proposes, as the protocol writes it. Raises `ToolError`."""
+    """Return the server's proposal as a `WorkspaceEdit`. Raises `ToolError`."""
     match question.operation:
         case "rename":
             if not (new_name := question.args.get("new_name")):
@@ -136,11 +140,11 @@ async def _workspace_edit(question: Question) -> Any:
 
 
 async def _action_edit(question: Question) -> Any:
-    title_wanted = " ".join(str(question.args.get("action") or "").split())
-    if not title_wanted:
+    wanted_title = " ".join(str(question.args.get("action") or "").split())
+    if not wanted_title:
         raise ToolError("apply_code_action needs the title as action; code_actions lists them.")
     actions = await code_actions(question)
-    matches = [one for title, one in actions if title.casefold() == title_wanted.casefold()]
+    matches = [action for title, action in actions if title.casefold() == wanted_title.casefold()]
     if not matches:
         titles: Sequence[str] = [title for title, _ in actions[:20]]
         raise ToolError(f"There is no such action; there are: {'; '.join(titles) or 'none'}.")

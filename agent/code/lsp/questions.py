@@ -1,4 +1,4 @@
-"""Calls about a file, brought to the server that answers for it, and places as models name them."""
+"""Requests about a file: its server, its open document and the position that the model means."""
 
 import asyncio
 import re
@@ -22,27 +22,27 @@ from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 
-_AT_A_PLACE = frozenset(
+_NEEDS_POSITION = frozenset(
     {
         *("definition", "declaration", "references", "implementation", "type_definition"),
         *("hover", "completion", "signature", "incoming_calls", "outgoing_calls", "rename"),
     }
 )
-# What lacks something as long as the server has not read the whole project.
-_OF_THE_PROJECT = frozenset(
+# Operations with incomplete results until the server has read the whole project.
+_NEEDS_WHOLE_PROJECT = frozenset(
     {
         *("definition", "references", "implementation", "incoming_calls", "outgoing_calls"),
         "rename",
     }
 )
-# A model may miscount lines by so many.
-_NEAR_LINES = 3
-DIAGNOSE_S = 20.0
+# Line numbers of models may be off by this many lines.
+_MAX_LINE_DISTANCE = 3
+DIAGNOSE_TIMEOUT_S = 20.0
 
 
 @frozen
 class Question:
-    """An operation on a file that the server has open, with the arguments of the call."""
+    """An operation on an open document, with the arguments of the call."""
 
     operation: str
     path: Path
@@ -52,40 +52,40 @@ class Question:
     limit_s: float
 
     def params(self) -> dict[str, Any]:
-        """The document, and the place where the operation has one. Raises `ToolError`."""
+        """Return the document and, if the operation needs it, the position. Raises `ToolError`."""
         params: dict[str, Any] = {"textDocument": {"uri": uri_of(self.path)}}
-        if self.operation in _AT_A_PLACE:
+        if self.operation in _NEEDS_POSITION:
             lines = TextLines(self.text)
-            position = _place(lines, self.args, self.operation)
+            position = _find_position(lines, self.args, self.operation)
             params["position"] = lines.to_wire(position, self.session.encoding)
         return params
 
     async def ask(self, params: Mapping[str, Any]) -> Any:
-        """The server's answer. Raises `ToolError` when it cannot do this."""
+        """Return the server's answer. Raises `ToolError` when the server lacks the operation."""
         method = METHODS[self.operation]
         if not self.session.offers(method.capability, method.name):
             raise ToolError(f"This language server has no {self.operation}.")
         answer = await self.session.peer.request(method.name, params, self.limit_s)
-        if self.operation in _OF_THE_PROJECT and await self.session.finish_loading():
+        if self.operation in _NEEDS_WHOLE_PROJECT and await self.session.finish_loading():
             answer = await self.session.peer.request(method.name, params, self.limit_s)
         return answer
 
 
 class CodeQuestions:
-    """Brings calls to the server of their file."""
+    """Prepares questions for the server that handles a file."""
 
     def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
         self.servers = servers
         self.scope = WorkspaceScope(settings)
 
     def find_path(self, args: Mapping[str, Any], call: CallContext) -> Path:
-        """The file of a call. Raises `ToolError`."""
+        """Return the path of the file that a call names. Raises `ToolError`."""
         if not (path := args.get("path")):
             raise ToolError(f"{args['operation']} needs the path of a file.")
         return self.scope.find(path, call)
 
     async def server(self, path: Path, call: CallContext) -> LanguageServer:
-        """Who answers for a file. Raises `ToolError`."""
+        """Return the server that handles a file. Raises `ToolError`."""
         refuse_guests(call)
         root = await asyncio.to_thread(call.workspace.resolve)
         server = await self.servers.find(path, root)
@@ -96,11 +96,11 @@ class CodeQuestions:
     async def question(
         self, session: LspSession, server: LanguageServer, path: Path, args: Mapping[str, Any]
     ) -> Question:
-        """With the file open as the disk has it. Raises `ToolError`."""
+        """Open the file with its text on disk and return the question. Raises `ToolError`."""
         await refresh(session)
         language = self.servers.language(server.settings, path)
         text = await open_from_disk(session, path, language)
-        if args["operation"] in _OF_THE_PROJECT:
+        if args["operation"] in _NEEDS_WHOLE_PROJECT:
             await session.read_project(path)
         limit_s = self.servers.settings.timeout_s
         return Question(str(args["operation"]), path, text, args, session, limit_s)
@@ -108,7 +108,7 @@ class CodeQuestions:
 
 @asynccontextmanager
 async def errors_that_quote(call: CallContext) -> AsyncIterator[None]:
-    """What a server refuses, or Kore for it, may quote any file of the project, as answers may."""
+    """Mark errors as untrusted when the workspace is: they may quote any file of the project."""
     try:
         yield
     except ToolError as exc:
@@ -117,14 +117,17 @@ async def errors_that_quote(call: CallContext) -> AsyncIterator[None]:
 
 
 def refuse_guests(call: CallContext) -> None:
-    """Raises `ToolError` for a person from whom a part of the folder is kept."""
+    """Raise `ToolError` for a person who must not see part of the folder."""
     if holds_files_of_others(call):
         raise ToolError("Language servers read the whole workspace: here only the owner asks them.")
 
 
-def _place(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:
-    """The place that a model means: a character, or a name on a line or near it; for completion
-    the end of that name, for a signature what stands behind its bracket. Raises `ToolError`."""
+def _find_position(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:
+    """Return the position that a model means: a character, or a name on a line or near it.
+
+    For completion it is the end of the name, for a signature the place after its bracket. Raises
+    `ToolError`.
+    """
     line, symbol = args.get("line"), args.get("symbol")
     if line is not None and args.get("character") is not None and not symbol:
         return Position(int(line) - 1, max(0, int(args["character"]) - 1))
@@ -132,7 +135,7 @@ def _place(lines: TextLines, args: Mapping[str, Any], operation: str) -> Positio
         line_text = lines.line(int(line) - 1).strip()[:200] if line is not None else ""
         on_line = f" Line {line} reads: {escape_line(line_text)}" if line_text else ""
         raise ToolError(f"{operation} needs the name as symbol, best with its line.{on_line}")
-    # Of a dotted name the last part is meant.
+    # The last part of a dotted name counts.
     name = str(symbol).strip().rpartition(".")[2] or str(symbol)
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     order = _lines_from(int(line) - 1, len(lines)) if line is not None else range(len(lines))
@@ -152,8 +155,8 @@ def _character(match: re.Match[str], operation: str) -> int:
     return match.start()
 
 
-def _lines_from(line: int, most: int) -> list[int]:
+def _lines_from(line: int, line_count: int) -> list[int]:
     near = [line]
-    for distance in range(1, _NEAR_LINES + 1):
+    for distance in range(1, _MAX_LINE_DISTANCE + 1):
         near += [line - distance, line + distance]
-    return [number for number in near if 0 <= number < most]
+    return [number for number in near if 0 <= number < line_count]

@@ -1,5 +1,4 @@
-"""One language server for one folder: started when it is first needed, asked, started anew when it
-was lost, ended when nobody has asked for a while."""
+"""A language server for one folder, started on demand and restarted after a failure."""
 
 import asyncio
 import logging
@@ -20,19 +19,19 @@ from agent.text.visible import escape_line
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-START_S = 30.0
-# Behind a failure a server is left alone for so long, twice as long each time.
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 300.0
-# One that worked for so long has not failed at its start.
+START_TIMEOUT_S = 30.0
+# Pause after the first failure; doubled after each further failure.
+_MIN_PAUSE_S = 1.0
+_MAX_PAUSE_S = 300.0
+# A server that ran this long did not fail at startup.
 _STEADY_S = 60.0
-_CLOSE_S = 5.0
-_SHUTDOWN_S = 1.0
-_REASON_CHARS = 300
-# One that was asked and says nothing at all for so long hangs; until then it is only slow.
-_HANGS_S = 60.0
+_CLOSE_TIMEOUT_S = 5.0
+_SHUTDOWN_TIMEOUT_S = 1.0
+_MAX_REASON_CHARS = 300
+# A server that owes an answer and sends nothing for this long hangs; before, it is only slow.
+_SILENCE_TIMEOUT_S = 60.0
 
-# Starts the program: its input, while `feed` takes its output and `on_end` is awaited at its end.
+# Start the program and return its input; `feed` takes its output, `on_end` runs at its end.
 OpenServer = Callable[
     [Callable[[bytes], None], Callable[[], Awaitable[None]]],
     AbstractAsyncContextManager[asyncio.StreamWriter],
@@ -40,7 +39,10 @@ OpenServer = Callable[
 
 
 class LanguageServer:
-    """`last_words` say why it ended. A task of its own starts and ends the program."""
+    """A language server whose process is owned by a task of its own.
+
+    `last_words` returns the end of its error output.
+    """
 
     def __init__(
         self,
@@ -55,13 +57,13 @@ class LanguageServer:
         self.folder = folder
         self.state: ServerState = "idle"
         self.failure = ""
-        # One edit at a time: what is found must be said of one text.
+        # One request at a time: an answer must refer to a known text.
         self.turn = asyncio.Lock()
         self._open_server = open_server
         self._last_words = last_words
         self._idle_s = idle_s
         self._watched = watched
-        # Not all that has changed on the disk is known to it.
+        # True when the server missed changes on disk.
         self._is_outdated = False
         self._session: LspSession | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -71,7 +73,7 @@ class LanguageServer:
         self._pause_until_s = 0.0
         self._used_at = time.monotonic()
         self._in_use = 0
-        # Since when it owes an answer to a question that nobody waits for any more.
+        # Start of the silence of a server that owes an answer to an abandoned request.
         self._silent_since: float | None = None
 
     @property
@@ -81,12 +83,17 @@ class LanguageServer:
 
     @property
     def running(self) -> LspSession | None:
-        """The session of a server that runs."""
+        """The session, while the server is running."""
         return self._session if self.state == "ready" else None
 
-    async def ask(self, what: str, work: Callable[[LspSession], Awaitable[T]], limit_s: float) -> T:
-        """What the server answers. Raises `ToolError` with a sentence for the model: it does not
-        start, says no, ends, or takes longer than `limit_s`."""
+    async def ask(
+        self, operation: str, work: Callable[[LspSession], Awaitable[T]], limit_s: float
+    ) -> T:
+        """Return the result of `work` with a running server, which is started if necessary.
+
+        Raises `ToolError` with a sentence for the model when the server does not start, refuses,
+        ends, or takes longer than `limit_s`.
+        """
         name = self.settings.name
         began_at = time.monotonic()
         self._in_use += 1
@@ -96,51 +103,52 @@ class LanguageServer:
         except TimeoutError:
             self._end_if_hanging(began_at)
             raise ToolError(
-                f"The language server {name} did not answer {what} within {limit_s:g} s."
+                f"The language server {name} did not answer {operation} within {limit_s:g} s."
             ) from None
         except ResponseError as exc:
             if exc.is_unknown_method:
-                # A server may offer more than it has: clangd 14 offers all call hierarchies.
-                raise ToolError(f"This language server has no {what}.") from exc
+                # A server may announce more than it has: clangd 14 announces all call hierarchies.
+                raise ToolError(f"This language server has no {operation}.") from exc
             raise ToolError(
-                f"The language server {name} refused {what}: {_short(str(exc))}"
+                f"The language server {name} refused {operation}: {_shorten(str(exc))}"
             ) from exc
         except PeerClosed as exc:
-            words = _short(self.failure or str(exc))
-            raise ToolError(f"The language server {name} ended during {what}: {words}") from exc
+            words = _shorten(self.failure or str(exc))
+            raise ToolError(
+                f"The language server {name} ended during {operation}: {words}"
+            ) from exc
         finally:
             self._in_use -= 1
             self._used_at = time.monotonic()
             self._end_if_outdated()
 
-    def _end_if_hanging(self, asked_at: float) -> None:
-        """End it when it owes an answer and has said nothing at all for long: the next question
-        starts it anew."""
+    def _end_if_hanging(self, began_at: float) -> None:
+        """End a server that owes an answer and has long been silent; the next call restarts it."""
         if self._session is None:
             return
-        if self._silent_since is None or self._session.peer.heard_at > self._silent_since:
-            self._silent_since = max(asked_at, self._session.peer.heard_at)
-        if time.monotonic() - self._silent_since >= _HANGS_S:
-            self.failure = f"It has said nothing for {_HANGS_S:g} s."
+        if self._silent_since is None or self._session.peer.last_message_at > self._silent_since:
+            self._silent_since = max(began_at, self._session.peer.last_message_at)
+        if time.monotonic() - self._silent_since >= _SILENCE_TIMEOUT_S:
+            self.failure = f"It has said nothing for {_SILENCE_TIMEOUT_S:g} s."
             self._closing.set()
 
-    def _told_of_changes(self, session: LspSession) -> AbstractAsyncContextManager[None]:
+    def _watch_changes(self, session: LspSession) -> AbstractAsyncContextManager[None]:
         self._is_outdated = False
         if self._watched is None:
             return nullcontext()
-        return self._watched.tell(session, self._mark_outdated)
+        return self._watched.forward(session, self._mark_outdated)
 
     def _mark_outdated(self) -> None:
         self._is_outdated = True
         self._end_if_outdated()
 
     def _end_if_outdated(self) -> None:
-        """End it once nobody waits for it: the next question starts it anew."""
+        """End an outdated server once it is not in use; the next call restarts it."""
         if self._is_outdated and not self._in_use:
             self._closing.set()
 
     def end_if_idle(self) -> bool:
-        """End it when nobody has asked for long; whether it runs on."""
+        """End the server if it is idle. Return whether its task is still running."""
         if self._owner is None or self._owner.done():
             return False
         if not self._in_use and time.monotonic() - self._used_at >= self._idle_s:
@@ -148,29 +156,30 @@ class LanguageServer:
         return True
 
     def retire(self) -> None:
-        """End it without waiting for that; any thread may say so."""
+        """End the server without waiting. Safe to call from any thread."""
         owner = self._owner
         if owner is not None and not owner.done() and not owner.get_loop().is_closed():
             owner.get_loop().call_soon_threadsafe(self._closing.set)
 
     async def aclose(self) -> None:
-        """End it, and wait for that."""
+        """End the server and wait for it."""
         owner, self._owner = self._owner, None
         if owner is None or owner.get_loop() is not asyncio.get_running_loop():
             return
         self._closing.set()
         if self.state == "starting":
             owner.cancel()
-        await asyncio.wait({owner}, timeout=_CLOSE_S)
+        await asyncio.wait({owner}, timeout=_CLOSE_TIMEOUT_S)
         owner.cancel()
         await asyncio.wait({owner})
 
     async def _ready(self) -> LspSession:
-        """The session, which is opened if it is not; several calls wait for one."""
+        """Return the session, starting the server if necessary; concurrent calls share one
+        start."""
         loop = asyncio.get_running_loop()
         while self._closing.is_set() and (owner := self._live_owner(loop)) is not None:
-            # One that is being ended is gone before the next is started.
-            await asyncio.wait({owner}, timeout=_CLOSE_S)
+            # Wait for a server that is ending before starting the next.
+            await asyncio.wait({owner}, timeout=_CLOSE_TIMEOUT_S)
             owner.cancel()
         if self._live_owner(loop) is None:
             if (wait_s := self._pause_until_s - time.monotonic()) > 0:
@@ -180,7 +189,7 @@ class LanguageServer:
                 )
             self._closing, self.turn = asyncio.Event(), asyncio.Lock()
             self._opened = loop.create_future()
-            # No caller may be waiting when it fails.
+            # There may be no caller left when the start fails.
             self._opened.add_done_callback(_retrieve)
             self.state = "starting"
             self._owner = asyncio.create_task(
@@ -196,7 +205,7 @@ class LanguageServer:
         return owner
 
     async def _own(self, opened: "asyncio.Future[LspSession]", closing: asyncio.Event) -> None:
-        """Start it, keep it until it is lost or no longer wanted, and end it."""
+        """Run the process from its start until it fails or is asked to end."""
         session = LspSession(self.folder, self.settings.settings)
         started_s = time.monotonic()
 
@@ -207,12 +216,12 @@ class LanguageServer:
         try:
             async with self._open_server(session.peer.feed, on_end) as writer:
                 session.peer.connect(writer)
-                await session.initialize(self.settings.options, START_S)
+                await session.initialize(self.settings.options, START_TIMEOUT_S)
                 self._session, self.state, self.failure = session, "ready", ""
                 opened.set_result(session)
-                async with self._told_of_changes(session):
+                async with self._watch_changes(session):
                     await closing.wait()
-                await self._say_goodbye(session)
+                await self._shut_down(session)
         except (TimeoutError, ResponseError, PeerClosed, OSError, ToolError) as exc:
             self._note_failure(exc)
             if not opened.done():
@@ -228,47 +237,47 @@ class LanguageServer:
             if not opened.done():
                 opened.cancel()
             if self.state == "ready":
-                self._end_of_service(session, time.monotonic() - started_s)
+                self._note_end(session, time.monotonic() - started_s)
             elif self.state == "starting":
                 self.state = "idle"
 
-    def _end_of_service(self, session: LspSession, lasted_s: float) -> None:
-        """It ran: was it ended, or did it end by itself?"""
+    def _note_end(self, session: LspSession, lasted_s: float) -> None:
+        """Note the end of a running server and its failure, unless Kore ended it."""
         self.state = "idle"
-        if not session.has_said_goodbye:
-            self.failure = self.failure or _short(self._last_words()) or "It ended by itself."
+        if not session.is_shut_down:
+            self.failure = self.failure or _shorten(self._last_words()) or "It ended by itself."
             if lasted_s >= _STEADY_S:
                 self._failures = 0
             self._pause()
 
-    async def _say_goodbye(self, session: LspSession) -> None:
-        """As the protocol wants it; whoever does not listen is killed right after."""
+    async def _shut_down(self, session: LspSession) -> None:
+        """Shut down as the protocol requires; the process is killed right after."""
         if session.peer.is_closed:
             return
-        session.has_said_goodbye = True
+        session.is_shut_down = True
         try:
-            await session.peer.request("shutdown", None, _SHUTDOWN_S)
+            await session.peer.request("shutdown", None, _SHUTDOWN_TIMEOUT_S)
             session.peer.notify("exit", None)
         except (TimeoutError, ResponseError, PeerClosed) as exc:
             log.debug("language server %s at its end: %s", self.settings.name, exc)
 
     def _note_failure(self, exc: BaseException) -> None:
         if isinstance(exc, TimeoutError):
-            self.failure = f"It did not start within {START_S:g} s."
+            self.failure = f"It did not start within {START_TIMEOUT_S:g} s."
         else:
-            self.failure = _short(self._last_words()) or _short(str(exc))
+            self.failure = _shorten(self._last_words()) or _shorten(str(exc))
         self.state = "failed"
         self._pause()
 
     def _pause(self) -> None:
-        pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        pause_s = min(_MIN_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
         self._failures += 1
         self._pause_until_s = time.monotonic() + pause_s
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = escape_line(" ".join(text.split()))
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[: _MAX_REASON_CHARS - 1]}…"
 
 
 def _retrieve(opened: "asyncio.Future[LspSession]") -> None:

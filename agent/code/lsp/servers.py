@@ -1,4 +1,4 @@
-"""All language servers of an agent: one for each language and folder, shared by conversations."""
+"""All language servers of an agent, one per language and folder, shared by conversations."""
 
 import asyncio
 import hashlib
@@ -12,10 +12,10 @@ from typing import Any
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
 from agent.code.lsp.programs import (
     find_server_program,
+    installed_typescript,
     module_cache,
     rust_toolchain,
     shown_folders,
-    typescript_beside,
 )
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
@@ -29,32 +29,31 @@ from agent.tools.shell.confined_server import ConfinedServer, ServerCommand
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.tools.shell.server_log import ServerLog
 
-# More than these at a time would fill the memory of a small machine: the one that was not used for
-# longest is ended first.
-MOST_SERVERS = 8
-_LOOK_S = 30.0
-# Programs come and go seldom: where one lies is looked up again after this.
-_CHOICE_S = 60.0
+# Limit for the memory of a small machine; the least recently used server is ended first.
+MAX_SERVERS = 8
+_REAP_INTERVAL_S = 30.0
+# Programs are rarely installed or removed: their paths are looked up again after this time.
+_CHOICE_TTL_S = 60.0
 
 
 def all_servers(settings: LspSettings) -> list[LspServerSettings]:
-    """Those that are configured, then those that Kore knows, without what is switched off."""
-    configured = {one.name for one in settings.servers}
-    built_in = (one for one in KNOWN_SERVERS if one.name not in configured)
+    """Return the configured servers, then the built-in ones, without disabled servers."""
+    configured = {server.name for server in settings.servers}
+    built_in = (server for server in KNOWN_SERVERS if server.name not in configured)
     servers = (*settings.servers, *built_in)
-    return [one for one in servers if one.name not in settings.without]
+    return [server for server in servers if server.name not in settings.without]
 
 
 @frozen
-class FoundServer:
-    """A server that is there for a kind of files, with the path of its program."""
+class InstalledServer:
+    """An installed server with the path of its program."""
 
     settings: LspServerSettings
     program: str
 
 
 class LanguageServers:
-    """What is there for which file, and who answers. Belongs to one event loop at a time."""
+    """Chooses, starts and ends servers. Belongs to one event loop at a time."""
 
     def __init__(
         self,
@@ -63,40 +62,45 @@ class LanguageServers:
         trusted: Sequence[Path] = (),
         follow: FollowFolder | None = None,
     ) -> None:
-        """Without a sandbox, servers that nobody configured run only in `trusted` folders. With
-        `follow` those that run learn what changes on the disk."""
+        """Without a sandbox, servers without explicit configuration run only in `trusted`
+        folders.
+
+        `follow` reports changes on disk to running servers.
+        """
         self.settings = settings
         self._tools = tools
         self._trusted = tuple(trusted)
         self._follow = follow
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
-        self._choices: dict[tuple[str, Path], tuple[float, FoundServer | None]] = {}
+        self._choices: dict[tuple[str, Path], tuple[float, InstalledServer | None]] = {}
         self._meters = ResourceLimits()
         self._own_folder = ProcessFolder("kore-lsp-")
         self._reaper: asyncio.Task[None] | None = None
 
     def candidates(self, path: Path) -> list[LspServerSettings]:
-        """The servers for a file, the preferred one first, whether they are there or not."""
+        """Return the servers for a file by preference, installed or not."""
         if not self.settings.enabled:
             return []
         suffix = path.suffix.lower()
-        return [one for one in all_servers(self.settings) if suffix in one.extensions]
+        return [server for server in all_servers(self.settings) if suffix in server.extensions]
 
     def language(self, server: LspServerSettings, path: Path) -> str:
-        """What the server calls the language of a file."""
+        """Return the language identifier that the server uses for a file."""
         suffix = path.suffix.lower()
         return server.languages.get(suffix) or LANGUAGE_IDS.get(suffix) or suffix.lstrip(".")
 
     async def find(self, path: Path, workspace: Path) -> LanguageServer | None:
-        """The server for a file of a workspace, started or not; None when there is none."""
+        """Return the server for a file of a workspace, started or not, or None."""
         candidates = self.candidates(path)
         if not candidates:
             return None
         choices = await asyncio.to_thread(self._choose, candidates, path, workspace)
         if not choices:
             return None
-        # One that does not start leaves the files to the next.
-        key = next((one for one in choices if not self._has_failed(one)), next(iter(choices)))
+        # Fall back to the next server when the preferred one fails to start.
+        key = next(
+            (choice for choice in choices if not self._has_failed(choice)), next(iter(choices))
+        )
         server = self._servers.get(key)
         if server is None:
             await self._make_room()
@@ -107,10 +111,10 @@ class LanguageServers:
         return server
 
     def explain_absence(self, path: Path) -> str:
-        """Why no server answers for a file, for the model."""
+        """Explain to the model why no server handles a file."""
         if not self.settings.enabled:
             return "Language servers are switched off here."
-        names = [one.name for one in self.candidates(path)]
+        names = [server.name for server in self.candidates(path)]
         if not names:
             return f"No language server is known for files like {path.name}."
         if not self._may_run(path, names):
@@ -122,21 +126,21 @@ class LanguageServers:
 
     @property
     def running(self) -> list[LanguageServer]:
-        """Those that run now."""
-        return [one for one in self._servers.values() if one.running is not None]
+        """The servers that are running now."""
+        return [server for server in self._servers.values() if server.running is not None]
 
     def status(self) -> list[ServerStatus]:
-        """How each is that was ever asked for, in the order of their names."""
-        states = [one.status for one in self._servers.values()]
-        return sorted(states, key=lambda one: (one.name, one.folder))
+        """Return the status of all servers used so far, sorted by name."""
+        states = [server.status for server in self._servers.values()]
+        return sorted(states, key=lambda status: (status.name, status.folder))
 
     def retire(self) -> None:
-        """End all of them without waiting for that."""
+        """End all servers without waiting."""
         for server in self._servers.values():
             server.retire()
 
     async def aclose(self) -> None:
-        """End all of them."""
+        """End all servers and wait for them."""
         if self._reaper is not None:
             self._reaper.cancel()
             self._reaper = None
@@ -144,12 +148,12 @@ class LanguageServers:
         await asyncio.gather(*(server.aclose() for server in servers.values()))
 
     async def _make_room(self) -> None:
-        while len(self._servers) >= MOST_SERVERS:
+        while len(self._servers) >= MAX_SERVERS:
             await self._servers.pop(next(iter(self._servers))).aclose()
 
     async def _reap(self) -> None:
-        """End those that nobody asks, until none runs."""
-        interval_s = min(_LOOK_S, self.settings.idle_s)
+        """End idle servers until none is running."""
+        interval_s = min(_REAP_INTERVAL_S, self.settings.idle_s)
         are_running = True
         while are_running:
             await asyncio.sleep(interval_s)
@@ -158,27 +162,27 @@ class LanguageServers:
 
     def _choose(
         self, candidates: Sequence[LspServerSettings], path: Path, workspace: Path
-    ) -> dict[tuple[str, Path], FoundServer]:
-        """The servers that are there and may run, the preferred one first, each with the folder
-        that it would work in."""
+    ) -> dict[tuple[str, Path], InstalledServer]:
+        """Return the installed servers that may run, by preference, each with its project
+        folder."""
         choices = {}
         for server in candidates:
-            found_server = self._find_program(server, workspace)
-            if found_server is not None and self._may_run(workspace, [server.name]):
+            installed_server = self._find_program(server, workspace)
+            if installed_server is not None and self._may_run(workspace, [server.name]):
                 folder = _project_folder(server, path, workspace)
-                choices[(server.name, folder)] = found_server
+                choices[(server.name, folder)] = installed_server
         if choices:
-            self._root()  # here, as it may block
+            self._root()  # create it in this thread, because it may block
         return choices
 
-    def _find_program(self, server: LspServerSettings, workspace: Path) -> FoundServer | None:
+    def _find_program(self, server: LspServerSettings, workspace: Path) -> InstalledServer | None:
         from time import monotonic
 
         key = (server.name, workspace)
-        looked_at, choice = self._choices.get(key, (float("-inf"), None))
-        if monotonic() - looked_at >= _CHOICE_S:
+        chosen_at, choice = self._choices.get(key, (float("-inf"), None))
+        if monotonic() - chosen_at >= _CHOICE_TTL_S:
             program = find_server_program(server, (workspace,))
-            choice = FoundServer(server, program) if program is not None else None
+            choice = InstalledServer(server, program) if program is not None else None
             self._choices[key] = (monotonic(), choice)
         return choice
 
@@ -187,23 +191,26 @@ class LanguageServers:
         return server is not None and server.state == "failed"
 
     def _may_run(self, folder: Path, names: Sequence[str]) -> bool:
-        """A server reads a project's configuration, and some run what stands there: without a
-        sandbox a person has to have decided that."""
+        """Return whether these servers may run in a folder.
+
+        A server reads the project's configuration, and some run commands from it: without a sandbox
+        a person must have decided to allow that.
+        """
         sandbox = self._tools.sandbox or Unconfined()
         if sandbox.confines or self._tools.full_access:
             return True
-        configured = {one.name for one in self.settings.servers if one.configured}
+        configured = {server.name for server in self.settings.servers if server.configured}
         if configured.intersection(names):
             return True
-        return any(folder.is_relative_to(each) for each in self._trusted)
+        return any(folder.is_relative_to(trusted) for trusted in self._trusted)
 
-    def _make(self, choice: FoundServer, folder: Path) -> LanguageServer:
+    def _make(self, choice: InstalledServer, folder: Path) -> LanguageServer:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
         home = self._root() / f"{choice.settings.name.replace('/', '-')}-{digest}"
         log = ServerLog(lambda: home)
         settings = choice.settings
         program = Path(choice.program)
-        if settings.name == "typescript" and (script := typescript_beside(choice.program)):
+        if settings.name == "typescript" and (script := installed_typescript(choice.program)):
             settings = replace(settings, options=_with_tsserver(settings.options, script))
         command = ServerCommand(
             (str(program), *settings.command[1:]),
@@ -247,11 +254,11 @@ class LanguageServers:
         return self._own_folder.path()
 
 
-# The project is read-only to them: what they build and keep goes into their own /tmp.
+# Projects are read-only to servers; build output and caches go to their private /tmp.
 _VARIABLES = {
     "CARGO_TARGET_DIR": "/tmp/target",  # noqa: S108 - the server's own /tmp
     "GOCACHE": "/tmp/go-build",  # noqa: S108
-    # There is no network to bring modules or another Go.
+    # The sandbox has no network to download modules or toolchains.
     "GOPROXY": "off",
     "GOTOOLCHAIN": "local",
     "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
@@ -259,16 +266,21 @@ _VARIABLES = {
 
 
 def _with_tsserver(options: Mapping[str, Any], script: Path) -> dict[str, Any]:
-    """Without a path it takes the program of the project; and while it loads a project, its second
-    server, which knows single files only, would answer that nothing was found."""
+    """Add the path of `tsserver.js`, without which the server runs the project's own copy.
+
+    The syntax server is disabled: it knows single files only, and would answer with nothing while
+    the project loads.
+    """
     own = options.get("tsserver")
     tsserver = {"path": str(script), "useSyntaxServer": "never"}
     return {**options, "tsserver": {**tsserver, **(own if isinstance(own, dict) else {})}}
 
 
 def _project_folder(server: LspServerSettings, path: Path, workspace: Path) -> Path:
-    """The outermost folder of the workspace around a file that looks like the top of a project:
-    few servers, and parts of a project see each other. May block."""
+    """Return the outermost folder around a file that looks like the root of a project. May block.
+
+    So there are few servers, and the parts of a project see each other.
+    """
     if not path.is_relative_to(workspace):
         return workspace
     between = [parent for parent in path.parents if parent.is_relative_to(workspace)]

@@ -1,13 +1,14 @@
-"""The tool `lsp`, whose calls that change files are calls of `lsp_edit`.
+"""The tools `lsp` and `lsp_edit`.
 
-What answers is imported with the first call: most conversations never ask.
+Models call `lsp` only; calls that change files become calls of `lsp_edit`. The code that answers is
+imported with the first call, because most conversations never make one.
 """
 
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from agent.code.lsp.operation_names import EDITS, OPERATIONS, operation_named
+from agent.code.lsp.operation_names import EDITS, OPERATIONS, find_operation
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LspServices(Protocol):
-    """Who does the work."""
+    """Services that run the operations."""
 
     @property
     def scope(self) -> WorkspaceScope: ...
@@ -63,7 +64,7 @@ _ALIASES = {
 
 
 class LspTool:
-    """The operations that only look."""
+    """The read-only operations."""
 
     name: ClassVar[str] = "lsp"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -87,21 +88,21 @@ class LspTool:
         return load_prompt("tools/lsp")
 
     def stands_for(self, call: ToolCall) -> ToolCall:
-        """The same call with the name that Kore has for its operation; calls that change files are
-        judged and recorded as such."""
-        wish = call.arguments or {}
-        operation = operation_named(str(wish.get("operation")))
+        """Return the call with Kore's operation name, as a call of `lsp_edit` if it changes
+        files."""
+        arguments = call.arguments or {}
+        operation = find_operation(str(arguments.get("operation")))
         if operation is None:
             return call
         name = LspEditTool.name if operation in EDITS else self.name
-        return ToolCall(call.id, name, {**wish, "operation": operation}, call.raw)
+        return ToolCall(call.id, name, {**arguments, "operation": operation}, call.raw)
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The file that is asked about, or the project."""
+        """Declare a read of the file, or of the project without one."""
         return EffectPlan(reads=(self._services.scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        if (operation := operation_named(str(args["operation"]))) in EDITS:
+        if (operation := find_operation(str(args["operation"]))) in EDITS:
             raise ToolError(f"{operation} changes files, and this agent has no tool lsp_edit.")
         from agent.code.lsp.questions import errors_that_quote
 
@@ -113,7 +114,7 @@ class LspTool:
 
 
 class LspEditTool:
-    """Rename, format, code actions. Models call it by `lsp`."""
+    """Renames, formatting and code actions; models reach it through `lsp`."""
 
     name: ClassVar[str] = "lsp_edit"
     traits: ClassVar[ToolTraits] = ToolTraits(

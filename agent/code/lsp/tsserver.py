@@ -1,5 +1,7 @@
-"""Diagnostics of typescript-language-server, asked for: it publishes none where it finds what it
-found before, so that waiting for them costs seconds with each edit that changes nothing.
+"""Diagnostics requested from typescript-language-server.
+
+The server does not publish diagnostics that are unchanged, so waiting for them would cost seconds
+with each edit that changes nothing.
 
 https://github.com/typescript-language-server/typescript-language-server#send-tsserver-command
 """
@@ -17,24 +19,26 @@ _SEVERITIES = {"error": 1, "warning": 2, "message": 3, "suggestion": 4}
 
 
 def has_tsserver(capabilities: Mapping[str, Any]) -> bool:
-    """Whether the server hands questions on to TypeScript's own."""
+    """Return whether the server forwards commands to TypeScript's own server."""
     provider = capabilities.get("executeCommandProvider")
     commands = provider.get("commands") if isinstance(provider, dict) else None
     return isinstance(commands, list) and _COMMAND in commands
 
 
 async def ask_tsserver(peer: JsonRpcPeer, path: Path, timeout_s: float) -> list[Any] | None:
-    """What it finds in an open document, as the protocol writes it; None for an answer of another
-    shape. Raises as `JsonRpcPeer.request` does."""
+    """Return the diagnostics of an open document in protocol form; None for an unexpected answer.
+
+    Raises as `JsonRpcPeer.request` does.
+    """
     items: list[Any] = []
-    wish = {"file": uri_of(path), "includeLinePosition": True}
+    arguments = {"file": uri_of(path), "includeLinePosition": True}
     for question in _QUESTIONS:
-        params = {"command": _COMMAND, "arguments": [question, wish, {"lowPriority": False}]}
+        params = {"command": _COMMAND, "arguments": [question, arguments, {"lowPriority": False}]}
         answer = await peer.request("workspace/executeCommand", params, timeout_s)
         body = answer.get("body") if isinstance(answer, dict) else None
         if not isinstance(body, list):
             return None
-        items += [_diagnostic(one) for one in body if isinstance(one, dict)]
+        items += [_diagnostic(item) for item in body if isinstance(item, dict)]
     return items
 
 
@@ -52,7 +56,7 @@ def _diagnostic(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _position(place: Any) -> Any:
-    """TypeScript counts from 1."""
+    """Convert a position; TypeScript counts from 1."""
     try:
         return {"line": place["line"] - 1, "character": place["offset"] - 1}
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What changes on the disk beside Kore's own edits, for a language server that runs."""
+"""Changes on disk forwarded to a running language server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.code.lsp.documents import Change, tell_of_changes
+from agent.code.lsp.documents import Change, notify_changes
 from agent.code.lsp.protocol.peer import PeerClosed
 from agent.code.lsp.session import LspSession
 from agent.settings import LspServerSettings
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from agent.code.watch.changes import ChangeBatch
     from agent.code.watch.project_watches import ChangeSubscription
 
-# Follows the changes in a folder while the block lasts.
+# Follows the changes in a folder while the context is open.
 FollowFolder = Callable[[Path], AbstractContextManager["ChangeSubscription"]]
 
 
 class WatchedFiles:
-    """Servers do not watch the disk themselves: they rely on being told."""
+    """Forwards file changes to a server: servers do not watch the disk themselves."""
 
     def __init__(self, follow: FollowFolder, settings: LspServerSettings) -> None:
         self._follow = follow
@@ -29,12 +29,16 @@ class WatchedFiles:
         self._names = frozenset(settings.root_files)
 
     @asynccontextmanager
-    async def tell(self, session: LspSession, restart: Callable[[], None]) -> AsyncIterator[None]:
-        """Tell the session of changes while the block lasts. `restart` is called when not all of
-        them are known: a server that starts anew reads the disk."""
+    async def forward(
+        self, session: LspSession, restart: Callable[[], None]
+    ) -> AsyncIterator[None]:
+        """Forward changes to the session while the context is open.
+
+        `restart` is called when some changes were lost: a restarted server reads the disk.
+        """
         with self._follow(session.folder) as subscription:
             task = asyncio.create_task(
-                self._tell(subscription, session, restart), name=f"changes in {session.folder}"
+                self._forward(subscription, session, restart), name=f"changes in {session.folder}"
             )
             try:
                 yield
@@ -44,7 +48,7 @@ class WatchedFiles:
                 if not task.cancelled():
                     task.result()
 
-    async def _tell(
+    async def _forward(
         self, subscription: "ChangeSubscription", session: LspSession, restart: Callable[[], None]
     ) -> None:
         async for batch in subscription:
@@ -52,19 +56,21 @@ class WatchedFiles:
                 return
             if not batch.is_complete:
                 restart()
-            document_stamps = {path: one.stamp for path, one in session.documents.items()}
+            document_stamps = {path: document.stamp for path, document in session.documents.items()}
             changes = await asyncio.to_thread(self._relevant, batch, document_stamps)
             try:
-                tell_of_changes(session, changes)
+                notify_changes(session, changes)
             except PeerClosed:
-                # The next one that is started reads the disk.
+                # The next server reads the disk when it starts.
                 return
 
     def _relevant(
         self, batch: "ChangeBatch", document_stamps: Mapping[Path, Stamp | None]
     ) -> Sequence[tuple[Path, Change]]:
-        """Of files that the server reads; those that it has open as they are now were edited by
-        Kore."""
+        """Return the changes of files that the server reads.
+
+        Open documents that equal their file are left out: Kore itself edited them.
+        """
         return [
             (change.path, change.kind)
             for change in batch.changes

@@ -1,1 +1,1 @@
-"""What code holds, told from its text alone by grammars of tree-sitter."""
+"""Symbols of source files, parsed with tree-sitter grammars."""

@@ -1,6 +1,6 @@
-"""The languages whose grammars Kore uses: which package has one, and what is a definition in it.
+"""Languages with a tree-sitter grammar, and the node types of their definitions.
 
-The names of nodes are those of each grammar's `node-types.json`.
+Node types are listed in the `node-types.json` of each grammar.
 """
 
 from agent.records import frozen
@@ -8,9 +8,12 @@ from agent.records import frozen
 
 @frozen
 class CodeLanguage:
-    """`package` has the grammar, `function` returns it. `definitions` are patterns of tree-sitter's
-    queries, each with the captures `@name` and one that is the kind; `references` captures the
-    names that are used. Data formats have neither."""
+    """A language and the queries for its definitions and references.
+
+    `package` contains the grammar, and its `function` returns it. `definitions` are tree-sitter
+    query patterns, each with the capture `@name` and a capture named after the kind; `references`
+    captures the names in use. Data formats have neither.
+    """
 
     name: str
     package: str
@@ -20,7 +23,7 @@ class CodeLanguage:
 
 
 def _with_name(**kinds: str) -> str:
-    """Patterns for nodes that have a field `name`: `kind="node node"`."""
+    """Return patterns for nodes that have a field `name`; the values are node types."""
     return "\n".join(
         f"({node} name: (_) @name) @{kind}"
         for kind, nodes in kinds.items()
@@ -51,7 +54,7 @@ _TYPED_SCRIPT = _SCRIPT + _with_name(
 )
 _SCRIPT_NAMES = "[(identifier) (property_identifier)] @name"
 _TYPED_NAMES = "[(identifier) (property_identifier) (type_identifier)] @name"
-# Functions that return a pointer or a reference have their names one level further down.
+# The name of a function that returns a pointer or reference is nested one level deeper.
 _C_PATTERNS = (
     "(function_definition declarator: (function_declarator declarator: (_) @name)) @function",
     "(function_definition declarator: (pointer_declarator declarator:"
@@ -192,7 +195,7 @@ _SCALA = CodeLanguage(
     "[(identifier) (type_identifier)] @name",
 )
 
-BY_ENDING = {
+LANGUAGES_BY_SUFFIX = {
     **dict.fromkeys((".py", ".pyi"), _PYTHON),
     **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx"), _JAVASCRIPT),
     **dict.fromkeys((".ts", ".mts", ".cts"), _TYPESCRIPT),

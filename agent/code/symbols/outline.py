@@ -1,4 +1,4 @@
-"""What a file defines, and where it is not well formed."""
+"""Outline of a source file: definitions and syntax errors."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -9,16 +9,15 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.text.visible import escape_line
 
-MOST_SYMBOLS = 400
-_MOST_ERRORS = 20
-_LINE_CHARS = 160
-_MOST_DEPTH = 20
+MAX_SYMBOLS = 400
+_MAX_FAULTS = 20
+_MAX_LINE_CHARS = 160
+_MAX_DEPTH = 20
 
 
 @frozen
 class Symbol:
-    """A definition: its lines (from 1, the last one included), how many others it stands in, and
-    its first line as it is written."""
+    """A definition: its lines (from 1, last line included), nesting depth and first line."""
 
     kind: str
     name: str
@@ -30,8 +29,10 @@ class Symbol:
 
 @frozen
 class SyntaxFault:
-    """A place (from 1) where the text is not what the grammar expects. `missing` is what should
-    stand there; empty where something else stands than what fits."""
+    """A position (from 1) where the text violates the grammar.
+
+    `missing` is the token that the grammar expects there; empty for an unexpected token.
+    """
 
     line: int
     column: int
@@ -47,26 +48,28 @@ class SyntaxFault:
 
 
 def symbols_of(text: str, path: PurePath) -> list[Symbol]:
-    """The definitions of a file, in their order. Raises `ToolError` where there is no grammar."""
+    """Return the definitions of a file in order. Raises `ToolError` without a grammar."""
     data, language = _source(text, path)
     return symbols_from(data, parse(data, language, definitions=True).definitions)
 
 
 def syntax_faults(text: str, path: PurePath) -> list[SyntaxFault]:
-    """Where the text is not well formed, the first places. Raises `ToolError`."""
+    """Return the first syntax errors of a text. Raises `ToolError`."""
     data, language = _source(text, path)
-    return _faults_from(data, parse(data, language, max_faults=_MOST_ERRORS).faults)
+    return _faults_from(data, parse(data, language, max_faults=_MAX_FAULTS).faults)
 
 
 def outline(text: str, path: PurePath) -> str:
-    """Both for a model: a line for each definition, indented as they stand in each other. Raises
-    `ToolError`."""
+    """Return definitions and syntax errors for the model, one per line, indented by depth.
+
+    Raises `ToolError`.
+    """
     data, language = _source(text, path)
-    parsed = parse(data, language, definitions=True, max_faults=_MOST_ERRORS)
+    parsed = parse(data, language, definitions=True, max_faults=_MAX_FAULTS)
     symbols = symbols_from(data, parsed.definitions)
-    lines = [_symbol_line(symbol) for symbol in symbols[:MOST_SYMBOLS]]
-    if len(symbols) > MOST_SYMBOLS:
-        lines.append(f"… ({len(symbols) - MOST_SYMBOLS:,} more)")
+    lines = [_symbol_line(symbol) for symbol in symbols[:MAX_SYMBOLS]]
+    if len(symbols) > MAX_SYMBOLS:
+        lines.append(f"… ({len(symbols) - MAX_SYMBOLS:,} more)")
     if faults := _faults_from(data, parsed.faults):
         lines += ["Syntax errors:", *map(str, faults)]
     return "\n".join(lines)
@@ -81,46 +84,46 @@ def _source(text: str, path: PurePath) -> tuple[bytes, CodeLanguage]:
 
 def _symbol_line(symbol: Symbol) -> str:
     span = str(symbol.first) if symbol.first == symbol.last else f"{symbol.first}-{symbol.last}"
-    return f"{'  ' * min(symbol.depth, _MOST_DEPTH)}{span} {symbol.text}"
+    return f"{'  ' * min(symbol.depth, _MAX_DEPTH)}{span} {symbol.text}"
 
 
 def symbols_from(data: bytes, definitions: Sequence[Definition]) -> list[Symbol]:
-    """The symbols at places that the parser found."""
+    """Convert the parser's definitions to symbols."""
     lines = data.split(b"\n")
     symbols, ends = [], list[int]()
-    for one in definitions:
-        while ends and ends[-1] <= one.start_byte:
+    for definition in definitions:
+        while ends and ends[-1] <= definition.start_byte:
             ends.pop()
-        line = _line(lines, max(one.first_row, one.name_row))
+        line = _line(lines, max(definition.first_row, definition.name_row))
         symbols.append(
             Symbol(
-                one.kind,
-                _plain(data[one.name_start : one.name_end]),
-                one.first_row + 1,
-                _last_line(one),
+                definition.kind,
+                _plain(data[definition.name_start : definition.name_end]),
+                definition.first_row + 1,
+                _last_line(definition),
                 len(ends),
                 _plain(line.strip().rstrip(b"{").rstrip()),
             )
         )
-        ends.append(one.end_byte)
+        ends.append(definition.end_byte)
     return symbols
 
 
-def _last_line(one: Definition) -> int:
-    ends_before = one.end_column == 0 and one.end_row > one.first_row
-    return one.end_row if ends_before else one.end_row + 1
+def _last_line(definition: Definition) -> int:
+    ends_before = definition.end_column == 0 and definition.end_row > definition.first_row
+    return definition.end_row if ends_before else definition.end_row + 1
 
 
 def _faults_from(data: bytes, faults: Sequence[Fault]) -> list[SyntaxFault]:
     lines = data.split(b"\n")
     return [
         SyntaxFault(
-            one.row + 1,
-            len(_line(lines, one.row)[: one.column].decode("utf-8", "replace")) + 1,
-            one.missing,
-            _plain(_line(lines, one.row)[one.column :]),
+            fault.row + 1,
+            len(_line(lines, fault.row)[: fault.column].decode("utf-8", "replace")) + 1,
+            fault.missing,
+            _plain(_line(lines, fault.row)[fault.column :]),
         )
-        for one in faults
+        for fault in faults
     ]
 
 
@@ -130,4 +133,4 @@ def _line(lines: Sequence[bytes], row: int) -> bytes:
 
 def _plain(raw: bytes) -> str:
     text = escape_line(raw.decode("utf-8", "replace"))
-    return text if len(text) <= _LINE_CHARS else f"{text[: _LINE_CHARS - 1]}…"
+    return text if len(text) <= _MAX_LINE_CHARS else f"{text[: _MAX_LINE_CHARS - 1]}…"

@@ -1,25 +1,30 @@
-"""Definitions, names and syntax errors of a text, read by a grammar in a process of its own."""
+"""Parsing of definitions, names and syntax errors in a separate process."""
 
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from agent.code.symbols.languages import BY_ENDING, CodeLanguage
+from agent.code.symbols.languages import LANGUAGES_BY_SUFFIX, CodeLanguage
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.grammars.parser_process import ParserProcess
 
 LIMIT_BYTES = 500_000
-# Processor time: for the tree, and for everything that one text is parsed for.
+# Processor time for the tree, and for all parts of one text.
 _TREE_LIMIT_S = 0.5
 _LIMIT_S = 2.0
 
-_PARSER = ParserProcess({one.name: (one.package, one.function) for one in BY_ENDING.values()})
+_PARSER = ParserProcess(
+    {
+        language.name: (language.package, language.function)
+        for language in LANGUAGES_BY_SUFFIX.values()
+    }
+)
 
 
 @frozen
 class Definition:
-    """Places of a definition and of its name: bytes, and rows and columns from 0."""
+    """Position of a definition and its name: byte offsets, and rows and columns from 0."""
 
     kind: str
     start_byte: int
@@ -34,8 +39,7 @@ class Definition:
 
 @frozen
 class Fault:
-    """A place, from 0, where the text is not what the grammar expects, and what is missing there;
-    empty if something else is wrong."""
+    """A position (from 0) that violates the grammar, and the missing token; empty otherwise."""
 
     row: int
     column: int
@@ -44,8 +48,10 @@ class Fault:
 
 @frozen
 class ParsedText:
-    """The requested parts of a text; the others are empty. `names` are names that are used, and how
-    often."""
+    """The requested parts of a text; the others are empty.
+
+    `names` are the names in use with their counts.
+    """
 
     definitions: Sequence[Definition]
     names: Sequence[tuple[str, int]]
@@ -53,8 +59,8 @@ class ParsedText:
 
 
 def language_of(path: PurePath) -> CodeLanguage | None:
-    """The language of a file by the end of its name; None for one without a grammar."""
-    return BY_ENDING.get(path.suffix.lower())
+    """Return the language for a file's suffix, or None without a grammar."""
+    return LANGUAGES_BY_SUFFIX.get(path.suffix.lower())
 
 
 def parse(
@@ -89,7 +95,7 @@ def parse(
             ],
         )
     except (TypeError, ValueError) as exc:
-        # A text may have taken over the process: its answers are strangers' words.
+        # The text may have taken over the process, so its answers are untrusted.
         raise ToolError("It could not be parsed: its parser failed.") from exc
 
 

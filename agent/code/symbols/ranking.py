@@ -1,6 +1,6 @@
-"""Which files of a project matter most: those that others use, and what these use in turn.
+"""Ranking of a project's files and definitions by use.
 
-PageRank over files, as aider's repository map does it: https://aider.chat/2023/10/22/repomap.html
+PageRank over files, as in aider's repository map: https://aider.chat/2023/10/22/repomap.html
 """
 
 from collections import defaultdict
@@ -11,33 +11,33 @@ from agent.code.symbols.tags import FileTags
 from agent.records import frozen
 
 _DAMPING = 0.85
-_ROUNDS = 12
-# A name that so many files define says nothing of which one is meant.
-_MOST_DEFINERS = 20
-_COMMON_DEFINERS = 5
+_ITERATIONS = 12
+# A name with more definitions than this does not say which one is meant.
+_MAX_DEFINERS = 20
+_MAX_RARE_DEFINERS = 5
 
 
 @frozen
 class Ranking:
-    """How much each file matters (all together 1), and each of its definitions by their names."""
+    """The weight of each file (the sum is 1) and of each definition by path and name."""
 
     files: Mapping[str, float]
     names: Mapping[tuple[str, str], float]
 
 
 def rank(tags: Mapping[str, FileTags]) -> Ranking:
-    """May take half a second for 10,000 files."""
+    """Rank files by references. May take half a second for 10,000 files."""
     definers: dict[str, list[str]] = defaultdict(list)
-    for path, one in tags.items():
-        for name in {name for name, _, _ in one.definitions}:
+    for path, file_tags in tags.items():
+        for name in {name for name, _, _ in file_tags.definitions}:
             definers[name].append(path)
     edges: dict[str, dict[str, float]] = {}
     uses: list[tuple[str, str, str, float]] = []
-    for path, one in tags.items():
+    for path, file_tags in tags.items():
         weights: dict[str, float] = defaultdict(float)
-        for name, count in one.names:
+        for name, count in file_tags.names:
             places = definers.get(name, ())
-            if not places or len(places) > _MOST_DEFINERS:
+            if not places or len(places) > _MAX_DEFINERS:
                 continue
             weight = _weight(name, count, len(places))
             for place in places:
@@ -54,11 +54,12 @@ def rank(tags: Mapping[str, FileTags]) -> Ranking:
 
 
 def _weight(name: str, count: int, definers: int) -> float:
-    """A long name that one file defines tells most; a private or a common one little."""
+    """Return the weight of a reference: high for a long, unique name, low for a private or common
+    one."""
     weight = sqrt(count)
     if len(name) >= 8 and ("_" in name.strip("_") or name.lower() != name):
         weight *= 10
-    if name.startswith("_") or definers > _COMMON_DEFINERS:
+    if name.startswith("_") or definers > _MAX_RARE_DEFINERS:
         weight *= 0.1
     return weight / definers
 
@@ -73,10 +74,10 @@ def _page_rank(edges: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         for path, weights in edges.items()
         if (total := sum(weights.values()))
     }
-    for _ in range(_ROUNDS):
-        # What uses nothing gives to all.
-        loose = sum(value for path, value in ranks.items() if path not in shares)
-        after = dict.fromkeys(edges, (1 - _DAMPING + _DAMPING * loose) / count)
+    for _ in range(_ITERATIONS):
+        # Files without outgoing references spread their rank over all files.
+        dangling = sum(value for path, value in ranks.items() if path not in shares)
+        after = dict.fromkeys(edges, (1 - _DAMPING + _DAMPING * dangling) / count)
         for path, places in shares.items():
             value = _DAMPING * ranks[path]
             for place, share in places:

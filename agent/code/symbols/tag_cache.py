@@ -1,6 +1,6 @@
-"""What was found in the files of projects, kept over restarts in a folder that only Kore writes.
+"""Cache of file tags that survives restarts, in a folder that only Kore writes.
 
-A file counts only while it has the time, size and inode that it was looked at with.
+An entry is valid only while modification time, size and inode of its file are the same.
 """
 
 import hashlib
@@ -20,20 +20,21 @@ log = logging.getLogger(__name__)
 
 KnownTags = dict[Path, tuple[Stamp, FileTags]]
 
-# Goes up when the same text gives other tags.
+# Increment it when the same text yields other tags.
 _VERSION = 1
 LIMIT_BYTES = 64_000_000
-MOST_PROJECTS = 20
+MAX_PROJECTS = 20
 
 
 class TagCache:
-    """One file for each project in `folder`. A cache that is missing or broken is an empty one."""
+    """A cache with one file per project in `folder`. A missing or damaged file is an empty
+    cache."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, project: Path) -> KnownTags:
-        """Blocks."""
+        """Return the cached tags of a project. Blocks."""
         try:
             data = file_io.read(self._path(project), LIMIT_BYTES)
             first, *lines = data.splitlines()
@@ -47,7 +48,7 @@ class TagCache:
             return {}
 
     def save(self, project: Path, tags_by_path: Mapping[Path, tuple[Stamp, FileTags]]) -> None:
-        """As much as there is room for. Blocks."""
+        """Save the tags that fit into the size limit. Blocks."""
         lines = [json.dumps(_header(project)).encode()]
         left_bytes = LIMIT_BYTES - len(lines[0])
         for path, (stamp, tags) in tags_by_path.items():
@@ -65,11 +66,11 @@ class TagCache:
             log.warning("the map of %s is not kept: %s", project, exc)
 
     def _make_room(self, path: Path) -> None:
-        """Remove those that were written longest ago."""
-        others = [one for one in self._folder.glob("*.jsonl") if one != path]
-        others.sort(key=lambda one: one.lstat().st_mtime_ns, reverse=True)
-        for one in others[MOST_PROJECTS - 1 :]:
-            one.unlink(missing_ok=True)
+        """Remove the files that were written longest ago."""
+        others = [cache_file for cache_file in self._folder.glob("*.jsonl") if cache_file != path]
+        others.sort(key=lambda cache_file: cache_file.lstat().st_mtime_ns, reverse=True)
+        for cache_file in others[MAX_PROJECTS - 1 :]:
+            cache_file.unlink(missing_ok=True)
 
     def _path(self, project: Path) -> Path:
         return self._folder / f"{hashlib.sha256(os.fsencode(project)).hexdigest()[:16]}.jsonl"

@@ -1,7 +1,7 @@
-"""Tags of files: their definitions and the names that they use.
+"""Tags of files: their definitions and the names in use.
 
-Many files are read in a process of its own, so that Kore does not wait for their texts. It reads
-paths from its standard input, a line of JSON each, and answers each with a line.
+Many files are parsed in a separate process, so that Kore does not block. The process reads paths
+from its standard input, as one JSON value per line, and answers each with a line.
 """
 
 import json
@@ -14,10 +14,10 @@ from agent.code.symbols.parsing import LIMIT_BYTES, language_of, parse
 from agent.errors import ToolError
 from agent.records import frozen
 
-# Of one file; what is used most comes first.
-MOST_NAMES = 200
-MOST_DEFINITIONS = 300
-_NAME_CHARS = 80
+# Per file; the most used names come first.
+MAX_NAMES = 200
+MAX_DEFINITIONS = 300
+_MAX_NAME_CHARS = 80
 
 
 @frozen
@@ -32,7 +32,7 @@ class FileTags:
 
     @staticmethod
     def from_json(data: Any) -> "FileTags":
-        """Names are kept once, however many files use them."""
+        """Parse tags; names are interned, because many files use the same ones."""
         definitions, names = data
         return FileTags(
             tuple((sys.intern(name), int(line), str(text)) for name, line, text in definitions),
@@ -44,21 +44,21 @@ NO_TAGS = FileTags((), ())
 
 
 def tags_of(data: bytes, path: Path) -> FileTags:
-    """Raises `ToolError` for a file that cannot be parsed."""
+    """Return the tags of a file. Raises `ToolError` when it cannot be parsed."""
     language = language_of(path)
     if language is None or not language.definitions:
         return NO_TAGS
-    parsed = parse(data, language, definitions=True, max_names=MOST_NAMES)
+    parsed = parse(data, language, definitions=True, max_names=MAX_NAMES)
     definitions = tuple(
-        (symbol.name[:_NAME_CHARS], symbol.first, symbol.text)
-        for symbol in symbols_from(data, parsed.definitions[:MOST_DEFINITIONS])
+        (symbol.name[:_MAX_NAME_CHARS], symbol.first, symbol.text)
+        for symbol in symbols_from(data, parsed.definitions[:MAX_DEFINITIONS])
     )
-    names = tuple((name, n) for name, n in parsed.names if 0 < len(name) <= _NAME_CHARS)
+    names = tuple((name, n) for name, n in parsed.names if 0 < len(name) <= _MAX_NAME_CHARS)
     return FileTags(definitions, names)
 
 
 def main() -> int:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     from agent.security.files import file_io
     from agent.tools.child_process import limit
 
@@ -68,7 +68,7 @@ def main() -> int:
         try:
             tags = tags_of(file_io.read(Path(name), LIMIT_BYTES), Path(name))
         except ToolError:
-            # Too large, gone, or not to be parsed: it has no place on the map.
+            # Too large, deleted or not parseable: leave it out of the map.
             tags = NO_TAGS
         print(json.dumps([name, tags.to_json()]), flush=True)
     return 0

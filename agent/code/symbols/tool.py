@@ -1,4 +1,4 @@
-"""The tool `outline`: what a file defines, told without a language server."""
+"""The tool `outline`: definitions without a language server."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OutlineServices(Protocol):
-    """What is made when it is first needed."""
+    """Services created on first use."""
 
     @property
     def scope(self) -> WorkspaceScope: ...
@@ -32,7 +32,7 @@ class OutlineServices(Protocol):
 
 
 class OutlineTool:
-    """Of a file its definitions and syntax errors, of a folder its map."""
+    """Shows the definitions and syntax errors of a file, or the map of a folder."""
 
     name: ClassVar[str] = "outline"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -56,7 +56,7 @@ class OutlineTool:
         return load_prompt("tools/outline")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The file or folder that is looked at."""
+        """Declare a read of the file or folder."""
         return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

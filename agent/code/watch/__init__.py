@@ -1,1 +1,1 @@
-"""Watching the folders of a project: which files were created, changed and deleted."""
+"""Watches on project folders that report created, changed and deleted files."""

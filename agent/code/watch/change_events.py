@@ -1,4 +1,4 @@
-"""Events about changed files: their authors, and many changes as one event."""
+"""Events about changed files, with their authors."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from agent.code.watch.changes import MOST_PATHS, ChangeBatch
+from agent.code.watch.changes import MAX_PATHS, ChangeBatch
 from agent.events import FileChanged
 from agent.tools.file_views import FileViews, Stamp, stamp
 from agent.tools.traits import ToolTraits
@@ -15,13 +15,15 @@ from agent.types import ToolKind
 
 Author = Literal["user", "agent", "tool"]
 
-# From so many of one batch on there is one event for all.
+# A batch with this many changes becomes one event.
 SUMMARY_FROM = 20
 
 
 class ChangeReporter:
-    """Describes each content of a file once. `own_session` is the conversation whose tools are
-    called `tool`; without one every tool that wrote a file is an agent's. Any thread may call it.
+    """Reports each state of a file once. Safe to call from any thread.
+
+    Writes by tools of `own_session` have the author `tool`; without `own_session`, and for other
+    sessions, the author is `agent`.
     """
 
     def __init__(self, views: FileViews, own_session: str | None = None) -> None:
@@ -30,12 +32,11 @@ class ChangeReporter:
         self._reported: OrderedDict[str, Stamp] = OrderedDict()
 
     def is_new(self, path: str) -> bool:
-        """Whether the file as it is now was not reported; from here on it is."""
+        """Return whether the current state of the file is unreported, and mark it as reported."""
         return self._note(path, stamp(Path(path)))
 
     def describe(self, batch: ChangeBatch, author: Author = "user") -> list[FileChanged]:
-        """The events of a batch; `author` is who has changed what no tool is known to have
-        written."""
+        """Return the events of a batch; `author` is assumed for changes without a known writer."""
         paths: dict[Author, list[str]] = {}
         for change in batch.changes:
             now = stamp(change.path)
@@ -45,7 +46,9 @@ class ChangeReporter:
         if not batch.is_complete:
             count = max(2, sum(map(len, paths.values())))
             return [FileChanged(str(batch.root), author, count)]
-        return [event for by, several in paths.items() for event in summarize(several, by)]
+        return [
+            event for by, changed_paths in paths.items() for event in summarize(changed_paths, by)
+        ]
 
     def _author(self, path: Path, now: Stamp) -> Author | None:
         writer = self._views.writer(path, now)
@@ -57,19 +60,19 @@ class ChangeReporter:
         before = self._reported.get(path)
         self._reported[path] = now
         self._reported.move_to_end(path)
-        while len(self._reported) > MOST_PATHS:
+        while len(self._reported) > MAX_PATHS:
             self._reported.popitem(last=False)
         return before != now
 
 
 class WorkClock:
-    """Tools of a conversation that are at work: what changes meanwhile is theirs.
+    """Running tools of a conversation, to which changes made meanwhile are attributed.
 
-    What a command has just written is reported a moment after it has ended. Tools that name the
-    files they change record what they write (`FileViews.record_write`).
+    Changes of a command are reported a moment after it has ended. Tools that name the files they
+    change record their writes (`FileViews.record_write`).
     """
 
-    _AFTER_S = 0.25
+    _DELAY_S = 0.25
 
     def __init__(self) -> None:
         self._running: list[ToolKind] = []
@@ -84,9 +87,9 @@ class WorkClock:
             self._ended_at[tool.kind] = time.monotonic()
 
     def author(self) -> Author:
-        """Return who has probably changed a file that changed just now."""
+        """Return the probable author of a change that was just reported."""
         now = time.monotonic()
-        kinds = {kind for kind, at in self._ended_at.items() if now - at < self._AFTER_S}
+        kinds = {kind for kind, at in self._ended_at.items() if now - at < self._DELAY_S}
         kinds.update(self._running)
         if not kinds:
             return "user"
@@ -94,7 +97,7 @@ class WorkClock:
 
 
 def summarize(paths: Sequence[str], by: Author) -> Iterable[FileChanged]:
-    """An event for each path, or one with the folder that all are in."""
+    """Return one event per path, or a single event with the common folder for many paths."""
     if len(paths) < SUMMARY_FROM:
         return [FileChanged(path, by) for path in paths]
     return [FileChanged(os.path.commonpath(paths), by, len(paths))]

@@ -1,4 +1,4 @@
-"""Changes of files: what is known of them, and how several of one file become one."""
+"""Changes of watched files, and the merging of several changes per file."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,13 +7,13 @@ from agent.records import frozen
 
 ChangeKind = Literal["created", "changed", "deleted"]
 
-# Paths of one batch; of what is beyond only the number is known.
-MOST_PATHS = 10_000
+# Limit per batch; changes of further paths only make the batch incomplete.
+MAX_PATHS = 10_000
 
-# Of a file that surely was not there before it is known that nothing is left when it goes.
+# `new`: the file did certainly not exist before, so nothing remains when it is deleted.
 _Kind = Literal["new", "created", "changed", "deleted"]
-# What two changes of a path in a row come to; None where nothing is left of them.
-_JOINED: dict[_Kind, dict[_Kind, _Kind | None]] = {
+# Result of two consecutive changes of a path; None when they cancel out.
+_MERGED: dict[_Kind, dict[_Kind, _Kind | None]] = {
     "new": {"new": "new", "created": "new", "changed": "new", "deleted": None},
     "created": {"new": "created", "created": "created", "changed": "created", "deleted": "deleted"},
     "changed": {"new": "changed", "created": "changed", "changed": "changed", "deleted": "deleted"},
@@ -23,10 +23,10 @@ _JOINED: dict[_Kind, dict[_Kind, _Kind | None]] = {
 
 @frozen
 class WatchedChange:
-    """A file, or a folder (`is_folder`) that is deleted or moved away with all that was in it.
+    """A changed file, or a folder (`is_folder`) deleted or moved away with its content.
 
-    What a program moves to a path (editors save so) is `created`, whether or not there was a file:
-    the kernel does not say.
+    A file that a program moves to a path, as editors do when they save, is `created` whether or not
+    it existed: the kernel does not say.
     """
 
     path: Path
@@ -36,8 +36,10 @@ class WatchedChange:
 
 @frozen
 class ChangeBatch:
-    """What has changed below `root` in a short time, in order, each file once. When it is not
-    `is_complete`, more may have changed than is named: look at everything anew."""
+    """Changes below `root` within a short time, in order, one per path.
+
+    If `is_complete` is false, some changes are missing: scan the whole tree.
+    """
 
     root: Path
     changes: tuple[WatchedChange, ...]
@@ -45,12 +47,13 @@ class ChangeBatch:
 
 
 class ChangeSet:
-    """Changes on their way to who reads them, joined and bounded."""
+    """A bounded set of merged changes that have not been read yet."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        # Folders end with a slash: where one was, there may be a file now. In the order of the last
-        # change of each, so that a file in a folder that went and came is told after that.
+        # Folders end with a slash, since a file may now have the path of a former folder. Entries
+        # are ordered by last change, so that a file in a folder that was deleted and created again
+        # follows it.
         self._kinds: dict[str, _Kind] = {}
         self._is_complete = True
 
@@ -61,17 +64,17 @@ class ChangeSet:
         return len(self._kinds)
 
     def add(self, path: str, kind: _Kind) -> None:
-        """A change of a file; `new` is one that surely was not there before."""
+        """Add a change of a file; `new` means that the file certainly did not exist before."""
         if path not in self._kinds:
-            if len(self._kinds) < MOST_PATHS:
+            if len(self._kinds) < MAX_PATHS:
                 self._kinds[path] = kind
             else:
                 self._is_complete = False
-        elif (joined := _JOINED[self._kinds.pop(path)][kind]) is not None:
-            self._kinds[path] = joined
+        elif (merged := _MERGED[self._kinds.pop(path)][kind]) is not None:
+            self._kinds[path] = merged
 
     def add_deleted_folder(self, path: str) -> None:
-        """All that was in it has gone, too."""
+        """Add a deleted folder, with everything that was in it."""
         self.add(f"{path}/", "deleted")
 
     def add_batch(self, batch: ChangeBatch) -> None:
@@ -83,11 +86,11 @@ class ChangeSet:
         self._is_complete = self._is_complete and batch.is_complete
 
     def mark_incomplete(self) -> None:
-        """Some changes are not known."""
+        """Note that some changes are unknown."""
         self._is_complete = False
 
     def take(self) -> ChangeBatch:
-        """All of them, which are not held any longer."""
+        """Return all changes and clear the set."""
         changes = tuple(_change(path, kind) for path, kind in self._kinds.items())
         batch = ChangeBatch(self._root, changes, self._is_complete)
         self._kinds, self._is_complete = {}, True

@@ -1,4 +1,4 @@
-"""Which folders and files of a project are watched: what `.gitignore` leaves out is not."""
+"""Filter for the watched folders and files of a project, based on `.gitignore`."""
 
 import os
 from collections.abc import Collection
@@ -9,29 +9,30 @@ from agent.records import frozen
 from agent.security.files.ignore_rules import NAME, Ignores
 from agent.security.files.regular_file import open_regular
 
-# A folder with more entries is looked at no further.
-_ENTRIES = 50_000
+# Entries read per folder.
+_MAX_ENTRIES = 50_000
 _IGNORE_LIMIT_BYTES = 100_000
 
 
 @frozen
 class FolderListing:
-    """What is watched in a folder, by name; entries hold a file's `os.DirEntry`."""
+    """The watched folders (paths) and files of a folder."""
 
     folders: list[str] = field(default_factory=list)
     files: "list[os.DirEntry[str]]" = field(default_factory=list)
 
 
 class FolderFilter:
-    """Paths are relative to `root`, with slashes; the root's own is empty.
+    """Decides which paths below a root are watched.
 
-    `mounts` are folders that are not entered: other computers' disks. Links are not followed.
+    Paths are relative to `root`, with slashes; the root itself is the empty string. `mounts` are
+    folders not to enter: network file systems. Links are not followed.
     """
 
     def __init__(self, root: Path, mounts: Collection[str] = ()) -> None:
         self.root = str(root)
         self._mounts = frozenset(mounts)
-        # Folders known to have no ignore file: asking the disk for each costs most of a walk.
+        # Folders without an ignore file: checking the disk for each is the main cost of a walk.
         self._without_rules: set[str] = set()
         self._ignores = Ignores(root, root, self._read)
 
@@ -39,21 +40,21 @@ class FolderFilter:
         return f"{self.root}/{path}" if path else self.root
 
     def hides(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether it is left out, itself or a folder that it is in."""
+        """Return whether a path, or a folder above it, is excluded."""
         parts = path.split("/")
         if ".git" in parts or (is_folder and self.absolute(path) in self._mounts):
             return True
         return self._ignores.hides(parts, is_folder=is_folder)
 
     def list(self, folder: str) -> FolderListing:
-        """What is watched in a folder; nothing where it cannot be read."""
+        """Return the watched entries of a folder; none when it cannot be read."""
         listing = FolderListing()
         entries: list[os.DirEntry[str]] = []
         try:
             with os.scandir(self.absolute(folder)) as members:
                 for entry in members:
                     entries.append(entry)
-                    if len(entries) >= _ENTRIES:
+                    if len(entries) >= _MAX_ENTRIES:
                         break
         except OSError:
             return listing

@@ -1,7 +1,7 @@
-"""The kernel's inotify: man 7 inotify.
+"""Binding of Linux inotify (man 7 inotify).
 
-Not watchfiles' binding of it, which holds the interpreter while it adds folders, cannot add one
-later and does not say when the kernel has dropped events (ADR 0107).
+The binding in watchfiles does not fit: it does not release the interpreter lock while it adds
+folders, cannot add a folder later and does not report dropped events (ADR 0107).
 """
 
 import ctypes
@@ -33,7 +33,8 @@ _READ_BYTES = 256 * 1024
 
 @frozen
 class InotifyEvent:
-    """`watch` is the folder's number, `name` what has changed in it; empty for the folder."""
+    """An event: the watch number of the folder, and the entry's name; empty for the folder
+    itself."""
 
     watch: int
     mask: int
@@ -41,24 +42,24 @@ class InotifyEvent:
 
 
 class Inotify:
-    """Raises `OSError` where the user has too many of them."""
+    """An inotify instance. Raises `OSError` when the user has too many of them."""
 
     def __init__(self) -> None:
         self.fd = _call(_libc().inotify_init1, os.O_CLOEXEC | os.O_NONBLOCK)
 
     def add(self, folder: str, mask: int) -> int:
-        """The number of the watch; that of the folder's earlier one, if there is one.
+        """Add a watch and return its number; a folder that has a watch keeps its number.
 
-        Raises `OSError`, of ENOSPC when the user has no watches left.
+        Raises `OSError`, with ENOSPC when the user has no watches left.
         """
         return _call(_libc().inotify_add_watch, self.fd, os.fsencode(folder), mask)
 
     def remove(self, watch: int) -> None:
-        """Raises `OSError` for one that has ended."""
+        """Remove a watch. Raises `OSError` for a watch that has ended."""
         _call(_libc().inotify_rm_watch, self.fd, watch)
 
     def read(self) -> Iterator[InotifyEvent]:
-        """A part of what has happened since, in order; nothing when nothing has."""
+        """Yield a part of the pending events in order, without waiting."""
         try:
             data = os.read(self.fd, _READ_BYTES)
         except BlockingIOError:

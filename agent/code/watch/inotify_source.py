@@ -1,4 +1,4 @@
-"""Changes as Linux tells of them: one watch for each folder that is not left out."""
+"""Watch source for Linux: inotify, one watch per folder."""
 
 import errno
 import logging
@@ -22,15 +22,15 @@ _CHANGES = inotify.CREATE | inotify.MODIFY | inotify.DELETE | inotify.MOVED_FROM
 _MASK = _CHANGES | inotify.ONLY_FOLDERS | inotify.NO_LINKS
 _ROOT_MASK = _CHANGES | inotify.ONLY_FOLDERS | inotify.DELETE_SELF | inotify.MOVE_SELF
 _ENDS = inotify.UNMOUNT | inotify.DELETE_SELF | inotify.MOVE_SELF
-# A tree is walked anew at most this often: a program may write .gitignore all the time.
-_WALKS_APART_S = 1.0
-# Reads of one visit, so that who waits for a batch gets it while a program writes on and on.
-_READS = 64
+# Minimum time between two walks over a tree: a program may write .gitignore all the time.
+_MIN_WALK_INTERVAL_S = 1.0
+# Reads per call, so that batches are delivered while a program keeps writing.
+_MAX_READS = 64
 UNWATCHED = "changes there are noticed at the next message and after each tool call"
 
 
 class InotifySource:
-    """Paths of folders are relative to the root, whose own is empty."""
+    """Changes from inotify. Folder paths are relative to the root, which is the empty string."""
 
     def __init__(self, root: Path, limits: WatchLimits) -> None:
         self._root, self._limits = root, limits
@@ -41,7 +41,7 @@ class InotifySource:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake_read, select.POLLIN)
-        # Files that were found in folders before it was read that they were made.
+        # Files found in a new folder before their creation event was read.
         self._listed: set[str] = set()
         self._walk_at: float | None = None
         self._walked_at = 0.0
@@ -79,19 +79,19 @@ class InotifySource:
         if self._walk_at is not None:
             until_walk = max(0.0, self._walk_at - time.monotonic())
             timeout_s = until_walk if timeout_s is None else min(timeout_s, until_walk)
-        # Rounded up, or the last millisecond would be spent asking.
+        # Rounded up to avoid busy waiting during the last millisecond.
         ready = self._poll.poll(None if timeout_s is None else int(timeout_s * 1000) + 1)
         if any(fd == self._wake_read for fd, _ in ready):
             os.read(self._wake_read, 4096)
 
     def read(self, into: ChangeSet) -> None:
         assert self._inotify is not None, "open"
-        for _ in range(_READS):
+        for _ in range(_MAX_READS):
             happened = list(self._inotify.read())
             for event in happened:
                 self._take(event, into)
             if not happened:
-                # What is read from here on happened after the folders were listed.
+                # Later events happened after the folders were listed.
                 self._listed.clear()
                 break
         if self._walk_at is not None and time.monotonic() >= self._walk_at:
@@ -101,14 +101,14 @@ class InotifySource:
         try:
             os.write(self._wake_write, b"x")
         except OSError:
-            # Full: it wakes anyway. Closed: nobody waits.
+            # A full pipe wakes the reader anyway, and a closed one has no reader.
             return
 
     def close(self) -> None:
         if self._inotify is not None:
             self._inotify.close()
             self._inotify = None
-        # The pipe closes with the last reference: another thread may be about to wake this one.
+        # The pipe is closed with the last reference: another thread may be about to wake this one.
 
     def __del__(self) -> None:
         os.close(self._wake_read)
@@ -159,20 +159,21 @@ class InotifySource:
             return
         if path not in self._watches:
             return
-        # A folder that has gone takes its watch along, after what happened in it. One that still
-        # lives has another name now, or another folder has this one.
+        # A deleted folder loses its watch after its last events. A watch that is still alive means
+        # that the folder was moved, or that another folder has its path now.
         was_alive = self._remove_tree(path)
         if was_alive or mask & inotify.MOVED_FROM:
             into.add_deleted_folder(self._filter.absolute(path))
 
     def _add_tree(self, top: str, into: ChangeSet | None) -> None:
-        """Watch a folder and those in it, level by level; with `into`, what is in them is new."""
+        """Watch a folder and its subfolders, level by level; `into` receives their files as new."""
         waiting = deque([top])
         while waiting:
             folder = waiting.popleft()
             if not self._add(folder):
                 continue
-            # Only now: what is made meanwhile is found twice, not never.
+            # List the folder after adding the watch: files created meanwhile are found twice, not
+            # missed.
             listing = self._filter.list(folder)
             waiting.extend(listing.folders)
             if into is not None:
@@ -181,7 +182,7 @@ class InotifySource:
                     into.add(entry.path, "created")
 
     def _add(self, folder: str) -> bool:
-        """Whether the folder is watched; one that is not there or not readable never is."""
+        """Return whether the folder is watched; a missing or unreadable folder is not."""
         assert self._inotify is not None, "open"
         if folder not in self._watches and len(self._watches) >= self._limits.folders:
             self._warn(f"has more than {self._limits.folders} folders")
@@ -205,39 +206,39 @@ class InotifySource:
             )
 
     def _remove_tree(self, top: str) -> bool:
-        """Whether one of the folders was still watched."""
+        """Remove the watches of a tree. Return whether one of them was alive."""
         below = f"{top}/"
-        folders = [one for one in self._watches if one == top or one.startswith(below)]
+        folders = [folder for folder in self._watches if folder == top or folder.startswith(below)]
         were_alive = [self._remove(folder) for folder in folders]
         return any(were_alive)
 
     def _remove(self, folder: str) -> bool:
-        """Whether the watch was alive."""
+        """Remove a watch. Return whether it was alive."""
         assert self._inotify is not None, "open"
         watch = self._watches.pop(folder)
-        # A folder that was moved has the same watch under its new name.
+        # A folder that was moved has the same watch under its new path.
         if self._paths.get(watch) != folder:
             return True
         del self._paths[watch]
         try:
             self._inotify.remove(watch)
         except OSError:
-            # It ended with its folder.
+            # The watch ended with its folder.
             return False
         return True
 
     def _forget(self, folder: str, watch: int) -> None:
-        """The kernel has ended a watch."""
+        """Remove a watch that the kernel has ended."""
         del self._paths[watch]
         if self._watches.get(folder) == watch:
             del self._watches[folder]
 
     def _plan_walk(self) -> None:
         if self._walk_at is None:
-            self._walk_at = max(time.monotonic(), self._walked_at + _WALKS_APART_S)
+            self._walk_at = max(time.monotonic(), self._walked_at + _MIN_WALK_INTERVAL_S)
 
     def _walk_again(self, into: ChangeSet) -> None:
-        """What is left out has changed, or changes were lost: watch what is to be watched now."""
+        """Update the watches after a change of ignore rules or lost events."""
         self._walk_at = None
         self._filter = self._new_filter()
         folders_to_watch: set[str] = set()
@@ -253,9 +254,9 @@ class InotifySource:
                 added = self._watches.keys() - before
                 folders_to_watch |= added
                 if added:
-                    # What changed in them until now is not known.
+                    # Changes in these folders up to now are unknown.
                     into.mark_incomplete()
-        for folder in [one for one in self._watches if one not in folders_to_watch]:
+        for folder in [path for path in self._watches if path not in folders_to_watch]:
             self._remove(folder)
         if "" not in self._watches:
             raise RootGone(f"{self._root} has gone")

@@ -1,4 +1,4 @@
-"""Which folders are disks of other computers: the kernel does not say what changes there."""
+"""Network file systems: the kernel does not report changes made by other computers."""
 
 import re
 from pathlib import Path
@@ -15,29 +15,29 @@ _NETWORK = frozenset(
 
 
 def mount_types(text: str) -> dict[str, str]:
-    """The type of each mounted file system by its folder; where several are mounted over each
-    other, of the last."""
+    """Return the file system type of each mount point; the last mount wins."""
     types = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.partition(" ")[0]
         if len(fields) > 4 and kind:
-            # Spaces and the like are written as octal numbers.
+            # Spaces and some other characters are octal escapes.
             folder = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
             types[folder] = kind
     return types
 
 
 def network_mounts(mountinfo: Path = MOUNTINFO) -> list[str]:
-    """The folders where disks of other computers are mounted; none where the system does not
-    tell."""
+    """Return the mount points of network file systems; none when the system does not list them."""
     return [folder for folder, kind in _read(mountinfo).items() if kind in _NETWORK]
 
 
 def is_on_network(path: Path, mountinfo: Path = MOUNTINFO) -> bool:
     types = _read(mountinfo)
-    place = next((str(one) for one in (path, *path.parents) if str(one) in types), "")
-    return types.get(place) in _NETWORK
+    mount_point = next(
+        (str(folder) for folder in (path, *path.parents) if str(folder) in types), ""
+    )
+    return types.get(mount_point) in _NETWORK
 
 
 def _read(mountinfo: Path) -> dict[str, str]:

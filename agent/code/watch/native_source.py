@@ -1,4 +1,4 @@
-"""Changes as macOS tells of them: one watch for a whole tree, by watchfiles."""
+"""Watch source for macOS: one watch for a whole tree, by watchfiles."""
 
 import threading
 from collections import deque
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
 _KINDS: dict[int, ChangeKind] = {1: "created", 2: "changed", 3: "deleted"}
-# Between two looks at what the system's thread has found.
+# Interval of checks for events of the watcher's thread.
 _STEP_MS = 25
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 
 
 class NativeSource:
-    """For systems whose own watch is of a tree, whatever the number of its folders."""
+    """Changes from a system that watches whole trees, independent of the number of folders."""
 
     def __init__(self, root: Path, limits: WatchLimits) -> None:
         self._root, self._limits = root, limits
@@ -45,7 +45,7 @@ class NativeSource:
 
     def wait(self, timeout_s: float | None) -> None:
         assert self._notify is not None, "open"
-        timeout_ms = int((_LONGEST_WAIT_S if timeout_s is None else timeout_s) * 1000) + 1
+        timeout_ms = int((_MAX_WAIT_S if timeout_s is None else timeout_s) * 1000) + 1
         result = self._notify.watch(_STEP_MS, _STEP_MS, timeout_ms, self._woken)
         self._woken.clear()
         if isinstance(result, set):
@@ -58,11 +58,11 @@ class NativeSource:
         kinds: dict[str, set[ChangeKind]] = {}
         for number, path in unread:
             kinds.setdefault(path, set()).add(_KINDS[number])
-        for path, several in kinds.items():
+        for path, path_kinds in kinds.items():
             if path == str(self._root):
                 existing_folder(self._root)
             elif (inside := path.removeprefix(f"{self._root}/")) != path:
-                self._add(inside, Path(path), several, into)
+                self._add(inside, Path(path), path_kinds, into)
 
     def _add(self, inside: str, path: Path, kinds: set[ChangeKind], into: ChangeSet) -> None:
         if path.is_dir():
@@ -77,7 +77,7 @@ class NativeSource:
             into.add(str(path), "created" if "created" in kinds else "changed")
 
     def _add_tree(self, top: str, into: ChangeSet) -> None:
-        """All that is in a new folder: what was made in it at once may not be told."""
+        """Add all files of a new folder: events of files created right away may be missing."""
         waiting = deque([top])
         for _ in range(self._limits.folders):
             if not waiting:

@@ -1,4 +1,4 @@
-"""Changes as a look at every file finds them: for disks of other computers, and slowly."""
+"""Watch source that scans all files, for network file systems."""
 
 import threading
 import time
@@ -9,19 +9,19 @@ from agent.code.watch.changes import ChangeSet
 from agent.code.watch.folder_filter import FolderFilter
 from agent.code.watch.source import WatchLimits, existing_folder
 
-# At most this share of the time is spent looking.
-_SHARE = 0.02
+# Maximum share of the time spent scanning.
+_MAX_SHARE = 0.02
 _FileStamp = tuple[int, int, int]
 
 
 class PollSource:
-    """Looks every `poll_s`, less often where a look takes long, and at the top folders only."""
+    """Scans the top folders every `poll_s`, or less often when a scan takes long."""
 
     def __init__(self, root: Path, limits: WatchLimits) -> None:
         self._root, self._limits = root, limits
         self._stamps: dict[str, _FileStamp] = {}
         self._folders = 0
-        self._next_look = 0.0
+        self._next_scan = 0.0
         self._woken = threading.Event()
 
     @property
@@ -30,18 +30,18 @@ class PollSource:
 
     def open(self) -> None:
         existing_folder(self._root)
-        self._stamps = self._look()
+        self._stamps = self._scan()
 
     def wait(self, timeout_s: float | None) -> None:
-        until_look = max(0.0, self._next_look - time.monotonic())
-        self._woken.wait(until_look if timeout_s is None else min(timeout_s, until_look))
+        until_scan = max(0.0, self._next_scan - time.monotonic())
+        self._woken.wait(until_scan if timeout_s is None else min(timeout_s, until_scan))
         self._woken.clear()
 
     def read(self, into: ChangeSet) -> None:
-        if time.monotonic() < self._next_look:
+        if time.monotonic() < self._next_scan:
             return
         existing_folder(self._root)
-        before, self._stamps = self._stamps, self._look()
+        before, self._stamps = self._stamps, self._scan()
         for path, stamp in self._stamps.items():
             if path not in before:
                 into.add(path, "created")
@@ -56,7 +56,7 @@ class PollSource:
     def close(self) -> None:
         self._stamps = {}
 
-    def _look(self) -> dict[str, _FileStamp]:
+    def _scan(self) -> dict[str, _FileStamp]:
         began = time.monotonic()
         folder_filter = FolderFilter(self._root)
         stamps: dict[str, _FileStamp] = {}
@@ -73,5 +73,5 @@ class PollSource:
                     continue
                 stamps[entry.path] = (info.st_mtime_ns, info.st_size, info.st_ino)
         ended = time.monotonic()
-        self._next_look = ended + max(self._limits.poll_s, (ended - began) / _SHARE)
+        self._next_scan = ended + max(self._limits.poll_s, (ended - began) / _MAX_SHARE)
         return stamps

@@ -1,4 +1,4 @@
-"""One root that is watched, by a thread of its own: an event loop never waits for a disk."""
+"""Watch of one root in a thread of its own, so that an event loop never waits for a disk."""
 
 import atexit
 import logging
@@ -17,27 +17,27 @@ from agent.code.watch.source import RootGone, WatchLimits, WatchSource, WatchUna
 
 log = logging.getLogger(__name__)
 
-# Changes are told together when no other came for a moment, at the latest after this time.
+# Changes are delivered when none followed for a moment, and at the latest after `_LONGEST_S`.
 _QUIET_S = 0.015
-_LONGEST_S = 0.05
-# More than a person changes at once: the work of a program, told when it pauses.
-BURST = 32
+_MAX_DELAY_S = 0.05
+# More changes than a person makes at once: a program's work, delivered when it pauses.
+MIN_BURST = 32
 _BURST_QUIET_S = 0.2
-_BURST_LONGEST_S = 2.0
-# How often a root that has gone is looked for.
-_RETURN_S = 2.0
+_BURST_MAX_DELAY_S = 2.0
+# Interval of checks for a root that has disappeared.
+_RETURN_INTERVAL_S = 2.0
 
-# A thread that is cut off in a C++ library, as at the end of the program, aborts all of it.
-_END_S = 5.0
+# A thread that is cut off inside a C++ library at exit aborts the whole process.
+_END_TIMEOUT_S = 5.0
 _live_watches: "weakref.WeakSet[ProjectWatch]" = weakref.WeakSet()
 
-# Called in the watch's thread with what has changed, and with None once the watch has begun.
+# Called in the watch's thread with changes, and with None once the watch has begun.
 Listener = Callable[[ChangeBatch | None], None]
 MakeSource = Callable[[Path, WatchLimits], WatchSource]
 
 
 def open_source(root: Path, limits: WatchLimits) -> WatchSource:
-    """What tells of changes in this folder on this system."""
+    """Return the watch source for a folder on this system."""
     if is_on_network(root):
         return PollSource(root, limits)
     if os.uname().sysname == "Linux":
@@ -48,7 +48,7 @@ def open_source(root: Path, limits: WatchLimits) -> WatchSource:
 
 
 class ProjectWatch:
-    """Any thread may call it. It ends by `close`, or when nobody has listened for a while."""
+    """A watch that ends with `close`, or when it has had no listener for a while. Thread-safe."""
 
     def __init__(
         self, root: Path, limits: WatchLimits, make_source: MakeSource = open_source
@@ -77,11 +77,11 @@ class ProjectWatch:
 
     @property
     def folders(self) -> int:
-        """How many folders are watched."""
+        """The number of watched folders."""
         return self._source.folders if self._source is not None else 0
 
     def listen(self, listener: Listener) -> bool:
-        """False when the watch has ended: another one is needed."""
+        """Add a listener. Return False when the watch has ended and a new one is needed."""
         with self._lock:
             if self._closed.is_set():
                 return False
@@ -95,7 +95,7 @@ class ProjectWatch:
             if listener in self._listeners:
                 self._listeners.remove(listener)
                 self._idle_since = time.monotonic()
-        # It waits for changes only while somebody listens.
+        # Let the thread notice that it may end without listeners.
         self._wake()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class ProjectWatch:
         finally:
             with self._lock:
                 self._closed.set()
-            # Nobody waits for the beginning of what will tell nothing.
+            # Unblock listeners of a watch that never began.
             self._begin()
             if source is not None:
                 source.close()
@@ -142,13 +142,13 @@ class ProjectWatch:
                 self._begin()
                 if not is_gone:
                     changes.mark_incomplete()
-                    self._tell(changes.take())
+                    self._deliver(changes.take())
                 is_gone = True
                 if not self._has_ended():
-                    self._closed.wait(_RETURN_S)
+                    self._closed.wait(_RETURN_INTERVAL_S)
 
     def _follow(self, source: WatchSource, changes: ChangeSet) -> None:
-        """Tell of changes until the watch ends. Raises `RootGone`."""
+        """Deliver changes until the watch ends. Raises `RootGone`."""
         first = last = time.monotonic()
         while True:
             source.wait(self._wait_s(changes, first, last))
@@ -162,16 +162,16 @@ class ProjectWatch:
             if not had_changes or len(changes) != count:
                 last = now
             if changes and self._wait_s(changes, first, last) == 0:
-                self._tell(changes.take())
+                self._deliver(changes.take())
 
     def _wait_s(self, changes: ChangeSet, first: float, last: float) -> float | None:
-        """How long to wait for more before the changes are told."""
+        """Return how long to wait for further changes before delivering."""
         if not changes:
             return None if self._listeners else self._limits.linger_s
-        is_burst = len(changes) > BURST
+        is_burst = len(changes) > MIN_BURST
         quiet_s = _BURST_QUIET_S if is_burst else _QUIET_S
-        longest_s = _BURST_LONGEST_S if is_burst else _LONGEST_S
-        return max(0.0, min(last + quiet_s, first + longest_s) - time.monotonic())
+        max_delay_s = _BURST_MAX_DELAY_S if is_burst else _MAX_DELAY_S
+        return max(0.0, min(last + quiet_s, first + max_delay_s) - time.monotonic())
 
     def _has_ended(self) -> bool:
         with self._lock:
@@ -188,17 +188,17 @@ class ProjectWatch:
             for listener in self._listeners:
                 listener(None)
 
-    def _tell(self, batch: ChangeBatch) -> None:
+    def _deliver(self, batch: ChangeBatch) -> None:
         with self._lock:
             for listener in self._listeners:
                 listener(batch)
 
 
 def _end_all() -> None:
-    """The program ends: no thread may be at work then."""
+    """End all watches at exit: no thread may be running then."""
     atexit.unregister(_end_all)
     watches = list(_live_watches)
     for watch in watches:
         watch.close()
     for watch in watches:
-        watch.join(_END_S)
+        watch.join(_END_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The roots that a process watches, each once, whoever follows it."""
+"""The watches of a process, one per root, shared by all subscribers."""
 
 import asyncio
 import logging
@@ -15,10 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class ChangeSubscription:
-    """What one follower of a root has not read yet, joined: one that is slow holds up nobody.
+    """Unread changes of a root for one subscriber, merged.
 
-    Iterate over it for a `ChangeBatch` after another; it never ends by itself. Used in the event
-    loop that it was made in.
+    A slow reader does not delay others.
+
+    Iterate over it for batches; the iteration never ends on its own. Use it in the event loop that
+    created it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -28,11 +30,11 @@ class ChangeSubscription:
         self._begun = asyncio.Event()
 
     async def wait_begun(self) -> None:
-        """Until the watch has begun: what changes from then on is told."""
+        """Wait until the watch has begun; all later changes are reported."""
         await self._begun.wait()
 
     def take(self) -> ChangeBatch:
-        """What has not been read yet, without waiting; it may be empty."""
+        """Return the unread changes without waiting; may be empty."""
         self._news.clear()
         return self._pending.take()
 
@@ -42,11 +44,11 @@ class ChangeSubscription:
             yield self.take()
 
     def deliver(self, batch: ChangeBatch | None) -> None:
-        """In any thread."""
+        """Take a batch, or None once the watch has begun. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._receive, batch)
         except RuntimeError:
-            # Its loop is closed: nobody reads it any more.
+            # The loop is closed, so the changes have no reader.
             return
 
     def _receive(self, batch: ChangeBatch | None) -> None:
@@ -59,9 +61,9 @@ class ChangeSubscription:
 
 
 class ProjectWatches:
-    """All watches of a process; any thread may ask.
+    """All watches of a process. Thread-safe.
 
-    For language servers (`workspace/didChangeWatchedFiles`) and whoever else must know::
+    For language servers (`workspace/didChangeWatchedFiles`) and other subscribers::
 
         with watches.follow(root) as subscription:
             async for batch in subscription:
@@ -70,8 +72,8 @@ class ProjectWatches:
                 if not batch.is_complete:  # the kernel has dropped some, or the root was replaced
                     ...
 
-    Paths that `.gitignore` leaves out and `.git` are not among them. Nobody may rely on hearing of
-    each change: a watch can fail to begin, and so far as it does nothing is told.
+    Excludes `.git` and paths that `.gitignore` excludes. Changes may be missed: a watch that cannot
+    begin reports nothing.
     """
 
     def __init__(
@@ -84,8 +86,11 @@ class ProjectWatches:
 
     @contextmanager
     def follow(self, root: Path) -> Iterator[ChangeSubscription]:
-        """Watch a root, unless it is watched already; the walk over its folders runs in a thread,
-        and changes are told once it has ended. `root` is absolute, without links."""
+        """Watch a root while the context is open; `root` is absolute, without links.
+
+        Subscribers share the watch of a root. Its folders are walked in a thread, and changes are
+        reported once that has ended.
+        """
         subscription = ChangeSubscription(root)
         watch = self._listen(root, subscription)
         try:
@@ -95,17 +100,17 @@ class ProjectWatches:
                 watch.leave(subscription.deliver)
 
     def watched(self) -> dict[Path, int]:
-        """The roots that are watched, and how many of their folders."""
+        """Return the watched roots with the number of their folders."""
         with self._lock:
-            return {root: one.folders for root, one in self._watches.items() if one.is_open}
+            return {root: watch.folders for root, watch in self._watches.items() if watch.is_open}
 
     def watch(self, root: Path) -> ProjectWatch | None:
-        """The watch of a root, if there is one."""
+        """Return the watch of a root, or None."""
         with self._lock:
             return self._watches.get(root)
 
     def close(self) -> None:
-        """End all of them; their threads end at once, by themselves."""
+        """End all watches without waiting for their threads."""
         with self._lock:
             watches, self._watches = self._watches, {}
         for watch in watches.values():
@@ -116,19 +121,20 @@ class ProjectWatches:
             watch = self._watches.get(root)
             if watch is not None and watch.listen(subscription.deliver):
                 return watch
-            self._watches = {path: one for path, one in self._watches.items() if one.is_open}
+            self._watches = {path: watch for path, watch in self._watches.items() if watch.is_open}
             if not self._has_room():
                 log.warning("%s is not watched: %d other folders are", root, self._limits.roots)
                 subscription.deliver(None)
                 return None
             watch = self._watches[root] = ProjectWatch(root, self._limits, self._make_source)
             if not watch.listen(subscription.deliver):
-                # It could not begin.
+                # The watch could not begin.
                 subscription.deliver(None)
             return watch
 
     def _has_room(self) -> bool:
-        """Room for another root; one that nobody follows any more makes it."""
+        """Return whether there is room for another root, after closing an idle watch if
+        necessary."""
         if len(self._watches) < self._limits.roots:
             return True
         for path, watch in list(self._watches.items()):

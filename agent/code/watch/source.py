@@ -1,4 +1,4 @@
-"""What a watch is made of: a source of changes, of which there are three kinds."""
+"""Port for the sources of file changes, and their limits."""
 
 from pathlib import Path
 from typing import Protocol
@@ -10,9 +10,12 @@ from agent.records import frozen
 
 @frozen
 class WatchLimits:
-    """How many folders of a root are watched, the top ones first, and how many roots at a time. A
-    disk of another computer is looked at every `poll_s`. A root that nobody follows any more is
-    watched for another `linger_s`: the next turn often comes soon."""
+    """Limits of watches.
+
+    `folders` is the number of watched folders per root, the top ones first. A network file system
+    is scanned every `poll_s`. A root without subscribers stays watched for `linger_s`, because the
+    next turn often starts soon.
+    """
 
     folders: int = 20_000
     roots: int = 16
@@ -23,19 +26,19 @@ class WatchLimits:
 
 
 class WatchUnavailable(KoreError):
-    """The system lets this root not be watched; the message is a sentence for the log."""
+    """The system cannot watch this root; the message is a sentence for the log."""
 
 
 class RootGone(KoreError):
-    """The folder that is watched is not there, or no longer."""
+    """The watched folder does not exist, or not any more."""
 
 
 class WatchSource(Protocol):
-    """Used by one thread, except for `wake`.
+    """A source of file changes, used by one thread, except for `wake`.
 
-    `open` begins to watch; what changes from its return on is found. `wait` returns when there is
-    something to read, when it was woken, or after the timeout. `read` adds what has changed. All
-    three raise `RootGone`, `open` also `WatchUnavailable`.
+    `open` begins to watch: later changes are found. `wait` returns when there is something to read,
+    after `wake`, or after the timeout. `read` adds the changes to a set. All three raise
+    `RootGone`, `open` also `WatchUnavailable`.
     """
 
     @property
@@ -48,7 +51,7 @@ class WatchSource(Protocol):
 
 
 def existing_folder(root: Path) -> None:
-    """Raises `RootGone` where there is none."""
+    """Raise `RootGone` unless the folder exists."""
     try:
         if root.is_dir():
             return

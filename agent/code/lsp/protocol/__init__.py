@@ -1,1 +1,1 @@
-"""The Language Server Protocol itself: bytes, messages, positions, addresses, edits."""
+"""The Language Server Protocol: framing, messages, positions, URIs and edits."""

@@ -1,4 +1,4 @@
-"""What Kore tells a language server about itself when it starts it."""
+"""Client capabilities sent to language servers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from agent.version import VERSION
 
 _DYNAMIC = {"dynamicRegistration": True}
 _LINKS = {"linkSupport": True}
-# The numbers of the protocol's kinds of symbols, all of which can be shown.
+# All symbol kinds of the protocol.
 _SYMBOL_KINDS = {"valueSet": list(range(1, 27))}
 
 _CAPABILITIES: dict[str, Any] = {
@@ -57,8 +57,11 @@ _CAPABILITIES: dict[str, Any] = {
 
 
 def initialize_params(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the number of our process: in the sandbox there is no such one, and a server ends
-    when its parent is gone."""
+    """Return the parameters of `initialize`.
+
+    They leave out our process ID: it does not exist in the sandbox, and a server ends when its
+    parent is gone.
+    """
     return {
         "processId": None,
         "clientInfo": {"name": "kore", "version": VERSION},

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 with a language server: requests and their answers, in both directions."""
+"""JSON-RPC 2.0 peer: requests and notifications in both directions."""
 
 import asyncio
 import itertools
@@ -14,8 +14,8 @@ from agent.tools.shell.output_budget import OutputBudget
 
 log = logging.getLogger(__name__)
 
-# A server that does not read what it is sent holds so much in memory at most.
-_MOST_UNREAD_BYTES = 64_000_000
+# Limit of the memory used for a server that does not read its input.
+_MAX_UNREAD_BYTES = 64_000_000
 _METHOD_NOT_FOUND = -32601
 _INTERNAL_ERROR = -32603
 
@@ -23,7 +23,7 @@ Handler = Callable[[str, Any], Any]
 
 
 class ResponseError(KoreError):
-    """The server's own no: its number, and its words."""
+    """An error response of the server, with its code and message."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -33,15 +33,15 @@ class ResponseError(KoreError):
 
 
 class PeerClosed(KoreError):
-    """The server has ended, or cannot be talked to any more."""
+    """The server has ended or is unreachable."""
 
 
 class UnknownMethod(Exception):
-    """A handler does not know what the server asks."""
+    """The server has called a method that no handler knows."""
 
 
 class Output(Protocol):
-    """Where bytes go: an `asyncio.StreamWriter`."""
+    """The part of `asyncio.StreamWriter` that the peer uses."""
 
     def write(self, data: bytes) -> None: ...
     @property
@@ -49,8 +49,11 @@ class Output(Protocol):
 
 
 class JsonRpcPeer:
-    """One connection. `on_request` answers what the server asks, or raises `UnknownMethod`;
-    `on_notification` hears what it tells. Both are called in the loop and must not block."""
+    """One connection to a server.
+
+    `on_request` answers the server's requests or raises `UnknownMethod`; `on_notification` takes
+    its notifications. Both run in the event loop and must not block.
+    """
 
     def __init__(self, on_request: Handler, on_notification: Handler) -> None:
         self._on_request = on_request
@@ -58,73 +61,76 @@ class JsonRpcPeer:
         self._output: Output | None = None
         self._budget = OutputBudget()
         self._splitter = MessageSplitter(budget=self._budget)
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._ids = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self.is_closed = False
-        self.heard_at = time.monotonic()
+        self.last_message_at = time.monotonic()
 
     def connect(self, output: Output) -> None:
-        """From here on it can be written to."""
+        """Set the stream to write to."""
         self._output = output
 
     def feed(self, data: bytes) -> None:
-        """Take what the server wrote. Raises `TooMuchOutput`."""
-        self.heard_at = time.monotonic()
+        """Parse output of the server. Raises `TooMuchOutput`."""
+        self.last_message_at = time.monotonic()
         self._budget.take(len(data))
         for message in self._splitter.feed(data):
             self._take(message)
 
     async def request(self, method: str, params: Any, timeout_s: float) -> Any:
-        """The server's result. Raises `ResponseError`, `PeerClosed` and `TimeoutError`; a request
-        that nobody waits for any more is cancelled there, too."""
-        number = next(self._numbers)
+        """Send a request and return its result.
+
+        Raises `ResponseError`, `PeerClosed` and `TimeoutError`. A request that is abandoned is also
+        cancelled on the server.
+        """
+        request_id = next(self._ids)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        self._pending[request_id] = answer
         try:
-            self._send({"id": number, "method": method, "params": params})
+            self._send({"id": request_id, "method": method, "params": params})
             async with asyncio.timeout(timeout_s):
                 return await answer
         except (TimeoutError, asyncio.CancelledError):
             if not self.is_closed:
-                self.notify("$/cancelRequest", {"id": number})
+                self.notify("$/cancelRequest", {"id": request_id})
             raise
         finally:
-            self._waiting.pop(number, None)
+            self._pending.pop(request_id, None)
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the server. Raises `PeerClosed`."""
+        """Send a notification. Raises `PeerClosed`."""
         self._send({"method": method, "params": params})
 
     def close(self) -> None:
-        """Nothing more comes: those who wait learn that."""
+        """Close the connection and fail all pending requests."""
         self.is_closed = True
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._pending = self._pending, {}
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(PeerClosed("It has ended."))
-                # The one who waited may have gone.
+                # Mark the exception as retrieved: its caller may be gone.
                 answer.exception()
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.is_closed or self._output is None or self._output.transport.is_closing():
             raise PeerClosed("It has ended.")
-        if self._output.transport.get_write_buffer_size() > _MOST_UNREAD_BYTES:
+        if self._output.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
             self.close()
             raise PeerClosed("It does not read what it is sent.")
         self._output.write(encode_message({"jsonrpc": "2.0", **message}))
 
     def _take(self, message: dict[str, Any]) -> None:
-        method, number = message.get("method"), message.get("id")
+        method, message_id = message.get("method"), message.get("id")
         if isinstance(method, str):
-            if number is None:
+            if message_id is None:
                 self._on_notification(method, message.get("params"))
             elif not self.is_closed:
                 answer = self._answer(method, message.get("params"))
-                # It may ask with its last breath.
+                # The server may close its input right after a request.
                 with suppress(PeerClosed):
-                    self._send({"id": number, **answer})
+                    self._send({"id": message_id, **answer})
             return
-        waiting = self._waiting.get(number) if isinstance(number, int) else None
+        waiting = self._pending.get(message_id) if isinstance(message_id, int) else None
         if waiting is None or waiting.done():
             return
         error = message.get("error")
@@ -142,6 +148,6 @@ class JsonRpcPeer:
         except UnknownMethod:
             return {"error": {"code": _METHOD_NOT_FOUND, "message": f"Kore has no {method}."}}
         except (TypeError, ValueError, KeyError, AttributeError) as exc:
-            # What a server sends may have any shape.
+            # A server may send parameters of any shape.
             log.info("language server: %s with unexpected parameters: %s", method, exc)
             return {"error": {"code": _INTERNAL_ERROR, "message": "unexpected parameters"}}

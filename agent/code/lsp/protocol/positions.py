@@ -1,7 +1,7 @@
-"""Places in a text as language servers count them: lines and units of an encoding, from 0.
+"""Positions in a text, converted between characters and a server's units.
 
-Kore counts characters (code points); servers count bytes of UTF-8, or units of UTF-16, which is
-what a server counts that has not said.
+Kore counts characters (code points), servers count bytes of UTF-8 or units of UTF-16, which is the
+default. All counts start at 0.
 """
 
 import re
@@ -30,7 +30,7 @@ class Position:
 
 
 class TextLines:
-    """A text whose places can be told in any encoding."""
+    """A text whose positions can be converted to any encoding."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -40,15 +40,17 @@ class TextLines:
         return len(self._starts)
 
     def line(self, number: int) -> str:
-        """The text of a line without its end; empty beyond the last one."""
+        """Return the text of a line without its end; empty after the last line."""
         if not 0 <= number < len(self._starts):
             return ""
         after = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
         return self.text[self._starts[number] : after].rstrip("\r\n")
 
     def offset(self, position: Any, encoding: Encoding) -> int:
-        """Where a server's position lies in the text; what lies beyond a line is its end. Raises
-        `ValueError` for what is no position."""
+        """Return the offset of a server's position; a position past the end of a line is its end.
+
+        Raises `ValueError` for a malformed position.
+        """
         try:
             line, units = int(position["line"]), int(position["character"])
         except (TypeError, KeyError, OverflowError):
@@ -60,20 +62,20 @@ class TextLines:
         return self._starts[line] + characters_of(self.line(line), units, encoding)
 
     def position(self, offset: int) -> Position:
-        """The line and character of a place in the text."""
+        """Return the line and character at an offset."""
         from bisect import bisect_right
 
         line = bisect_right(self._starts, offset) - 1
         return Position(line, offset - self._starts[line])
 
     def to_wire(self, position: Position, encoding: Encoding) -> dict[str, int]:
-        """A position as the server counts."""
+        """Return a position in the server's units."""
         before = self.line(position.line)[: position.character]
         return {"line": position.line, "character": units_of(before, encoding)}
 
 
 def units_of(text: str, encoding: Encoding) -> int:
-    """How long a text is, as the server counts."""
+    """Return the length of a text in the server's units."""
     if encoding == "utf-32" or text.isascii():
         return len(text)
     if encoding == "utf-8":
@@ -82,7 +84,7 @@ def units_of(text: str, encoding: Encoding) -> int:
 
 
 def characters_of(line: str, units: int, encoding: Encoding) -> int:
-    """How many characters of a line are so many units; never more than it has."""
+    """Return how many characters of a line make up this many units, at most all of them."""
     if encoding == "utf-32" or line.isascii():
         return min(units, len(line))
     counted = 0

@@ -1,4 +1,4 @@
-"""Changes of files as a server proposes them, made in texts."""
+"""Application of the edits that servers propose."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,8 +10,10 @@ from agent.errors import ToolError
 
 
 def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
-    """The text with a server's edits, which all speak of the text before. Raises `ToolError` for
-    edits that overlap or have no shape."""
+    """Return the text with edits applied, whose positions all refer to the original text.
+
+    Raises `ToolError` for edits that overlap or are malformed.
+    """
     lines = TextLines(text)
     spans: list[tuple[int, int, int, str]] = []
     try:
@@ -24,7 +26,7 @@ def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
         raise ToolError("The language server proposed an edit that has no shape.") from None
     parts: list[str] = []
     done = 0
-    # Those at one place keep their order.
+    # Edits at the same position keep their order.
     for start, end, _, new_text in sorted(spans, key=lambda span: span[:3]):
         if start < done or end < start:
             raise ToolError("The language server proposed edits that overlap.")
@@ -34,8 +36,10 @@ def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
 
 
 def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
-    """The edits of each file in a `WorkspaceEdit`. Raises `ToolError` where it also creates,
-    renames or deletes files, which Kore has tools of its own for."""
+    """Return the edits of each file in a `WorkspaceEdit`.
+
+    Raises `ToolError` if it also creates, renames or deletes files, which Kore has other tools for.
+    """
     if not isinstance(edit, dict):
         raise ToolError("The language server proposed no edit.")
     edits_by_path: dict[Path, list[Any]] = {}
@@ -64,7 +68,10 @@ def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
 def edited_texts(
     edit: Any, encoding: Encoding, read: Callable[[Path], str]
 ) -> Mapping[Path, tuple[str, str]]:
-    """Each file of a `WorkspaceEdit` that changes, before and after. Raises `ToolError`."""
+    """Return the text before and after of each file that a `WorkspaceEdit` changes.
+
+    Raises `ToolError`.
+    """
     texts = {}
     for path, edits in files_of_edit(edit).items():
         before = read(path)

@@ -1,25 +1,24 @@
-"""Addresses of files as language servers write them."""
+"""`file:` URIs of language servers."""
 
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-# What RFC 3986 lets stand in a path; servers compare addresses as they were told them.
-_KEPT = "/~!$&'()*+,;=@"
-# No path is longer.
-_MOST_CHARS = 3 * 4_096
+# Characters that RFC 3986 allows in a path; servers compare URIs literally.
+_SAFE = "/~!$&'()*+,;=@"
+# Longer than any encoded path.
+_MAX_CHARS = 3 * 4_096
 
 
 def uri_of(path: Path) -> str:
-    """The address of a file by its absolute path."""
-    return "file://" + quote(os.fsencode(path), safe=_KEPT)
+    """Return the URI of a file by its absolute path."""
+    return "file://" + quote(os.fsencode(path), safe=_SAFE)
 
 
 def path_of(uri: Any) -> Path | None:
-    """The path behind an address, without `..` and the like; None for what is no file of this
-    machine."""
-    if not isinstance(uri, str) or len(uri) > _MOST_CHARS:
+    """Return the normalized path of a URI, or None when it is not a local file."""
+    if not isinstance(uri, str) or len(uri) > _MAX_CHARS:
         return None
     try:
         parts = urlsplit(uri)

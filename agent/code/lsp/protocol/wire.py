@@ -1,4 +1,4 @@
-"""Messages of the Language Server Protocol as bytes: a header with the length, then JSON.
+"""Framing of Language Server Protocol messages: a header with the length, then JSON.
 
 https://microsoft.github.io/language-server-protocol/specifications/lsp/3.18/specification/#baseProtocol
 """
@@ -11,20 +11,22 @@ from typing import Any
 from agent.tools.shell.confined_server import TooMuchOutput
 from agent.tools.shell.output_budget import OutputBudget
 
-# A longer message is not taken: what a server floods with must not fill the memory.
-MOST_MESSAGE_BYTES = 16_000_000
-_MOST_HEADER_BYTES = 4_096
+# Longer messages are rejected, so that a server cannot fill the memory.
+MAX_MESSAGE_BYTES = 16_000_000
+_MAX_HEADER_BYTES = 4_096
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,12})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _HEADER_END = b"\r\n\r\n"
 
 
 class BadMessage(TooMuchOutput):
-    """Bytes that are no message: what follows cannot be told apart any more."""
+    """Bytes that do not form a message; the rest of the stream cannot be parsed."""
 
 
 def encode_message(message: dict[str, Any]) -> bytes:
-    """A message with its header. Half of a surrogate pair, which JSON has no bytes for, becomes an
-    escape."""
+    """Encode a message with its header.
+
+    Half of a surrogate pair, which UTF-8 cannot express, becomes a JSON escape.
+    """
     body = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     try:
         data = body.encode()
@@ -34,11 +36,13 @@ def encode_message(message: dict[str, Any]) -> bytes:
 
 
 class MessageSplitter:
-    """Messages out of chunks, none of them longer than `limit_bytes`. Their values count against
-    the `budget`."""
+    """Splits chunks of bytes into messages of at most `limit_bytes` each.
+
+    JSON values count against the `budget`.
+    """
 
     def __init__(
-        self, limit_bytes: int = MOST_MESSAGE_BYTES, budget: OutputBudget | None = None
+        self, limit_bytes: int = MAX_MESSAGE_BYTES, budget: OutputBudget | None = None
     ) -> None:
         self._limit_bytes = limit_bytes
         self._budget = budget or OutputBudget()
@@ -46,13 +50,13 @@ class MessageSplitter:
         self._missing = 0
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Those that are complete now. Raises `TooMuchOutput` and `BadMessage`."""
+        """Yield the messages that are complete. Raises `TooMuchOutput` and `BadMessage`."""
         self._buffer += data
-        # A long body is not looked at again with each of its chunks.
+        # Do not parse the header again with each chunk of a long body.
         while len(self._buffer) >= self._missing:
-            end = self._buffer.find(_HEADER_END, 0, _MOST_HEADER_BYTES)
+            end = self._buffer.find(_HEADER_END, 0, _MAX_HEADER_BYTES)
             if end < 0:
-                if len(self._buffer) >= _MOST_HEADER_BYTES:
+                if len(self._buffer) >= _MAX_HEADER_BYTES:
                     raise BadMessage("It sent something that is no message of a language server.")
                 return
             start = end + len(_HEADER_END)

@@ -1,4 +1,4 @@
-"""Which names an edit changes, as far as other files may see it."""
+"""Names changed by an edit that other files may use."""
 
 from pathlib import Path
 from typing import Any
@@ -41,22 +41,20 @@ OUTLINE = [
         ("y = 3\n", "y = 3\nz = 4\n", []),
     ],
 )
-def test_what_others_may_see_of_an_edit_is_asked_about(
-    old: str, new: str, lines: list[int]
-) -> None:
+def test_visible_names_of_an_edit_are_found(old: str, new: str, lines: list[int]) -> None:
     changed, _ = changed_lines(Draft(Path("a.txt"), TEXT, TEXT.replace(old, new)))
     names = changed_names(OUTLINE, changed, split_lines(TEXT))
     assert [position["line"] for position in names] == lines
 
 
 @pytest.mark.parametrize("mark", ["\x0c", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])
-def test_marks_that_end_no_line_of_the_protocol_move_no_changed_line(mark: str) -> None:
+def test_other_line_separators_do_not_shift_changed_lines(mark: str) -> None:
     text = f"a = '{mark}'\r\nb = 2\rc = 3\n"
     draft = Draft(Path("a.txt"), text, text.replace("c = 3", "c = 4"))
     assert changed_lines(draft) == (range(2, 3), range(2, 3))
 
 
-def test_changed_name_is_found_below_a_form_feed() -> None:
+def test_changed_name_after_a_form_feed_is_found() -> None:
     text = TEXT.replace("class A:", "class A:  # \x0c")
     changed, _ = changed_lines(Draft(Path("a.txt"), text, text.replace("x = 2", "x = 4")))
     names = changed_names(OUTLINE, changed, split_lines(text))

@@ -1,4 +1,4 @@
-"""What an agent may do with `lsp` is what its tools say."""
+"""Restriction of `lsp` to the tools of an agent."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from agent.tools.runner import Permissions
 from tests.agent.props import call, calls, results
 
 
-async def test_an_agent_without_the_tool_that_edits_is_told_so(tmp_path: Path) -> None:
+async def test_edit_without_lsp_edit_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("word = 1\n")
     looker = SubagentDefinition("looker", "Looks.", "You look.", tools=("read_file", "lsp"))
     wish = call("lsp", "c2", operation="rename", path="a.py", line=1, symbol="word", new_name="w")

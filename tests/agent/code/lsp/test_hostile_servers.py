@@ -1,4 +1,5 @@
-"""Language servers that are slow, lost, hostile or only different (tests/fakes/lsp_server.py)."""
+"""Language servers that are slow, crash, misbehave or use other options
+(tests/fakes/lsp_server.py)."""
 
 import asyncio
 import json
@@ -25,7 +26,7 @@ from tests.contracts.code_servers import (
 )
 
 TEXT = "def apple\ndef pear\n蘋果 🍎 apple é pear\n"
-# Without numbers only quiet says that a server has finished: seconds with each edit.
+# Without versions only silence shows that a server has finished: seconds with each edit.
 WAYS = (
     *("plain", "pull", "register", "stale"),
     *(pytest.param(way, marks=pytest.mark.slow) for way in ("unversioned", "changes")),
@@ -47,8 +48,8 @@ async def edit(calls: CodeCalls, old: str, new: str) -> list[str]:
     return errors_of(await calls.run("edit_file", path="a.txt", old_string=old, new_string=new))
 
 
-async def asked_again(calls: CodeCalls, operation: str, **args: Any) -> ToolResult:
-    """Ask until there is an answer: a lost server is started anew after a pause."""
+async def ask_until_answered(calls: CodeCalls, operation: str, **args: Any) -> ToolResult:
+    """Repeat a call until it succeeds: a crashed server restarts after a pause."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -58,7 +59,7 @@ async def asked_again(calls: CodeCalls, operation: str, **args: Any) -> ToolResu
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_errors_are_those_of_the_text_that_was_sent_last(folder: Path, way: str) -> None:
+async def test_errors_belong_to_the_last_text_sent(folder: Path, way: str) -> None:
     async with code_calls(folder, stand_in(way)) as calls:
         assert await edit(calls, "def pear", "def ERROR") == [
             "a.txt:2:5 error: an error: def ERROR (E1)"
@@ -67,7 +68,7 @@ async def test_errors_are_those_of_the_text_that_was_sent_last(folder: Path, way
             "a.txt:1:5 error: an error: def ERROR and ERROR (E1)",
             "a.txt:1:15 error: an error: def ERROR and ERROR (E1)",
         ]
-        # What was there before is not new, wherever it stands now.
+        # Existing errors are not new, wherever they are now.
         assert await edit(calls, "def ERROR and ERROR", "one\ntwo\ndef apple") == []
         assert await edit(calls, "def ERROR", "def pear") == []
         assert await calls.lines("diagnostics", "a.txt") == [
@@ -75,14 +76,14 @@ async def test_errors_are_those_of_the_text_that_was_sent_last(folder: Path, way
         ]
 
 
-async def test_without_numbers_quiet_says_that_it_has_finished(folder: Path) -> None:
+async def test_silence_ends_diagnostics_without_versions(folder: Path) -> None:
     async with code_calls(folder, stand_in("unversioned")) as calls:
         await edit(calls, "def pear", "def ERROR")
         assert await calls.lines("diagnostics", "a.txt") == ["2:5 error: an error: def ERROR (E1)"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-async def test_places_are_right_in_each_encoding(folder: Path, encoding: str) -> None:
+async def test_positions_are_correct_in_each_encoding(folder: Path, encoding: str) -> None:
     async with code_calls(folder, stand_in(encoding)) as calls:
         assert await calls.lines("references", "a.txt", line=3, symbol="pear") == [
             "a.txt:2: def pear",
@@ -95,7 +96,7 @@ async def test_places_are_right_in_each_encoding(folder: Path, encoding: str) ->
 
 
 @pytest.mark.parametrize("way", ["plain", "pull"])
-async def test_edits_in_any_order_leave_disk_and_server_the_same(folder: Path, way: str) -> None:
+async def test_random_edits_keep_disk_and_server_in_sync(folder: Path, way: str) -> None:
     chance = random.Random(7)
     paths = [folder / f"{name}.txt" for name in "abcde"]
     for path in paths:
@@ -110,7 +111,7 @@ async def test_edits_in_any_order_leave_disk_and_server_the_same(folder: Path, w
                     content = f"def {word}\nnumber {number}\n"
                     await calls.run("write_file", path=path.name, content=content)
                 case 1:
-                    # Somebody else.
+                    # An external change.
                     path.write_text(f"def outside {number}\n", encoding="utf-8")
                 case 2:
                     await calls.ask("document_symbols", path.name)
@@ -124,7 +125,7 @@ async def test_edits_in_any_order_leave_disk_and_server_the_same(folder: Path, w
             assert text == path.read_text(encoding="utf-8")
 
 
-async def test_a_draft_that_is_refused_is_gone_from_the_server(folder: Path) -> None:
+async def test_rejected_draft_is_removed_from_the_server(folder: Path) -> None:
     async with code_calls(folder, stand_in(before_write="block")) as calls:
         with pytest.raises(ToolError, match="an error: def ERROR"):
             await edit(calls, "def pear", "def ERROR")
@@ -138,18 +139,18 @@ async def test_a_draft_that_is_refused_is_gone_from_the_server(folder: Path) -> 
 
 
 @pytest.mark.parametrize("fault", ["hang", "die", "notes", "length", "garbage", "deep"])
-async def test_a_fault_is_a_sentence_and_the_server_comes_back(folder: Path, fault: str) -> None:
+async def test_failed_request_is_reported_and_server_recovers(folder: Path, fault: str) -> None:
     behaviours = (f"{fault}=textDocument/hover", "once=/tmp/happened")
     async with code_calls(folder, stand_in(*behaviours, timeout_s=1)) as calls:
         with pytest.raises(ToolError, match=r"^The language server stand-in [^\n]*\.$"):
             await calls.ask("hover", "a.txt", line=1, symbol="apple")
-        result = await asked_again(calls, "hover", line=1, symbol="apple")
+        result = await ask_until_answered(calls, "hover", line=1, symbol="apple")
         assert result.for_model == "word apple"
     await all_ended(folder)
 
 
 @pytest.mark.parametrize("fault", ["hang", "die", "notes", "length", "garbage", "deep"])
-async def test_an_edit_never_fails_because_of_a_server(folder: Path, fault: str) -> None:
+async def test_edit_succeeds_despite_a_faulty_server(folder: Path, fault: str) -> None:
     behaviours = ("pull", f"{fault}=textDocument/diagnostic")
     async with code_calls(folder, stand_in(*behaviours, wait_s=1)) as calls:
         assert await edit(calls, "def pear", "def ERROR") == []
@@ -157,7 +158,7 @@ async def test_an_edit_never_fails_because_of_a_server(folder: Path, fault: str)
     await all_ended(folder)
 
 
-async def test_one_that_fails_at_its_start_is_left_alone_for_a_while(folder: Path) -> None:
+async def test_failed_start_is_followed_by_a_pause(folder: Path) -> None:
     async with code_calls(folder, stand_in("fail")) as calls:
         with pytest.raises(ToolError, match=r"could not be started: .*I cannot go on"):
             await calls.ask("hover", "a.txt", line=1, symbol="apple")
@@ -166,7 +167,7 @@ async def test_one_that_fails_at_its_start_is_left_alone_for_a_while(folder: Pat
 
 
 @pytest.mark.parametrize("behaviour", ["forks", "stubborn"])
-async def test_nothing_of_it_is_left(folder: Path, behaviour: str) -> None:
+async def test_no_process_survives_shutdown(folder: Path, behaviour: str) -> None:
     async with code_calls(folder, stand_in(behaviour)) as calls:
         await calls.ask("hover", "a.txt", line=1, symbol="apple")
         assert processes_in(folder)
@@ -174,7 +175,7 @@ async def test_nothing_of_it_is_left(folder: Path, behaviour: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["mute", "slow=60"])
-async def test_nothing_is_left_of_one_that_does_not_start(folder: Path, behaviour: str) -> None:
+async def test_no_process_survives_a_failed_start(folder: Path, behaviour: str) -> None:
     async with code_calls(folder, stand_in(behaviour, timeout_s=0.5)) as calls:
         with pytest.raises(ToolError, match=r"did not answer hover within 0\.5 s"):
             await calls.ask("hover", "a.txt", line=1, symbol="apple")
@@ -182,25 +183,27 @@ async def test_nothing_is_left_of_one_that_does_not_start(folder: Path, behaviou
     await all_ended(folder)
 
 
-async def test_one_that_is_killed_comes_back_with_what_the_disk_has(folder: Path) -> None:
+async def test_killed_server_restarts_with_the_text_on_disk(folder: Path) -> None:
     async with code_calls(folder, stand_in()) as calls:
         await calls.ask("hover", "a.txt", line=1, symbol="apple")
         program = Path(sys.executable).name
-        (server,) = (one for one in processes_in(folder) if Path(one.split()[1]).name == program)
+        (server,) = (
+            process for process in processes_in(folder) if Path(process.split()[1]).name == program
+        )
         os.kill(int(server.split()[0]), signal.SIGKILL)
         (folder / "a.txt").write_text("def pear\n", encoding="utf-8")
-        assert (await asked_again(calls, "hover", symbol="pear")).for_model == "word pear"
+        assert (await ask_until_answered(calls, "hover", symbol="pear")).for_model == "word pear"
         assert await calls.lines("document_symbols", "a.txt") == ["1 function pear"]
 
 
-async def test_a_huge_hover_is_cut_and_shows_what_cannot_be_seen(folder: Path) -> None:
+async def test_huge_hover_is_shortened_and_escaped(folder: Path) -> None:
     async with code_calls(folder, stand_in("huge=textDocument/hover")) as calls:
         result = await calls.ask("hover", "a.txt", line=1, symbol="apple")
         assert len(result.for_model) < 5_000
         assert "\u202e" not in result.for_model
 
 
-async def test_places_that_are_no_numbers_are_left_out(folder: Path) -> None:
+async def test_places_without_valid_numbers_are_skipped(folder: Path) -> None:
     async with code_calls(folder, stand_in("infinity")) as calls:
         for operation in ("definition", "references"):
             lines = await calls.lines(operation, "a.txt", line=1, symbol="apple")
@@ -209,7 +212,7 @@ async def test_places_that_are_no_numbers_are_left_out(folder: Path) -> None:
             await calls.ask("rename", "a.txt", line=1, symbol="apple", new_name="x")
 
 
-async def test_what_it_asks_is_answered_and_no_edit_is_taken(folder: Path) -> None:
+async def test_server_requests_are_answered_but_edits_rejected(folder: Path) -> None:
     async with code_calls(folder, stand_in("asks")) as calls:
         async with asyncio.timeout(10):
             replies: dict[str, Any] = {}
@@ -225,7 +228,7 @@ async def test_what_it_asks_is_answered_and_no_edit_is_taken(folder: Path) -> No
     assert replies["ask client/unregisterCapability"]["code"] == -32603
 
 
-async def test_one_that_does_not_start_leaves_the_files_to_the_next(folder: Path) -> None:
+async def test_next_server_replaces_one_that_fails_to_start(folder: Path) -> None:
     settings = stand_in("fail")
     (broken,) = settings.servers
     (other,) = stand_in().servers
@@ -237,8 +240,8 @@ async def test_one_that_does_not_start_leaves_the_files_to_the_next(folder: Path
         assert result.for_model == "word apple"
 
 
-async def test_calls_side_by_side_and_broken_off_leave_the_server_right(folder: Path) -> None:
-    """A person stops a turn in the middle of a check, while another conversation goes on."""
+async def test_cancelled_and_concurrent_calls_leave_the_server_consistent(folder: Path) -> None:
+    """A turn is cancelled in the middle of a check, while another conversation continues."""
     names = [f"{letter}.txt" for letter in "bcdef"]
     for name in names:
         (folder / name).write_text("def start\n", encoding="utf-8")
@@ -251,7 +254,7 @@ async def test_calls_side_by_side_and_broken_off_leave_the_server_right(folder: 
 
         stopped = asyncio.create_task(work("b.txt"))
         others = [asyncio.create_task(work(name)) for name in names[1:]]
-        # The check of the first one has begun when its draft is open.
+        # The check of the first draft has begun when its document is open.
         async with asyncio.timeout(10):
             while folder / "b.txt" not in calls.session.documents:
                 await asyncio.sleep(0)
@@ -265,16 +268,16 @@ async def test_calls_side_by_side_and_broken_off_leave_the_server_right(folder: 
             assert text == (folder / name).read_text(encoding="utf-8")
 
 
-async def test_without_a_path_the_language_of_most_files_is_asked(folder: Path) -> None:
+async def test_most_frequent_language_is_used_without_a_path(folder: Path) -> None:
     (folder / "read.me").write_text("no code")
     async with code_calls(folder, stand_in()) as calls:
-        # Its server was started for it, and says what it lacks.
+        # The error shows that the server was started.
         with pytest.raises(ToolError, match="This language server has no workspace_symbols"):
             await calls.ask("workspace_symbols", query="apple")
         assert [server.status.name for server in calls.services.servers.running] == ["stand-in"]
 
 
-async def test_where_no_code_is_a_sentence_says_what_to_name(folder: Path) -> None:
+async def test_project_without_code_asks_for_a_path(folder: Path) -> None:
     (folder / "a.txt").unlink()
     (folder / "read.me").write_text("no code")
     async with code_calls(folder, stand_in()) as calls:
@@ -283,8 +286,8 @@ async def test_where_no_code_is_a_sentence_says_what_to_name(folder: Path) -> No
 
 
 @pytest.mark.parametrize("part", [{"severity": []}, {"severity": {}}, {"message": {"value": 5}}])
-def test_a_diagnostic_may_have_any_shape(part: dict[str, Any]) -> None:
-    """An edit never fails because of a server."""
+def test_malformed_diagnostics_are_ignored(part: dict[str, Any]) -> None:
+    """Malformed diagnostics must not make an edit fail."""
     place = {"line": 0, "character": 0}
     item = {"range": {"start": place, "end": place}, "message": "words", **part}
     (diagnostic,) = read_diagnostics([item], "text", "utf-8")

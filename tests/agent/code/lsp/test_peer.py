@@ -1,4 +1,4 @@
-"""JSON-RPC with a server whose input is closed already."""
+"""JSON-RPC with a server whose input is already closed."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ from agent.code.lsp.protocol.peer import JsonRpcPeer
 from agent.code.lsp.protocol.wire import encode_message
 
 
-async def test_what_a_server_asks_with_its_last_breath_is_not_answered() -> None:
-    """Its input has been closed, its output is still read."""
+async def test_request_from_a_server_with_closed_input_is_ignored() -> None:
+    """The server's input is closed, while its output is still read."""
     requests: list[str] = []
 
     def answer(method: str, params: Any) -> None:

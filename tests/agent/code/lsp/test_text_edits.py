@@ -1,4 +1,4 @@
-"""Changes that servers propose."""
+"""Application of edits that servers propose."""
 
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ def _edit(start: tuple[int, int], end: tuple[int, int], text: str) -> dict[str, 
     }
 
 
-def test_edits_speak_of_the_text_before() -> None:
+def test_edits_refer_to_the_original_text() -> None:
     edits = [_edit((1, 0), (1, 1), "X"), _edit((0, 1), (0, 2), ""), _edit((0, 1), (0, 1), "-")]
     assert apply_text_edits("😀b\nc\n", [_edit((0, 2), (0, 3), "Z")], "utf-16") == "😀Z\nc\n"
     assert apply_text_edits("abc\ndef\n", edits, "utf-8") == "a-c\nXef\n"
 
 
-def test_edits_at_one_place_keep_their_order() -> None:
+def test_edits_at_the_same_position_keep_their_order() -> None:
     edits = [_edit((0, 0), (0, 0), "1"), _edit((0, 0), (0, 0), "2")]
     assert apply_text_edits("a", edits, "utf-8") == "12a"
 
@@ -41,21 +41,21 @@ def test_edits_at_one_place_keep_their_order() -> None:
         7,
     ],
 )
-def test_edits_without_shape_are_refused(edits: Any) -> None:
+def test_malformed_edits_are_rejected(edits: Any) -> None:
     with pytest.raises(ToolError):
         apply_text_edits("abcdef", edits, "utf-8")
 
 
-def test_a_proposal_for_several_files() -> None:
-    one, two = Path("/p/a b.py"), Path("/p/中.py")
+def test_edit_of_several_files() -> None:
+    first, second = Path("/p/a b.py"), Path("/p/中.py")
     edit = {
         "documentChanges": [
-            {"textDocument": {"uri": uri_of(one)}, "edits": [_edit((0, 0), (0, 1), "x")]},
-            {"textDocument": {"uri": uri_of(two)}, "edits": [_edit((0, 0), (0, 1), "a")]},
+            {"textDocument": {"uri": uri_of(first)}, "edits": [_edit((0, 0), (0, 1), "x")]},
+            {"textDocument": {"uri": uri_of(second)}, "edits": [_edit((0, 0), (0, 1), "a")]},
         ]
     }
-    # The second one stays as it is.
-    assert edited_texts(edit, "utf-8", lambda path: "a") == {one: ("a", "x")}
+    # The second file does not change.
+    assert edited_texts(edit, "utf-8", lambda path: "a") == {first: ("a", "x")}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_proposal_for_several_files() -> None:
         {"changes": {"file:///p/a.py": "x"}},
     ],
 )
-def test_what_kore_does_not_do_is_refused(edit: Any) -> None:
+def test_unsupported_workspace_edits_are_rejected(edit: Any) -> None:
     with pytest.raises(ToolError):
         files_of_edit(edit)
 
@@ -87,10 +87,10 @@ def test_what_kore_does_not_do_is_refused(edit: Any) -> None:
         (None, None),
     ],
 )
-def test_addresses(uri: Any, path: str | None) -> None:
+def test_path_of_uri(uri: Any, path: str | None) -> None:
     assert path_of(uri) == (Path(path) if path is not None else None)
 
 
-def test_any_path_survives_being_an_address() -> None:
+def test_path_survives_uri_round_trip() -> None:
     for name in ("a b", "中文", "%2F", "a#b?c", "a:b", b"\xff".decode("utf-8", "surrogateescape")):
         assert path_of(uri_of(Path("/p") / name)) == Path("/p") / name

@@ -1,4 +1,4 @@
-"""Language servers hear of what others change on the disk."""
+"""External changes on disk are forwarded to language servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,16 +27,16 @@ async def calls(folder: Path) -> AsyncIterator[CodeCalls]:
 
 
 async def changes(calls: CodeCalls, count: int) -> list[dict[str, Any]]:
-    """What the server was told, once there is so much of it."""
+    """Return the changes that the server received, once there are at least `count`."""
     async with asyncio.timeout(20):
         while True:
-            heard: list[dict[str, Any]] = await calls.session.peer.request("$/changes", {}, 5)
-            if len(heard) >= count:
-                return heard
+            events: list[dict[str, Any]] = await calls.session.peer.request("$/changes", {}, 5)
+            if len(events) >= count:
+                return events
             await asyncio.sleep(0.02)
 
 
-async def test_files_of_its_kind_are_told(calls: CodeCalls, folder: Path) -> None:
+async def test_changes_of_served_files_are_forwarded(calls: CodeCalls, folder: Path) -> None:
     (folder / "other.py").write_text("x")
     (folder / "new.txt").write_text("def b\n")
     assert await changes(calls, 1) == [{"uri": uri_of(folder / "new.txt"), "type": 1}]
@@ -44,7 +44,7 @@ async def test_files_of_its_kind_are_told(calls: CodeCalls, folder: Path) -> Non
     assert (await changes(calls, 2))[1:] == [{"uri": uri_of(folder / "new.txt"), "type": 3}]
 
 
-async def test_folders_that_go_are_told(calls: CodeCalls, folder: Path) -> None:
+async def test_deleted_folders_are_forwarded(calls: CodeCalls, folder: Path) -> None:
     (folder / "src").mkdir()
     (folder / "src/b.txt").write_text("def b\n")
     await changes(calls, 1)
@@ -52,18 +52,16 @@ async def test_folders_that_go_are_told(calls: CodeCalls, folder: Path) -> None:
     assert (await changes(calls, 2))[1:] == [{"uri": uri_of(folder / "src"), "type": 3}]
 
 
-async def test_edits_of_kore_are_not_told_again(calls: CodeCalls, folder: Path) -> None:
+async def test_own_edits_are_not_forwarded_twice(calls: CodeCalls, folder: Path) -> None:
     await calls.run("read_file", path="a.txt")
     await calls.run("edit_file", path="a.txt", old_string="def a", new_string="def b")
-    told_by_tool = len(await changes(calls, 1))
+    sent_by_tool = len(await changes(calls, 1))
     (folder / "last.txt").write_text("x")
-    heard = await changes(calls, told_by_tool + 1)
-    assert heard[told_by_tool:] == [{"uri": uri_of(folder / "last.txt"), "type": 1}]
+    events = await changes(calls, sent_by_tool + 1)
+    assert events[sent_by_tool:] == [{"uri": uri_of(folder / "last.txt"), "type": 1}]
 
 
-async def test_a_server_that_cannot_know_all_is_started_anew(
-    calls: CodeCalls, folder: Path
-) -> None:
+async def test_lost_changes_restart_the_server(calls: CodeCalls, folder: Path) -> None:
     session = calls.session
     (folder / "build").mkdir()
     (folder / ".gitignore").write_text("")
@@ -74,22 +72,22 @@ async def test_a_server_that_cannot_know_all_is_started_anew(
     assert calls.session is not session
 
 
-async def test_what_move_file_does_is_told_without_a_watch(folder: Path) -> None:
+async def test_move_file_notifies_the_server_without_a_watch(folder: Path) -> None:
     async with code_calls(folder, stand_in(watch=False)) as calls:
         await calls.ask("document_symbols", "a.txt")
         await calls.run("move_file", path="a.txt", to="b.txt")
         assert folder / "a.txt" not in calls.session.documents
-        heard = await changes(calls, 2)
-        assert {(one["uri"], one["type"]) for one in heard} == {
+        events = await changes(calls, 2)
+        assert {(event["uri"], event["type"]) for event in events} == {
             (uri_of(folder / "a.txt"), 3),
             (uri_of(folder / "b.txt"), 1),
         }
         assert await calls.lines("document_symbols", "b.txt") == ["1 function a"]
-        told = len(heard)
+        count = len(events)
         (folder / "src").mkdir()
         await calls.run("move_file", path="b.txt", to="src")
         await calls.run("move_file", path="src")
-        assert (await changes(calls, told + 4))[-1] == {
+        assert (await changes(calls, count + 4))[-1] == {
             "uri": uri_of(folder / "src/b.txt"),
             "type": 3,
         }

@@ -1,4 +1,4 @@
-"""Messages of language servers as bytes."""
+"""Framing of language server messages."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), _VALUES), max_size=5), st.data())
-def test_messages_survive_any_chunks(messages: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_messages_survive_any_chunking(messages: list[dict[str, Any]], data: st.DataObject) -> None:
     messages = json.loads(json.dumps(messages))
     rest = b"".join(map(encode_message, messages))
     splitter, received = MessageSplitter(), []
@@ -29,7 +29,7 @@ def test_messages_survive_any_chunks(messages: list[dict[str, Any]], data: st.Da
     assert received == messages
 
 
-def test_half_of_a_surrogate_pair_can_be_sent() -> None:
+def test_lone_surrogate_can_be_sent() -> None:
     assert list(MessageSplitter().feed(encode_message({"text": "\ud83d"}))) == [{"text": "\ud83d"}]
 
 
@@ -43,11 +43,11 @@ def test_half_of_a_surrogate_pair_can_be_sent() -> None:
         b"Content-Length: 40000\r\n\r\n" + b"[" * 40_000,
     ],
 )
-def test_what_is_no_message_ends_the_conversation(data: bytes) -> None:
+def test_malformed_message_is_rejected(data: bytes) -> None:
     with pytest.raises(BadMessage):
         list(MessageSplitter().feed(data))
 
 
-def test_a_message_that_is_too_long_is_not_waited_for() -> None:
+def test_too_long_message_is_rejected_by_its_header() -> None:
     with pytest.raises(TooMuchOutput):
         list(MessageSplitter(100).feed(b"Content-Length: 10000000000\r\n\r\n"))

@@ -1,4 +1,4 @@
-"""Definitions and syntax errors, by tree-sitter alone."""
+"""Definitions and syntax errors from tree-sitter."""
 
 import sysconfig
 import time
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.code.symbols.languages import BY_ENDING
+from agent.code.symbols.languages import LANGUAGES_BY_SUFFIX
 from agent.code.symbols.outline import outline, symbols_of, syntax_faults
 from agent.code.symbols.parsing import LIMIT_BYTES
 from agent.errors import ToolError
 
-# A file of each language: its text, what it defines (kind and name), and a line that is no code.
+# A file per language: its text, its definitions (kind and name), and an invalid line.
 FILES: dict[str, tuple[str, list[str], str]] = {
     "a.py": (
         "class Cart:\n    def total(self) -> int:\n        return 1\n\n"
@@ -119,28 +119,28 @@ FILES: dict[str, tuple[str, list[str], str]] = {
 }
 
 
-def test_there_is_a_file_of_each_language() -> None:
-    languages = {BY_ENDING[PurePath(name).suffix.lower()].name for name in FILES}
-    assert languages == {one.name for one in BY_ENDING.values()}
+def test_every_language_has_a_sample() -> None:
+    languages = {LANGUAGES_BY_SUFFIX[PurePath(name).suffix.lower()].name for name in FILES}
+    assert languages == {language.name for language in LANGUAGES_BY_SUFFIX.values()}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_definitions_of_a_language(name: str) -> None:
+def test_definitions_are_found(name: str) -> None:
     text, definitions, _ = FILES[name]
-    found = symbols_of(text, PurePath(name))
-    assert [f"{one.kind} {one.name}" for one in found] == definitions
+    symbols = symbols_of(text, PurePath(name))
+    assert [f"{symbol.kind} {symbol.name}" for symbol in symbols] == definitions
     assert syntax_faults(text, PurePath(name)) == []
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_line_that_is_no_code_is_found(name: str) -> None:
+def test_invalid_line_is_found(name: str) -> None:
     text, _, wrong = FILES[name]
     faults = syntax_faults(f"{text}{wrong}\n", PurePath(name))
     assert faults
-    assert all(1 <= one.line <= text.count("\n") + 2 for one in faults)
+    assert all(1 <= fault.line <= text.count("\n") + 2 for fault in faults)
 
 
-def test_an_outline_tells_lines_nesting_and_the_first_line() -> None:
+def test_outline_shows_lines_nesting_and_first_line() -> None:
     text = "class A:\n    @property\n    def b(self) -> int:\n        return 1\n\n\n"
     text += "def c():\n    pass\n"
     assert outline(text, PurePath("a.py")) == (
@@ -164,10 +164,10 @@ def test_real_code_has_no_syntax_errors() -> None:
 
 @settings(max_examples=100)
 @given(st.sampled_from(sorted(FILES)), st.text(max_size=200))
-def test_any_text_is_told_within_bounds(name: str, text: str) -> None:
-    told = outline(text, PurePath(name))
-    assert len(told.splitlines()) <= 450
-    assert all(one.line >= 1 for one in syntax_faults(text, PurePath(name)))
+def test_outline_of_any_text_is_bounded(name: str, text: str) -> None:
+    text_of_outline = outline(text, PurePath(name))
+    assert len(text_of_outline.splitlines()) <= 450
+    assert all(fault.line >= 1 for fault in syntax_faults(text, PurePath(name)))
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_any_text_is_told_within_bounds(name: str, text: str) -> None:
         ("a.html", "<p>" * 100_000),
     ],
 )
-def test_hostile_texts_end(name: str, text: str) -> None:
+def test_hostile_text_is_parsed_or_rejected_in_time(name: str, text: str) -> None:
     with suppress(ToolError):
-        # Or it says that it could not be parsed in time.
+        # The error says that it could not be parsed in time.
         assert len(outline(text, PurePath(name))) < 100_000
 
 
@@ -196,7 +196,7 @@ def test_hostile_texts_end(name: str, text: str) -> None:
         ("a.scala", 's"${' * 120_000),
     ],
 )
-def test_text_that_breaks_its_grammar_is_not_parsed(name: str, text: str) -> None:
+def test_text_that_crashes_its_grammar_is_rejected(name: str, text: str) -> None:
     began = time.thread_time()
     with pytest.raises(ToolError, match="It could not be parsed"):
         outline(text, PurePath(name))
@@ -204,7 +204,7 @@ def test_text_that_breaks_its_grammar_is_not_parsed(name: str, text: str) -> Non
     assert outline("a: 1\n", PurePath("a.yaml")) == ""
 
 
-def test_what_is_too_large_or_unknown_is_said() -> None:
+def test_too_large_or_unknown_file_is_rejected() -> None:
     with pytest.raises(ToolError, match="larger than 500 kB"):
         outline("x" * (LIMIT_BYTES + 1), PurePath("a.py"))
     with pytest.raises(ToolError, match=r"no grammar for files like a\.xyz"):

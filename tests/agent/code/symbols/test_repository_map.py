@@ -1,4 +1,4 @@
-"""The map of a project: its most used files first, looked at once."""
+"""The repository map: most used files first, each file read once."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ async def _answer(maps: RepositoryMaps, folder: Path) -> ToolResult:
 
 
 async def _whole(maps: RepositoryMaps, folder: Path) -> str:
-    """The map when all files have been looked at."""
+    """Return the map once all files have been read."""
     while "looked at so far" in (text := (await _answer(maps, folder)).for_model):
         pass
     return text
@@ -44,7 +44,7 @@ def _project(folder: Path) -> Path:
     return folder
 
 
-async def test_what_is_used_most_comes_first(tmp_path: Path) -> None:
+async def test_most_used_files_come_first(tmp_path: Path) -> None:
     maps = RepositoryMaps()
     lines = (await _whole(maps, _project(tmp_path))).splitlines()
     assert lines[:3] == ["core.py", "  1 class ShoppingCart:", "  2 def add_item(self, one): ..."]
@@ -52,7 +52,7 @@ async def test_what_is_used_most_comes_first(tmp_path: Path) -> None:
     await maps.aclose()
 
 
-async def test_a_changed_file_is_looked_at_again_and_no_other(tmp_path: Path) -> None:
+async def test_only_changed_file_is_read_again(tmp_path: Path) -> None:
     folder = _project(tmp_path)
     maps = RepositoryMaps()
     await _whole(maps, folder)
@@ -65,7 +65,7 @@ async def test_a_changed_file_is_looked_at_again_and_no_other(tmp_path: Path) ->
     await maps.aclose()
 
 
-async def test_closed_files_and_links_are_not_on_the_map(tmp_path: Path) -> None:
+async def test_closed_files_and_links_are_left_out(tmp_path: Path) -> None:
     outside = tmp_path / "outside.py"
     outside.write_text("class Outside: ...\n")
     folder = tmp_path / "work"
@@ -82,7 +82,7 @@ async def test_closed_files_and_links_are_not_on_the_map(tmp_path: Path) -> None
     await maps.aclose()
 
 
-async def test_a_map_stays_within_its_bounds(tmp_path: Path) -> None:
+async def test_map_size_is_limited(tmp_path: Path) -> None:
     for n in range(300):
         text = "".join(f"def function_{n}_{m}(argument): ...\n" for m in range(50))
         (tmp_path / f"file_{n}.py").write_text(text)
@@ -94,7 +94,7 @@ async def test_a_map_stays_within_its_bounds(tmp_path: Path) -> None:
     await maps.aclose()
 
 
-async def test_a_folder_without_code_has_no_map(tmp_path: Path) -> None:
+async def test_folder_without_code_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("words\n")
     with pytest.raises(ToolError, match="no code"):
         await _answer(RepositoryMaps(), tmp_path)
@@ -107,7 +107,7 @@ def test_tags_of_a_file() -> None:
     assert FileTags.from_json(tags.to_json()) == tags
 
 
-def test_ranks_add_up_and_a_name_that_all_define_counts_little() -> None:
+def test_common_names_have_little_weight() -> None:
     common = (("run", 1, "def run():"),)
     tags = {f"f{n}": FileTags(common, (("run", 50),)) for n in range(10)}
     tags["core"] = FileTags((("load_settings", 1, "def load_settings():"),), ())

@@ -1,4 +1,4 @@
-"""What was found in a project's files is kept over restarts, outside of the project."""
+"""The tag cache survives restarts, outside of the project."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ async def _whole(maps: RepositoryMaps, folder: Path) -> str:
             return answer.for_model
 
 
-async def test_a_restart_looks_only_at_what_has_changed(tmp_path: Path) -> None:
+async def test_only_changed_files_are_read_after_a_restart(tmp_path: Path) -> None:
     folder, cache = tmp_path / "work", TagCache(tmp_path / "own" / "maps")
     folder.mkdir()
     for n in range(120):
@@ -35,7 +35,7 @@ async def test_a_restart_looks_only_at_what_has_changed(tmp_path: Path) -> None:
     before = await _whole(maps, folder)
     await maps.aclose()
 
-    # The same time, size and inode: nothing tells that it is another text.
+    # With the same time, size and inode the change goes unnoticed.
     unchanged, changed = folder / "page_000.py", folder / "page_001.py"
     info = unchanged.stat()
     unchanged.write_text("class Eggs000: ...\n")
@@ -48,7 +48,7 @@ async def test_a_restart_looks_only_at_what_has_changed(tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == [f"page_{n:03}.py" for n in range(120)]
 
 
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+def test_saved_tags_are_loaded(tmp_path: Path) -> None:
     cache = TagCache(tmp_path / "maps")
     known = {tmp_path / "work" / "a\n.py": (STAMP, TAGS)}
     cache.save(tmp_path / "work", known)
@@ -62,7 +62,7 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"\xff", b"{}\n{}", b'[0,"x"]\n[]', b"[" * 100_000, None]
 )
-def test_a_broken_one_is_empty(tmp_path: Path, data: bytes | None) -> None:
+def test_damaged_cache_is_empty(tmp_path: Path, data: bytes | None) -> None:
     cache = TagCache(tmp_path / "maps")
     cache.save(tmp_path / "work", {tmp_path / "work" / "a.py": (STAMP, TAGS)})
     (path,) = (tmp_path / "maps").iterdir()
@@ -71,12 +71,12 @@ def test_a_broken_one_is_empty(tmp_path: Path, data: bytes | None) -> None:
     assert cache.load(tmp_path / "work") == {}
 
 
-def test_of_many_projects_the_oldest_leave(tmp_path: Path) -> None:
+def test_oldest_projects_are_removed(tmp_path: Path) -> None:
     cache = TagCache(tmp_path / "maps")
-    for n in range(tag_cache.MOST_PROJECTS + 3):
+    for n in range(tag_cache.MAX_PROJECTS + 3):
         cache.save(tmp_path / str(n), {tmp_path / str(n) / "a.py": (STAMP, TAGS)})
         for path in (tmp_path / "maps").iterdir():
             os.utime(path, ns=(0, path.stat().st_mtime_ns - 1_000_000_000))
-    assert len(list((tmp_path / "maps").iterdir())) == tag_cache.MOST_PROJECTS
+    assert len(list((tmp_path / "maps").iterdir())) == tag_cache.MAX_PROJECTS
     assert cache.load(tmp_path / "0") == {}
-    assert cache.load(tmp_path / str(tag_cache.MOST_PROJECTS + 2)) != {}
+    assert cache.load(tmp_path / str(tag_cache.MAX_PROJECTS + 2)) != {}

@@ -1,4 +1,4 @@
-"""A kernel that lets a user watch little: in a user namespace it has limits of its own."""
+"""Watches under kernel limits, set in a user namespace."""
 
 import subprocess
 import sys
@@ -34,23 +34,23 @@ def root(tmp_path: Path) -> Path:
 
 
 def follow_with(limit: str, root: Path) -> tuple[list[str], list[str]]:
-    """What it prints, and what it logs."""
+    """Return the lines that the script prints and logs."""
     name, _, value = limit.partition("=")
     script = f"echo {value} > /proc/sys/user/{name} && exec {sys.executable} -c '{FOLLOW}' {root}"
-    ended = subprocess.run(
+    process = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", script],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    if "unshare" in ended.stderr or f"/proc/sys/user/{name}" in ended.stderr:
+    if "unshare" in process.stderr or f"/proc/sys/user/{name}" in process.stderr:
         pytest.skip("user namespaces are not allowed here")
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout.splitlines(), ended.stderr.splitlines()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines(), process.stderr.splitlines()
 
 
-def test_the_top_folders_are_watched_as_far_as_it_goes(root: Path) -> None:
+def test_top_folders_are_watched_up_to_the_limit(root: Path) -> None:
     shown, logged = follow_with("max_inotify_watches=4", root)
     assert shown[0] == "4"
     assert str(root / "x") in shown[1]
@@ -59,17 +59,15 @@ def test_the_top_folders_are_watched_as_far_as_it_goes(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "why"),
+    ("limit", "setting"),
     [
         ("max_inotify_watches=0", "max_user_watches"),
         ("max_inotify_instances=0", "max_user_instances"),
     ],
 )
-def test_where_nothing_can_be_watched_one_sentence_says_so(
-    root: Path, limit: str, why: str
-) -> None:
+def test_unavailable_watch_logs_one_sentence(root: Path, limit: str, setting: str) -> None:
     shown, logged = follow_with(limit, root)
     assert shown == ["0"]
     assert len(logged) == 1
     assert logged[0].startswith(f"cannot watch {root}")
-    assert why in logged[0]
+    assert setting in logged[0]

@@ -1,4 +1,4 @@
-"""Changes of real files, as each kind of source tells of them."""
+"""Watches on real files, with each kind of source."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.code.watch import project_watch
-from agent.code.watch.changes import MOST_PATHS, ChangeBatch, ChangeSet
+from agent.code.watch.changes import MAX_PATHS, ChangeBatch, ChangeSet
 from agent.code.watch.folder_filter import FolderFilter
 from agent.code.watch.inotify_source import InotifySource
 from agent.code.watch.mounts import is_on_network, network_mounts
@@ -29,7 +29,7 @@ SOURCES: dict[str, MakeSource] = {
 
 
 class Followed:
-    """A root that is followed, and what was told of it so far."""
+    """A watched root and the batches received so far."""
 
     def __init__(self, root: Path, subscription: ChangeSubscription) -> None:
         self.root = root
@@ -45,18 +45,18 @@ class Followed:
             await self.next()
 
     def kind(self, name: str) -> str | None:
-        """What was told of a file last."""
-        told = [
+        """Return the last reported kind of change of a file."""
+        kinds = [
             change.kind
             for batch in self.batches
             for change in batch.changes
             if change.path == self.root / name
         ]
-        return told[-1] if told else None
+        return kinds[-1] if kinds else None
 
     @property
     def missed(self) -> int:
-        """How often it was told that there is more."""
+        """The number of incomplete batches."""
         return sum(not batch.is_complete for batch in self.batches)
 
     def names(self) -> set[str]:
@@ -107,7 +107,7 @@ class TestEverySource:
     def make_source(self, request: pytest.FixtureRequest) -> MakeSource:
         return SOURCES[request.param]
 
-    async def test_tells_what_was_created_changed_and_deleted(self, followed: Followed) -> None:
+    async def test_creation_change_and_deletion_are_reported(self, followed: Followed) -> None:
         root = followed.root
         (root / "src/b.py").write_text("b")
         await followed.until(lambda: followed.kind("src/b.py") == "created")
@@ -117,12 +117,12 @@ class TestEverySource:
         await followed.until(lambda: followed.kind("src/b.py") == "deleted")
         assert followed.names() == {"src/a.py", "src/b.py"}
 
-    async def test_a_file_that_is_renamed_is_deleted_and_created(self, followed: Followed) -> None:
+    async def test_renamed_file_is_deleted_and_created(self, followed: Followed) -> None:
         (followed.root / "src/a.py").rename(followed.root / "src/deep/c.py")
         await followed.until(lambda: followed.kind("src/deep/c.py") == "created")
         await followed.until(lambda: followed.kind("src/a.py") == "deleted")
 
-    async def test_files_in_new_folders_are_found(self, followed: Followed) -> None:
+    async def test_files_in_new_folders_are_reported(self, followed: Followed) -> None:
         folder = followed.root / "new/one/two"
         folder.mkdir(parents=True)
         (folder / "x.py").write_text("x")
@@ -130,21 +130,21 @@ class TestEverySource:
         (folder / "y.py").write_text("y")
         await followed.until(lambda: followed.kind("new/one/two/y.py") == "created")
 
-    async def test_what_is_left_out_is_not_told(self, followed: Followed) -> None:
+    async def test_ignored_files_are_not_reported(self, followed: Followed) -> None:
         root = followed.root
         for name in ("build/x.o", "src/a.log", ".git/index", "src/last.py"):
             (root / name).write_text("x")
         await followed.until(lambda: followed.kind("src/last.py"))
         assert followed.names() == {"src/last.py"}
 
-    async def test_a_changed_ignore_file_counts(
+    async def test_changed_ignore_file_takes_effect(
         self, followed: Followed, make_source: MakeSource
     ) -> None:
         root = followed.root
         (root / ".gitignore").write_text("*.tmp\n")
         await followed.until(lambda: followed.kind(".gitignore"))
         if make_source is InotifySource:
-            # It is told that there may be more than what was told.
+            # Linux reports an incomplete batch.
             await followed.until(lambda: followed.missed)
         (root / "build/x.o").write_text("x")
         await followed.until(lambda: followed.kind("build/x.o"))
@@ -153,10 +153,10 @@ class TestEverySource:
         await followed.until(lambda: followed.kind("a.log"))
         assert followed.kind("a.tmp") is None
 
-    async def test_a_root_that_goes_and_comes_is_watched_again(
+    async def test_recreated_root_is_watched_again(
         self, followed: Followed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(project_watch, "_RETURN_S", 0.01)
+        monkeypatch.setattr(project_watch, "_RETURN_INTERVAL_S", 0.01)
         shutil.rmtree(followed.root)
         await followed.until(lambda: followed.missed == 1)
         followed.root.mkdir()
@@ -166,32 +166,28 @@ class TestEverySource:
 
 
 class TestInotify:
-    async def test_a_burst_is_one_batch(self, followed: Followed) -> None:
+    async def test_burst_arrives_in_one_batch(self, followed: Followed) -> None:
         for number in range(5_000):
             (followed.root / f"src/{number}.py").write_text("x")
         await followed.until(lambda: len(followed.names()) == 5_000)
-        # The first few may be told before it is known that more follow.
-        assert len([one for one in followed.batches if len(one.changes) > 1]) <= 2
+        # The first changes may be delivered before the burst is recognized.
+        assert len([batch for batch in followed.batches if len(batch.changes) > 1]) <= 2
         assert all(batch.is_complete for batch in followed.batches)
 
-    async def test_a_file_that_is_made_and_gone_at_once_is_not_told(
-        self, followed: Followed
-    ) -> None:
+    async def test_short_lived_file_is_not_reported(self, followed: Followed) -> None:
         (followed.root / "passing").write_text("x")
         (followed.root / "passing").unlink()
         (followed.root / "staying").write_text("x")
         await followed.until(lambda: followed.kind("staying"))
         assert followed.kind("passing") is None
 
-    async def test_a_file_saved_by_renaming_is_told_once(self, followed: Followed) -> None:
+    async def test_file_saved_by_renaming_is_reported_once(self, followed: Followed) -> None:
         (followed.root / "src/.a.py.swp").write_text("new")
         (followed.root / "src/.a.py.swp").rename(followed.root / "src/a.py")
         await followed.until(lambda: followed.kind("src/a.py"))
         assert followed.names() == {"src/a.py"}
 
-    async def test_a_folder_that_is_renamed_is_watched_under_its_new_name(
-        self, followed: Followed
-    ) -> None:
+    async def test_renamed_folder_is_watched_under_its_new_name(self, followed: Followed) -> None:
         (followed.root / "src").rename(followed.root / "lib")
         await followed.until(lambda: followed.kind("lib/a.py") == "created")
         assert followed.kind("src") == "deleted"
@@ -199,38 +195,36 @@ class TestInotify:
         await followed.until(lambda: followed.kind("lib/deep/b.py"))
         assert "src/deep/b.py" not in followed.names()
 
-    async def test_what_the_kernel_drops_is_looked_for(
+    async def test_dropped_events_make_a_batch_incomplete(
         self, followed: Followed, watches: ProjectWatches
     ) -> None:
         queue_size = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-        held, released = asyncio.Event(), threading.Event()
+        blocked, released = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
-        def hold(batch: ChangeBatch | None) -> None:
+        def block(batch: ChangeBatch | None) -> None:
             if batch is not None:
-                loop.call_soon_threadsafe(held.set)
+                loop.call_soon_threadsafe(blocked.set)
                 released.wait()
 
         root = followed.root
         watch = watches.watch(root)
         assert watch is not None
-        assert watch.listen(hold)
+        assert watch.listen(block)
         (root / "first").write_text("x")
-        await held.wait()
+        await blocked.wait()
         for number in range(queue_size):
-            # Two in turn: the kernel joins neighbours.
+            # Alternate files, because the kernel merges identical consecutive events.
             (root / ("a" if number % 2 else "b")).write_text(str(number))
         (root / "made/below").mkdir(parents=True)
         released.set()
-        watch.leave(hold)
+        watch.leave(block)
         while followed.kind("made/below/x") is None:
             await followed.next()
             if not followed.batches[-1].is_complete:
                 (root / "made/below/x").write_text("x")
 
-    async def test_a_folder_that_may_not_be_read_is_left_out(
-        self, root: Path, watches: ProjectWatches
-    ) -> None:
+    async def test_unreadable_folder_is_skipped(self, root: Path, watches: ProjectWatches) -> None:
         (root / "closed").mkdir(mode=0)
         with watches.follow(root) as subscription:
             await subscription.wait_begun()
@@ -254,9 +248,7 @@ class TestInotify:
 
 
 class TestAllWatches:
-    async def test_a_root_is_watched_once_however_many_follow(
-        self, root: Path, watches: ProjectWatches
-    ) -> None:
+    async def test_subscribers_share_one_watch(self, root: Path, watches: ProjectWatches) -> None:
         with watches.follow(root) as first:
             await first.wait_begun()
             watch = watches.watch(root)
@@ -271,7 +263,7 @@ class TestAllWatches:
             assert not watch.is_idle
         assert watch.is_idle
 
-    async def test_a_root_that_nobody_follows_is_left_after_a_while(self, root: Path) -> None:
+    async def test_watch_without_subscribers_ends(self, root: Path) -> None:
         watches = ProjectWatches(WatchLimits(linger_s=0))
         with watches.follow(root) as subscription:
             await subscription.wait_begun()
@@ -279,29 +271,29 @@ class TestAllWatches:
         assert watch is not None
         await asyncio.to_thread(watch.join)
         assert watches.watched() == {}
-        # Who comes later has a new one.
+        # The next subscriber gets a new watch.
         with watches.follow(root) as subscription:
             await subscription.wait_begun()
             assert watches.watch(root) is not watch
         watches.close()
 
-    async def test_so_many_roots_are_watched_and_idle_ones_make_room(
+    async def test_idle_watch_makes_room_for_another_root(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        one, two, three = (tmp_path / name for name in ("one", "two", "three"))
-        for each in (one, two, three):
-            each.mkdir()
+        first, second, third = (tmp_path / name for name in ("one", "two", "three"))
+        for root in (first, second, third):
+            root.mkdir()
         watches = ProjectWatches(WatchLimits(roots=2))
-        with watches.follow(one):
-            with watches.follow(two), watches.follow(three) as refused:
-                await refused.wait_begun()
+        with watches.follow(first):
+            with watches.follow(second), watches.follow(third) as rejected:
+                await rejected.wait_begun()
                 assert "2 other folders are" in caplog.text
-            with watches.follow(three) as taken:
-                await taken.wait_begun()
-                assert watches.watched().keys() == {one, three}
+            with watches.follow(third) as accepted:
+                await accepted.wait_begun()
+                assert watches.watched().keys() == {first, third}
         watches.close()
 
-    async def test_only_the_top_folders_of_a_large_tree_are_watched(
+    async def test_folder_limit_keeps_the_top_folders(
         self, root: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         watches = ProjectWatches(WatchLimits(folders=2), InotifySource)
@@ -316,7 +308,7 @@ class TestAllWatches:
         watches.close()
         assert caplog.text.count("only the top 2 are watched") == 1
 
-    async def test_a_system_that_does_not_let_it_watch_is_one_sentence(
+    async def test_unavailable_source_logs_one_sentence(
         self, root: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         def refuse(root: Path, limits: WatchLimits) -> WatchSource:
@@ -334,7 +326,7 @@ class TestPolling:
     def make_source(self) -> MakeSource:
         return PollSource
 
-    async def test_only_so_many_folders_and_files_are_looked_at(self, root: Path) -> None:
+    async def test_polling_respects_the_folder_limit(self, root: Path) -> None:
         watches = ProjectWatches(WatchLimits(poll_s=0.02, poll_folders=2), PollSource)
         with watches.follow(root) as subscription:
             await subscription.wait_begun()
@@ -346,7 +338,7 @@ class TestPolling:
             assert followed.names() == {"src/y"}
         watches.close()
 
-    async def test_a_disk_of_another_computer_is_polled(
+    async def test_network_file_system_is_polled(
         self, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (table := tmp_path / "mountinfo").write_text(f"1 0 0:1 / {root} rw - nfs4 server:/ rw\n")
@@ -355,7 +347,7 @@ class TestPolling:
         assert isinstance(open_source(tmp_path, WatchLimits()), InotifySource)
 
 
-def test_disks_of_other_computers_within_a_project_are_not_entered(root: Path) -> None:
+def test_network_mounts_inside_a_project_are_skipped(root: Path) -> None:
     folder_filter = FolderFilter(root, [str(root / "src/deep")])
     assert folder_filter.list("src").folders == []
     assert folder_filter.hides("src/deep", is_folder=True)
@@ -369,7 +361,7 @@ MOUNTS = """\
 """
 
 
-def test_disks_of_other_computers_are_known_by_their_types(tmp_path: Path) -> None:
+def test_network_file_systems_are_recognized_by_type(tmp_path: Path) -> None:
     (table := tmp_path / "mountinfo").write_text(MOUNTS)
     assert network_mounts(table) == ["/home/ann/with space", "/mnt/ssh"]
     assert is_on_network(Path("/home/ann/with space/project"), table)
@@ -384,29 +376,29 @@ KINDS = st.sampled_from(["write", "delete"])
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), KINDS), max_size=12), st.sets(st.sampled_from("ab"))
 )
-def test_joined_changes_lead_from_the_state_before_to_the_one_after(
+def test_merged_changes_reproduce_the_final_state(
     steps: list[tuple[str, str]], before: set[str]
 ) -> None:
-    there, changes = set(before), ChangeSet(Path("/x"))
+    existing, changes = set(before), ChangeSet(Path("/x"))
     for name, step in steps:
         if step == "write":
-            changes.add(name, "changed" if name in there else "new")
-            there.add(name)
-        elif name in there:
+            changes.add(name, "changed" if name in existing else "new")
+            existing.add(name)
+        elif name in existing:
             changes.add(name, "deleted")
-            there.remove(name)
-    told = {str(change.path): change.kind for change in changes.take().changes}
+            existing.remove(name)
+    kinds = {str(change.path): change.kind for change in changes.take().changes}
     after = set(before)
-    for name, kind in told.items():
+    for name, kind in kinds.items():
         assert (name in before) == (kind != "created")
         (after.discard if kind == "deleted" else after.add)(name)
-    assert after == there
+    assert after == existing
 
 
-def test_more_changes_than_are_held_are_said_to_be_missing() -> None:
+def test_too_many_changes_make_a_batch_incomplete() -> None:
     changes = ChangeSet(Path("/x"))
-    for number in range(MOST_PATHS + 5):
+    for number in range(MAX_PATHS + 5):
         changes.add(f"/x/{number}", "created")
     batch = changes.take()
-    assert (len(batch.changes), batch.is_complete) == (MOST_PATHS, False)
+    assert (len(batch.changes), batch.is_complete) == (MAX_PATHS, False)
     assert not changes

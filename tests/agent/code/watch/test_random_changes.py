@@ -1,4 +1,4 @@
-"""Whoever follows all changes knows which files there are, whatever was done to the folders."""
+"""Random file operations: the reported changes reproduce the state of the folder."""
 
 import random
 import shutil
@@ -18,7 +18,7 @@ def files_in(root: Path) -> set[Path]:
 
 
 class Folders:
-    """Random work in a folder."""
+    """Performs random file operations in a folder."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.root = root
@@ -29,7 +29,7 @@ class Folders:
         try:
             step()
         except OSError:
-            # Into itself, onto a folder: a person cannot do it either.
+            # The operation is not possible, such as moving a folder into itself.
             return
 
     def _path(self) -> Path:
@@ -57,23 +57,23 @@ class Folders:
 
 
 async def follow_until(subscription: ChangeSubscription, root: Path, last: Path) -> set[Path]:
-    """The files that there are after what was told, once `last` is told."""
-    there: set[Path] = set()
+    """Return the files according to the reported changes, once `last` is among them."""
+    existing: set[Path] = set()
     async for batch in subscription:
         if not batch.is_complete:
-            there = files_in(root)
+            existing = files_in(root)
         for change in batch.changes:
             if change.kind == "deleted":
-                there = {path for path in there if not path.is_relative_to(change.path)}
+                existing = {path for path in existing if not path.is_relative_to(change.path)}
             else:
-                there.add(change.path)
-        if last in there:
-            return there
+                existing.add(change.path)
+        if last in existing:
+            return existing
     raise AssertionError("a subscription does not end")
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_what_is_told_adds_up_to_what_is_there(tmp_path: Path, seed: int) -> None:
+async def test_reported_changes_add_up_to_existing_files(tmp_path: Path, seed: int) -> None:
     root = tmp_path.resolve()
     (root / ".gitignore").write_text("skip\n")
     watches = ProjectWatches(make_source=InotifySource)
@@ -83,6 +83,6 @@ async def test_what_is_told_adds_up_to_what_is_there(tmp_path: Path, seed: int) 
         for _ in range(STEPS):
             folders.work()
         (last := root / "last").write_text("x")
-        there = await follow_until(subscription, root, last)
+        existing = await follow_until(subscription, root, last)
     watches.close()
-    assert there == files_in(root) - {root / ".gitignore"}
+    assert existing == files_in(root) - {root / ".gitignore"}
