@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol: their tools, resources and prompts, as Kore uses them."""
+"""Client for servers of the Model Context Protocol: tools, resources and prompts."""

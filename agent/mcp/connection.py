@@ -1,4 +1,4 @@
-"""One MCP server: opened when it is first needed, asked, opened anew when it was lost, closed."""
+"""Connection to one MCP server, opened on demand and reopened after a failure."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agent.errors import ToolError
 from agent.mcp import elicitation
-from agent.mcp.listing import MOST_TOOLS, McpPrompt, ServerListing, tool_definition
+from agent.mcp.listing import MAX_TOOLS, McpPrompt, ServerListing, tool_definition
 from agent.mcp.results import read_tolerantly
 from agent.mcp.settings import McpServerSettings
 from agent.text.visible import escape_line
@@ -25,41 +25,40 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# A server that has said nothing to `server/discover` by then speaks an older protocol: many say
-# nothing at all to what they do not know (rust-sdk#1142).
-PROBE_S = 3.0
-# Versions before this one begin with `initialize`.
+# A server that has not answered `server/discover` by then uses an older protocol: many servers
+# ignore unknown methods (rust-sdk#1142).
+PROBE_TIMEOUT_S = 3.0
+# Older versions begin with `initialize`.
 FIRST_STATELESS = "2026-07-28"
-# Behind a failure a server is left alone for so long, twice as long each time.
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 300.0
-# A list that goes on for longer never ends.
-_MOST_PAGES = 100
-_CLOSE_S = 10.0
-# A server that has not answered a request is asked whether it is still there.
-_PING_S = 5.0
-_REASON_CHARS = 300
+# Pause after the first failure; doubled after each further failure.
+_MIN_PAUSE_S = 1.0
+_MAX_PAUSE_S = 300.0
+# A list with more pages is taken for endless.
+_MAX_PAGES = 100
+_CLOSE_TIMEOUT_S = 10.0
+# Time limit for the ping that follows an unanswered request.
+_PING_TIMEOUT_S = 5.0
+_MAX_REASON_CHARS = 300
 
 Refusals = list[str]
-# Refused messages of the request that is sent in this context: the SDK's tasks copy it.
+# Refused messages of the request sent in this context; the SDK's tasks copy the context.
 _refusals: ContextVar[Refusals] = ContextVar("refusals")
 
 State = Literal["idle", "starting", "ready", "failed"]
-# Opens the streams. The first function is called when they are lost, the second when a server over
-# HTTP refuses a message of its session.
+# Opens the streams. The first function is called when they are lost, the second when an HTTP server
+# refuses a message of its session.
 OpenTransport = Callable[
     [Callable[[], None], Callable[[], None]], AbstractAsyncContextManager["TransportStreams"]
 ]
 
 
 class McpConnection:
-    """A client in a task of its own, which alone opens and closes it: what the SDK has opened in
-    one task, it cannot close in another.
+    """A client owned by a task of its own, because the SDK can close a client only in the task that
+    opened it.
 
-    `on_change` is called when the server says that what it offers has changed; `last_words` says
-    why it ended when it was last started, empty when that is not known. `elicit` asks a person
-    what the server wants to know, where a call brings nobody along; without it, it is told that
-    nobody can be asked.
+    `on_change` is called when the server reports changed tools or prompts. `last_words` returns why
+    the server ended, or an empty string. `elicit` asks a person the server's questions during calls
+    without a person of their own; without it, the server learns that it cannot ask.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class McpConnection:
     ) -> None:
         self.server = server
         self.state: State = "idle"
-        # Whether it has said what it offers since it was last started.
+        # True when the server has been listed since its last start.
         self.is_listed = False
         self.failure = ""
         self._open_transport = open_transport
@@ -86,12 +85,12 @@ class McpConnection:
         self._failures = 0
         self._pause_until_s = 0.0
         self._in_flight = 0
-        # Items of its lists that could not be read.
+        # Unreadable items of its lists.
         self._left_out: list[str] = []
 
     @property
     def is_available(self) -> bool:
-        """Whether it may be asked now: some time after a failure it is left alone."""
+        """False during the pause after a failure."""
         return time.monotonic() >= self._pause_until_s
 
     async def request(
@@ -99,25 +98,28 @@ class McpConnection:
         work: Callable[["Client"], Awaitable[T]],
         timeout_s: float,
         *,
-        what: str,
+        operation: str,
         elicit: "Elicit | None" = None,
         is_read: bool = False,
     ) -> T:
-        """What the server answers; `elicit` asks the person of this call. `is_read`: it changes
-        nothing, and may be asked twice. Raises `ToolError` with a sentence for the model: it cannot
-        be reached, says no, or takes longer than `timeout_s`."""
+        """Return the result of `work`, repeating it once after a lost session.
+
+        `elicit` asks the person of this call. `is_read` marks a request without side effects, which
+        may be repeated. Raises `ToolError` with a sentence for the model when the server is
+        unreachable, refuses, or takes longer than `timeout_s`.
+        """
         try:
-            import mcp  # noqa: F401 - whether it is there
+            import mcp  # noqa: F401 - only check that it is installed
         except ImportError as exc:
             text = "MCP servers need the package mcp: pip install 'kore-assistant[mcp]'"
             raise ToolError(text) from exc
 
         is_repeated = False
         while True:
-            client = await self._opened()
+            client = await self._open_client()
             self._in_flight += 1
             try:
-                return await self._attempt(work, client, timeout_s, what, elicit)
+                return await self._attempt(work, client, timeout_s, operation, elicit)
             except _SessionLost as exc:
                 if is_repeated or not (exc.is_refused or is_read):
                     raise
@@ -130,10 +132,10 @@ class McpConnection:
         work: Callable[["Client"], Awaitable[T]],
         client: "Client",
         timeout_s: float,
-        what: str,
+        operation: str,
         elicit: "Elicit | None",
     ) -> T:
-        """Raises `ToolError`, `_SessionLost` among them."""
+        """Run `work` once. Raises `ToolError`, including `_SessionLost`."""
         from mcp import MCPError
 
         name = self.server.name
@@ -146,43 +148,43 @@ class McpConnection:
             ):
                 return await work(client)
         except TimeoutError as exc:
-            text = f"The MCP server {name} did not answer {what} within {timeout_s:g} s."
+            text = f"The MCP server {name} did not answer {operation} within {timeout_s:g} s."
             if self._in_flight <= 1 and not await self._is_alive(client):
                 self._closing.set()
                 text += " It does not answer at all: it is started again for the next call."
             raise ToolError(text) from exc
         except MCPError as exc:
-            is_refused = await self._has_forgotten(client, refusals)
+            is_refused = await self._has_lost_session(client, refusals)
             if is_refused or _has_ended(exc):
                 self._closing.set()
-            # Of one that is reached: what a person has to do before.
+            # A login that a person has to complete first.
             words = self._last_words() if self.server.url is not None else ""
             if self._is_lost() and not words:
                 raise _SessionLost(
-                    f"The MCP server {name} ended during {what}.", is_refused
+                    f"The MCP server {name} ended during {operation}.", is_refused
                 ) from exc
-            text = f"The MCP server {name} refused {what}: {words or _short(str(exc))}"
+            text = f"The MCP server {name} refused {operation}: {words or _shorten(str(exc))}"
             raise ToolError(text) from exc
         except _transport_failures() as exc:
-            # What a server sends may be anything.
-            text = f"{what} of the MCP server {name} failed: {_reason(exc)}"
+            # A server may send anything.
+            text = f"{operation} of the MCP server {name} failed: {_reason(exc)}"
             raise ToolError(text) from exc
 
     async def list(self) -> ServerListing:
-        """What the server offers now. Raises `ToolError`."""
+        """Return the current listing of the server. Raises `ToolError`."""
         return await self.request(
-            self.ask_listing,
+            self.fetch_listing,
             self.server.start_timeout_s,
-            what="its list of tools",
+            operation="its list of tools",
             is_read=True,
         )
 
-    async def ask_listing(self, client: "Client") -> ServerListing:
-        """What the server offers now; for the work of a `request`."""
+    async def fetch_listing(self, client: "Client") -> ServerListing:
+        """Return the current listing of the server, for use inside a `request`."""
         self._left_out.clear()
         capabilities = client.server_capabilities
         if _mode(self.server.protocol) == self.server.protocol:
-            # Nobody has asked what it can: it says so at each request.
+            # Without `initialize` the capabilities are unknown.
             listing = await _listing_by_trial(client, self._left_out)
         else:
             tools = await _all_tools(client, self._left_out) if capabilities.tools else []
@@ -194,14 +196,14 @@ class McpConnection:
                 capabilities.resources is not None,
             )
         self.is_listed = True
-        return replace(listing, left_out=tuple(dict.fromkeys(self._left_out))[:MOST_TOOLS])
+        return replace(listing, left_out=tuple(dict.fromkeys(self._left_out))[:MAX_TOOLS])
 
     async def _is_alive(self, client: "Client") -> bool:
-        """Return whether the server answers, in whatever words."""
+        """Return whether the server answers at all, even with an error."""
         from mcp import MCPError
 
         try:
-            async with asyncio.timeout(_PING_S):
+            async with asyncio.timeout(_PING_TIMEOUT_S):
                 await client.session.send_ping()
         except TimeoutError:
             return False
@@ -211,9 +213,11 @@ class McpConnection:
             return False
         return True
 
-    async def _has_forgotten(self, client: "Client", refusals: Refusals) -> bool:
-        """Return whether a server over HTTP knows the session no more, as after a restart: it has
-        refused a message of it, and refuses any other."""
+    async def _has_lost_session(self, client: "Client", refusals: Refusals) -> bool:
+        """Return whether an HTTP server has lost the session, as after a restart.
+
+        Such a server has refused a message of the session and refuses any other.
+        """
         if not refusals:
             return False
         refusals.clear()
@@ -228,15 +232,15 @@ class McpConnection:
             refusals.append(self.server.name)
 
     async def aclose(self) -> None:
-        """End the server, and wait for that."""
+        """End the server and wait for it."""
         owner, self._owner = self._owner, None
         if owner is None or owner.get_loop() is not asyncio.get_running_loop():
             return
         self._closing.set()
         if self.state == "starting":
-            # It may never come to look whether it is wanted.
+            # A starting task does not check `_closing`.
             owner.cancel()
-        await asyncio.wait({owner}, timeout=_CLOSE_S)
+        await asyncio.wait({owner}, timeout=_CLOSE_TIMEOUT_S)
         owner.cancel()
         await asyncio.wait({owner})
         self.state = "idle"
@@ -245,18 +249,18 @@ class McpConnection:
         return self._owner is None or self._owner.done() or self._closing.is_set()
 
     def _ending(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
-        """What still closes a client of this loop."""
+        """Return the task that is still closing a client of this loop."""
         owner = self._owner
         if owner is None or owner.done() or owner.get_loop() is not loop:
             return None
         return owner if self._closing.is_set() else None
 
-    async def _opened(self) -> "Client":
-        """The client, which is opened if it is not; several calls wait for one."""
+    async def _open_client(self) -> "Client":
+        """Return the client, opening it if necessary; concurrent calls share one start."""
         loop = asyncio.get_running_loop()
         while (ending := self._ending(loop)) is not None:
-            # One that was lost is closed before the next is opened.
-            await asyncio.wait({ending}, timeout=_CLOSE_S)
+            # Wait until a lost client is closed before opening the next.
+            await asyncio.wait({ending}, timeout=_CLOSE_TIMEOUT_S)
             ending.cancel()
         owner = self._owner
         if owner is None or owner.done() or owner.get_loop() is not loop:
@@ -267,7 +271,7 @@ class McpConnection:
                 )
             self._closing = asyncio.Event()
             self._client = loop.create_future()
-            # No caller may be waiting when it fails.
+            # There may be no caller left when the start fails.
             self._client.add_done_callback(_retrieve)
             self.state, self.is_listed = "starting", False
             self._owner = asyncio.create_task(
@@ -277,7 +281,7 @@ class McpConnection:
         return await asyncio.shield(self._client)
 
     async def _own(self, opened: "asyncio.Future[Client]", closing: asyncio.Event) -> None:
-        """Open the client, keep it until it is lost or no longer wanted, and close it."""
+        """Keep the client open until it is lost or asked to close."""
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self.server.start_timeout_s):
@@ -293,7 +297,7 @@ class McpConnection:
         except asyncio.CancelledError:
             _fail(opened, ToolError(f"The MCP server {self.server.name} was stopped."))
             raise
-        except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - it may be anything
+        except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - a server may cause any error
             if opened.done() and not opened.cancelled():
                 log.warning("mcp server %s: closing it failed: %s", self.server.name, _reason(exc))
             else:
@@ -305,14 +309,14 @@ class McpConnection:
                 self.state = "idle"
 
     async def _listen(self, client: "Client") -> None:
-        """Hear of changes from a server of the newer era, which tells only who asks for it."""
+        """Subscribe to changes; servers of the newer protocol notify only subscribers."""
         tools = client.server_capabilities.tools
         if client.protocol_version < FIRST_STATELESS or tools is None or not tools.list_changed:
             return
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-        pause_s = _FIRST_PAUSE_S
+        pause_s = _MIN_PAUSE_S
         while True:
             try:
                 listener = client.listen(tools_list_changed=True, prompts_list_changed=True)
@@ -321,9 +325,9 @@ class McpConnection:
                         self._on_change()
                 return
             except SubscriptionLost:
-                # What was said meanwhile is not said again.
+                # Changes from before the new subscription are not reported again.
                 await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
                 self._on_change()
             except (MCPError, ListenNotSupportedError, TimeoutError) as exc:
                 log.info("mcp server %s tells of no changes: %s", self.server.name, exc)
@@ -333,11 +337,11 @@ class McpConnection:
         if isinstance(exc, TimeoutError):
             self.failure = f"It did not start within {self.server.start_timeout_s:g} s."
         elif words := self._last_words():
-            self.failure = _short(words)
+            self.failure = _shorten(words)
         else:
             self.failure = _reason(exc)
         self.state = "failed"
-        pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        pause_s = min(_MIN_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
         self._failures += 1
         self._pause_until_s = time.monotonic() + pause_s
 
@@ -349,8 +353,8 @@ class McpConnection:
 
         from agent.version import VERSION
 
-        # The SDK waits 10 s for a server that says nothing, and has no setting for it.
-        sdk_session.DISCOVER_TIMEOUT_SECONDS = PROBE_S
+        # The SDK waits 10 s for a silent server and has no setting for it.
+        sdk_session.DISCOVER_TIMEOUT_SECONDS = PROBE_TIMEOUT_S
 
         async def on_message(message: Any) -> None:
             if isinstance(message, ServerNotification) and str(message.method).endswith(
@@ -377,39 +381,39 @@ class McpConnection:
         )
         opened = await stack.enter_async_context(client)
         read_tolerantly(opened.session, self._note_unreadable)
-        # The SDK would check results by the server's schema, with patterns that backtrack.
-        opened.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
+        # The SDK would validate results with the server's schema, whose patterns may backtrack.
+        opened.session.validate_tool_result = _skip_validation  # type: ignore[method-assign]
         return opened
 
 
 class _SessionLost(ToolError):
-    """The server ended, or has forgotten the session and has refused the request therefore."""
+    """The session was lost; `is_refused` means that the server did not run the request."""
 
     def __init__(self, text: str, is_refused: bool) -> None:
         super().__init__(text)
         self.is_refused = is_refused
 
 
-async def _accept_result(name: str, result: Any) -> None:
-    """Check nothing: the model reads a result as a stranger's words, whatever its shape."""
+async def _skip_validation(name: str, result: Any) -> None:
+    """Skip validation: the model treats a result as untrusted, independent of its shape."""
 
 
 async def _listing_by_trial(client: "Client", left_out: list[str]) -> ServerListing:
-    """What a server offers that has not said what it can."""
+    """Return the listing of a server with unknown capabilities by trying each request."""
     from mcp import MCPError
     from mcp.types import UNSUPPORTED_PROTOCOL_VERSION
 
     try:
         tools = await _all_tools(client, left_out)
     except MCPError as exc:
-        # One that names this version among those that it speaks takes it the second time.
+        # A server that lists this version as supported accepts it on the second request.
         versions = exc.error.data.get("supported", ()) if isinstance(exc.error.data, dict) else ()
         if exc.code != UNSUPPORTED_PROTOCOL_VERSION or client.protocol_version not in versions:
             raise
         tools = await _all_tools(client, left_out)
     prompts: list[McpPrompt] = []
     has_resources = False
-    # What a server that does not know the request answers may be anything.
+    # A server may answer unknown requests with anything.
     with suppress(MCPError, ValueError):
         prompts = await _all_prompts(client)
     with suppress(MCPError, ValueError):
@@ -419,40 +423,42 @@ async def _listing_by_trial(client: "Client", left_out: list[str]) -> ServerList
 
 async def _all_tools(client: "Client", left_out: list[str]) -> list[Any]:
     tools, cursor = [], None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
             definition = tool_definition(tool.name, tool.description or "", tool.input_schema)
             if definition is not None:
                 tools.append(definition)
             else:
-                left_out.append(escape_line(tool.name)[:_REASON_CHARS])
+                left_out.append(escape_line(tool.name)[:_MAX_REASON_CHARS])
         cursor = page.next_cursor
-        if cursor is None or len(tools) >= MOST_TOOLS:
+        if cursor is None or len(tools) >= MAX_TOOLS:
             break
-    return tools[:MOST_TOOLS]
+    return tools[:MAX_TOOLS]
 
 
 async def _all_prompts(client: "Client") -> list[McpPrompt]:
     prompts, cursor = [], None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_prompts(cursor=cursor)
         prompts += [
             McpPrompt(
                 escape_line(prompt.name),
                 escape_line(prompt.description or ""),
-                tuple((one.name, bool(one.required)) for one in prompt.arguments or ()),
+                tuple(
+                    (argument.name, bool(argument.required)) for argument in prompt.arguments or ()
+                ),
             )
             for prompt in page.prompts
         ]
         cursor = page.next_cursor
-        if cursor is None or len(prompts) >= MOST_TOOLS:
+        if cursor is None or len(prompts) >= MAX_TOOLS:
             break
-    return prompts[:MOST_TOOLS]
+    return prompts[:MAX_TOOLS]
 
 
 def _transport_failures() -> tuple[type[Exception], ...]:
-    """What the SDK raises when a server or the way to it fails, other than its own error."""
+    """Return the errors that the SDK raises when a server or its transport fails."""
     import anyio
     import httpx2
 
@@ -461,31 +467,30 @@ def _transport_failures() -> tuple[type[Exception], ...]:
 
 
 def _mode(protocol: str | None) -> str:
-    """How the SDK calls the way to begin: asking first, in the old way, or at once in this
-    version."""
+    """Return the SDK's connection mode: probe first, legacy, or a fixed protocol version."""
     if protocol is None:
         return "auto"
     return "legacy" if protocol < FIRST_STATELESS else protocol
 
 
 def _has_ended(exc: Any) -> bool:
-    """Return whether the way to the server was lost before an answer came."""
+    """Return whether the connection was lost before an answer arrived."""
     from mcp.types import CONNECTION_CLOSED
 
     return bool(exc.error.code == CONNECTION_CLOSED)
 
 
 def _reason(exc: BaseException) -> str:
-    """Why, in one line: of a group of failures the first one."""
+    """Return the reason in one line; of an exception group, the reason of its first exception."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    text = _short(str(exc)) or type(exc).__name__
+    text = _shorten(str(exc)) or type(exc).__name__
     return text if text.endswith((".", "…")) else f"{text}."
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = escape_line(" ".join(text.split()))
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[: _MAX_REASON_CHARS - 1]}…"
 
 
 def _fail(opened: "asyncio.Future[Client]", failure: ToolError) -> None:

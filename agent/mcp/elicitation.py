@@ -1,4 +1,4 @@
-"""What a server asks a person in the middle of a call: brought to the person of that call."""
+"""Questions that servers ask during calls, routed to the person of the call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,28 +12,30 @@ from agent.text.visible import escape_invisible
 if TYPE_CHECKING:
     from mcp.types import ElicitRequestParams, ElicitResult
 
-_MOST_FIELDS = 50
-# As many as a call may go back and forth, and as many times as a person has to say no to it.
-_MOST_QUESTIONS = 10
-_MOST_REFUSALS = 2
+_MAX_FIELDS = 50
+# Limits per call for questions, and for answers other than acceptance.
+_MAX_QUESTIONS = 10
+_MAX_REFUSALS = 2
 
 
 class LiveCall:
-    """A call that a server works on: who can be asked for it, and how long it may take. The time
-    that a person thinks does not count."""
+    """A running call: who answers its questions, and its deadline.
+
+    The deadline is suspended while a person thinks.
+    """
 
     def __init__(self, ask: Elicit, deadline: asyncio.Timeout) -> None:
         self._ask = ask
         self._deadline = deadline
         self._left_s: float | None = None
-        self._asked_count = 0
+        self._question_count = 0
         self._refusal_count = 0
         self._is_over = False
         self._tasks: set[asyncio.Task[ElicitationAnswer]] = set()
 
     async def ask(self, question: Elicitation) -> ElicitationAnswer:
-        self._asked_count += 1
-        is_flood = self._asked_count > _MOST_QUESTIONS or self._refusal_count >= _MOST_REFUSALS
+        self._question_count += 1
+        is_flood = self._question_count > _MAX_QUESTIONS or self._refusal_count >= _MAX_REFUSALS
         if self._is_over or is_flood:
             return ElicitationAnswer("decline")
         task = asyncio.create_task(_answer(self._ask, question), name="a server's question")
@@ -45,7 +47,7 @@ class LiveCall:
             self._refusal_count += answer.action != "accept"
             return answer
         finally:
-            # The server may have taken the question back.
+            # The server may have withdrawn the question.
             task.cancel()
             await asyncio.wait({task})
             self._tasks.discard(task)
@@ -53,7 +55,7 @@ class LiveCall:
                 self._resume()
 
     async def aclose(self) -> None:
-        """It is over: nobody is asked for it any more."""
+        """End the call and cancel its open questions."""
         self._is_over = True
         for task in self._tasks:
             task.cancel()
@@ -76,7 +78,7 @@ _current_call: ContextVar[LiveCall | None] = ContextVar("current_mcp_call", defa
 
 
 class LiveCalls:
-    """The calls that one server works on. `ask` is for those that bring nobody along."""
+    """The running calls of one server. `ask` serves calls without a person of their own."""
 
     def __init__(self, ask: Elicit | None) -> None:
         self._ask = ask or decline
@@ -97,8 +99,8 @@ class LiveCalls:
     async def ask(self, question: Elicitation) -> ElicitationAnswer:
         """Ask the person of the call that the question belongs to.
 
-        Newer servers ask within the answer to a call. Older ones do not say which call they mean:
-        when there are several, any of them may be another person's, and nobody is asked.
+        Newer servers ask within the answer to a call. Older servers do not name the call: if
+        several are running, any may belong to another person, so the question is declined.
         """
         live = _current_call.get()
         if live not in self._live:
@@ -107,7 +109,7 @@ class LiveCalls:
 
 
 async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "ElicitResult":
-    """The answer to a server's question, as the protocol has it."""
+    """Ask a server's question and return the answer as the protocol defines it."""
     from mcp.types import ElicitResult
 
     schema = getattr(params, "requested_schema", None)
@@ -119,16 +121,16 @@ async def elicit(server: str, params: "ElicitRequestParams", ask: Elicit) -> "El
         server,
         escape_invisible(params.message),
         tuple(
-            FormField(name, one, name in required)
-            for name, one in list(properties.items())[:_MOST_FIELDS]
-            if isinstance(one, Mapping)
+            FormField(name, field_schema, name in required)
+            for name, field_schema in list(properties.items())[:_MAX_FIELDS]
+            if isinstance(field_schema, Mapping)
         ),
         getattr(params, "url", None),
     )
     answer = await ask(question)
     if answer.action != "accept" or question.url is not None:
         return ElicitResult(action=answer.action)
-    names = {each.name for each in question.fields}
+    names = {form_field.name for form_field in question.fields}
     content: dict[str, Any] = {
         name: value for name, value in answer.content.items() if name in names
     }

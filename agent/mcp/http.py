@@ -1,5 +1,4 @@
-"""The streams that lead to an MCP server over HTTP. What it answers is bounded: it must not fill
-the memory."""
+"""Streams to an MCP server over HTTP, with bounded responses."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +8,7 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
+from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
 from agent.tools.shell.confined_server import TooMuchOutput
 from agent.tools.shell.output_budget import OutputBudget
 
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 
-# As the SDK has them: a server may hold a response open.
+# Same as in the SDK: a server may keep a response open.
 _TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 300.0
 _LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://*.localhost", "all://[::1]")
 _SESSION_HEADER = "mcp-session-id"
-# The protocol asks for 404 where a session is not known; many servers answer with another.
+# The protocol requires 404 for an unknown session; many servers answer with another status.
 _REFUSALS = (400, 404, 410)
 
 
@@ -30,11 +29,13 @@ _REFUSALS = (400, 404, 410)
 async def open_http(
     server: McpServerSettings, on_refusal: Callable[[], None], auth: Any = None
 ) -> AsyncIterator["TransportStreams"]:
-    """The streams, as the SDK's `Transport` has them. `auth` is what adds tokens to requests.
-    `on_refusal` is called when the server refuses a message of a session: it may have forgotten
-    the session, as after a restart."""
+    """Open the streams in the form of the SDK's `Transport`.
+
+    `auth` adds tokens to requests. `on_refusal` is called when the server refuses a message of a
+    session: it may have lost the session, as after a restart.
+    """
     assert server.url is not None
-    # Compressed, little can be very much.
+    # Refuse compression: a small response could expand to a huge one.
     headers = {"Accept-Encoding": "identity", **server.headers}
     if server.is_sse:
         async with sse_client(
@@ -54,7 +55,7 @@ async def open_http(
     async with (
         client,
         streamable_http_client(
-            server.url, http_client=client, max_sse_event_size=MOST_MESSAGE_BYTES
+            server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams
@@ -65,30 +66,33 @@ def bounded_client(
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
-    """A client whose server can send no more than `OutputBudget` lets it."""
+    """Return a client whose responses are limited by `OutputBudget`."""
     client = httpx2.AsyncClient(
         headers=headers,
         timeout=timeout or httpx2.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S),
         auth=auth,
-        # The library honours the proxies of the environment, for loopback as well.
+        # The library uses the proxies of the environment even for loopback.
         mounts=dict.fromkeys(_LOOPBACK),
     )
     budget = OutputBudget()
 
     async def bound(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        is_packed = response.headers.get("content-encoding", "identity") != "identity"
+        is_compressed = response.headers.get("content-encoding", "identity") != "identity"
         is_endless = response.headers.get("content-type", "").startswith("text/event-stream")
-        limit_bytes = 0 if is_packed else None if is_endless else MOST_MESSAGE_BYTES
-        response.stream = _Bounded(response.stream, budget, limit_bytes)
+        limit_bytes = 0 if is_compressed else None if is_endless else MAX_MESSAGE_BYTES
+        response.stream = _BoundedStream(response.stream, budget, limit_bytes)
 
     client.event_hooks = {"response": [bound]}
     return client
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A stream that is handed on by whole lines, as each message is one, and fails where it is
-    longer than `limit_bytes`, a line is too long, or the budget is used up."""
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A response stream that yields whole lines, since each message is a line.
+
+    It fails when the response is longer than `limit_bytes`, a line is too long, or the budget is
+    exhausted.
+    """
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, budget: OutputBudget, limit_bytes: int | None
@@ -112,7 +116,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     self._budget.take_values(lines)
                     yield lines
                 rest += chunk[end:]
-                if len(rest) > MOST_MESSAGE_BYTES:
+                if len(rest) > MAX_MESSAGE_BYTES:
                     raise TooMuchOutput
             self._budget.take_values(bytes(rest))
         except TooMuchOutput as exc:

@@ -1,4 +1,4 @@
-"""Servers of one session beside the configured ones, as one source of tools."""
+"""Tool source that joins the servers of one session with the configured servers."""
 
 import asyncio
 import operator
@@ -12,7 +12,8 @@ from agent.types import Taint
 
 
 class JoinedServers:
-    """A `ToolSource`. Of two servers with the same name the configured one is used."""
+    """A `ToolSource`. A configured server takes precedence over a session's server of the same
+    name."""
 
     def __init__(self, own: McpServers, configured: ToolSource | None) -> None:
         self._own = own
@@ -25,11 +26,13 @@ class JoinedServers:
 
     def starting(self) -> Sequence[str]:
         sources = (self._configured, self._own)
-        return [*chain(*(one.starting() for one in sources if one is not None))]
+        return [*chain(*(source.starting() for source in sources if source is not None))]
 
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]:
         sources = (self._own, self._configured)
-        return frozenset(chain(*(one.taint_of(names) for one in sources if one is not None)))
+        return frozenset(
+            chain(*(source.taint_of(names) for source in sources if source is not None))
+        )
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
         from agent.mcp.search import McpCall, ToolSearch
@@ -39,11 +42,11 @@ class JoinedServers:
 
     async def load(self) -> Sequence[str]:
         sources = (self._configured, self._own)
-        notices = await asyncio.gather(*(one.load() for one in sources if one is not None))
+        notices = await asyncio.gather(*(source.load() for source in sources if source is not None))
         return [*chain(*notices)]
 
     async def aclose(self) -> None:
-        """Each is closed where it was opened."""
+        """Do nothing: the owner of each source closes it."""
 
     def _mcp_tools(self) -> tuple[McpTool, ...]:
         first = () if self._configured is None else self._configured.mcp_tools()
@@ -51,7 +54,7 @@ class JoinedServers:
         if any(map(operator.is_not, parts, self._parts)):
             names = () if self._configured is None else self._configured.names
             taken = {tool.name for tool in first}
-            further = (one for one in parts[1] if one.server.name not in names)
-            self._tools = (*first, *(one for one in further if one.name not in taken))
+            others = (tool for tool in parts[1] if tool.server.name not in names)
+            self._tools = (*first, *(tool for tool in others if tool.name not in taken))
             self._parts = parts
         return self._tools

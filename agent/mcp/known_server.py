@@ -1,4 +1,4 @@
-"""An MCP server as Kore knows it: its tools, accepted or not, and notices for the person."""
+"""State of one MCP server: its listing, accepted tools and notices for the person."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from agent.mcp.connection import McpConnection
 from agent.mcp.listing import AcceptedTools, McpToolDefinition, ServerListing
 from agent.mcp.settings import McpServerSettings
 
-_NOTICE_CHARS = 300
+_MAX_NOTICE_CHARS = 300
 
 
 class KnownServer:
-    """One server: its connection, what it was last seen to offer, and what became of asking."""
+    """One server with its connection, last listing, accepted tools and pending notices."""
 
     def __init__(
         self,
@@ -26,10 +26,10 @@ class KnownServer:
         self.settings = settings
         self.connection = connection
         self.listing = listing
-        # Nothing is accepted before the first list with tools.
+        # None before the first list with tools.
         self.owner_accepted = accepted
         self.listing_task: asyncio.Task[None] | None = None
-        # It has said that what it offers has changed since.
+        # True when the server has reported changes since the last listing.
         self.is_stale = False
         self.failure = ""
         self._notice = ""
@@ -40,14 +40,14 @@ class KnownServer:
 
     @property
     def accepted(self) -> AcceptedTools:
-        """The tools that the owner has accepted, and the one that Kore adds."""
+        """The tools that the owner has accepted, and the resource tool that Kore adds."""
         accepted = self.owner_accepted or AcceptedTools()
         if (own := self._resource_tool()) is None:
             return accepted
         return AcceptedTools({**accepted.tools, own.name: own})
 
     def compare(self) -> None:
-        """Find the tools that differ from the accepted ones, and prepare a notice about them."""
+        """Find the tools that differ from the accepted tools, and prepare a notice about them."""
         accepted, before = self.accepted, self.unaccepted
         self.unaccepted = tuple(tool for tool in self.offer() if not accepted.has(tool))
         is_owners = self.settings.is_own and self.settings.is_configured
@@ -57,30 +57,30 @@ class KnownServer:
             "The MCP server {name} describes tools in other words than you have accepted, or has "
             "new ones: {tools}. `kore mcp test {name}` shows the changes.",
             name=self.settings.name,
-            tools=", ".join(tool.name for tool in self.unaccepted)[:_NOTICE_CHARS],
+            tools=", ".join(tool.name for tool in self.unaccepted)[:_MAX_NOTICE_CHARS],
         )
 
     def offer(self) -> Sequence[McpToolDefinition]:
-        """Its tools, and the one that reads its resources."""
+        """Return the tools of the server and the resource tool that Kore adds."""
         if self.listing is None:
             return ()
         own = self._resource_tool()
         return self.listing.tools if own is None else (*self.listing.tools, own)
 
     def _resource_tool(self) -> McpToolDefinition | None:
-        """The tool that Kore adds for a server with resources."""
+        """Return the tool that Kore adds for a server with resources, or None."""
         listing = self.listing
         if listing is None or not listing.has_resources or listing.has_tool(resources.NAME):
             return None
         return resources.resource_tool(self.settings.name)
 
     def is_resource_tool(self, definition: McpToolDefinition) -> bool:
-        """Whether it is the tool that Kore adds, not one of the server's own."""
+        """Return whether this is the tool that Kore adds, not a tool of the server."""
         is_own = self.listing is not None and self.listing.has_tool(definition.name)
         return definition.name == resources.NAME and not is_own
 
     def check(self, definition: McpToolDefinition) -> None:
-        """Raise `ToolError` unless it offers a tool just as a person or a rule has judged it."""
+        """Raise `ToolError` unless the server offers the tool exactly as it was judged."""
         if definition in self.offer():
             return
         text = (
@@ -98,7 +98,7 @@ class KnownServer:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it was asked for its first list and has not answered yet."""
+        """True while the first listing is pending."""
         task = self.listing_task
         return self.listing is None and task is not None and not task.done()
 
@@ -110,7 +110,7 @@ class KnownServer:
         )
 
     def take_listing(self, listing: ServerListing) -> None:
-        """Take what it offers now, and prepare a notice about what could not be read."""
+        """Store a new listing, and prepare a notice about its unreadable items."""
         before = self.listing.left_out if self.listing is not None else ()
         self.listing = listing
         if listing.left_out and listing.left_out != before:
@@ -118,7 +118,7 @@ class KnownServer:
                 "The MCP server {name} describes something in a way that cannot be read, so it was "
                 "left out: {items}.",
                 name=self.settings.name,
-                items=", ".join(listing.left_out)[:_NOTICE_CHARS],
+                items=", ".join(listing.left_out)[:_MAX_NOTICE_CHARS],
             )
 
     def note_failure(self, failure: str) -> None:
@@ -127,7 +127,7 @@ class KnownServer:
         self.failure = failure
 
     def take_notices(self) -> list[str]:
-        """What a person should be told of it, once."""
+        """Return the pending notices for a person and clear them."""
         notices = [
             *(self._start_notice, self._take_failure()),
             *(self._change_notice, self._left_out_notice),

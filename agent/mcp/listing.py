@@ -1,5 +1,5 @@
-"""What a server offers, as it was last seen: kept on disk, so that no server has to be started to
-know its tools."""
+"""Listings of servers and accepted tools, stored on disk so that known tools need no server
+start."""
 
 import hashlib
 import json
@@ -19,17 +19,17 @@ from agent.types import JsonSchema
 
 log = logging.getLogger(__name__)
 
-# A definition that is longer is no tool that a model should be told of.
-MOST_DEFINITION_BYTES = 64_000
-MOST_DESCRIPTION_CHARS = 2_000
-MOST_TOOLS = 1_000
+# Larger definitions are left out.
+MAX_DEFINITION_BYTES = 64_000
+MAX_DESCRIPTION_CHARS = 2_000
+MAX_TOOLS = 1_000
 _VERSION = 2
 _NAME = re.compile(r"[!-~]{1,256}")
 
 
 @frozen
 class McpToolDefinition:
-    """A tool by its server's name, and what the server says of it."""
+    """A tool under its server's name, with the server's description."""
 
     name: str
     description: str
@@ -43,7 +43,10 @@ class McpToolDefinition:
 
 @frozen
 class McpPrompt:
-    """A prompt that people call as a command; `arguments`: names, and whether each is needed."""
+    """A prompt that people call as a command.
+
+    `arguments` are pairs of a name and whether it is required.
+    """
 
     name: str
     description: str = ""
@@ -52,51 +55,54 @@ class McpPrompt:
 
 @frozen
 class ServerListing:
-    """What a server offers. `protocol` is the version of the protocol that it speaks."""
+    """The tools and prompts of a server. `protocol` is its protocol version."""
 
     protocol: str = ""
     tools: tuple[McpToolDefinition, ...] = ()
     prompts: tuple[McpPrompt, ...] = ()
     has_resources: bool = False
-    # Names of tools and prompts that could not be read.
+    # Names of unreadable tools and prompts.
     left_out: tuple[str, ...] = ()
 
     def has_tool(self, name: str) -> bool:
-        """Whether the server itself has a tool of this name."""
+        """Return whether the server itself has a tool with this name."""
         return any(tool.name == name for tool in self.tools)
 
 
 @frozen
 class AcceptedTools:
-    """The tools of a server as its owner accepted them: as they were first seen, or later by
-    `kore mcp test NAME --accept`. Only the owner changes them."""
+    """The tools of a server as its owner accepted them.
+
+    The first list is accepted automatically, later ones by `kore mcp test NAME --accept`. Only the
+    owner changes them.
+    """
 
     tools: Mapping[str, McpToolDefinition] = field(default_factory=dict)
 
     def of(self, tool: McpToolDefinition) -> McpToolDefinition | None:
-        """Return the tool of the same name as it was accepted, or None."""
+        """Return the accepted tool of the same name, or None."""
         return self.tools.get(tool.name)
 
     def has(self, tool: McpToolDefinition) -> bool:
-        """Return whether the tool is exactly as it was accepted."""
+        """Return whether the tool is exactly as accepted."""
         return self.of(tool) == tool
 
 
 def tool_definition(name: str, description: str, schema: Any) -> McpToolDefinition | None:
-    """A tool as a server describes it, made fit for models; None when it is too large, or has no
-    name that can be shown."""
+    """Return a tool prepared for models, or None when it is too large or has an unprintable
+    name."""
     parameters = plain_schema(schema)
     size = len(json.dumps(parameters, default=str).encode("utf-8", "surrogatepass"))
-    if size > MOST_DEFINITION_BYTES or not _NAME.fullmatch(name):
+    if size > MAX_DEFINITION_BYTES or not _NAME.fullmatch(name):
         return None
     text = escape_invisible(description).strip()
-    if len(text) > MOST_DESCRIPTION_CHARS:
-        text = text[: MOST_DESCRIPTION_CHARS - 1] + "…"
+    if len(text) > MAX_DESCRIPTION_CHARS:
+        text = text[: MAX_DESCRIPTION_CHARS - 1] + "…"
     return McpToolDefinition(name, text, parameters)
 
 
 def plain_schema(schema: Any) -> JsonSchema:
-    """Return the schema of an object without references to elsewhere and infinite numbers."""
+    """Return an object schema without external references and infinite numbers."""
     plain = _plain(schema, 0)
     if not isinstance(plain, dict) or plain.get("type", "object") != "object":
         return {"type": "object", "properties": {}}
@@ -112,30 +118,30 @@ def _plain(value: Any, depth: int) -> Any:
     if depth > 40:
         return {}
     if isinstance(value, list):
-        return [_plain(each, depth + 1) for each in value if not _is_endless(each)]
+        return [_plain(item, depth + 1) for item in value if not _is_infinite(item)]
     if not isinstance(value, dict):
         return value
     return {
-        key: _plain(each, depth + 1)
-        for key, each in value.items()
-        if not _refers_elsewhere(key, each) and not _is_endless(each)
+        key: _plain(item, depth + 1)
+        for key, item in value.items()
+        if not _is_external_reference(key, item) and not _is_infinite(item)
     }
 
 
-def _refers_elsewhere(key: str, value: Any) -> bool:
+def _is_external_reference(key: str, value: Any) -> bool:
     if key in ("$schema", "$id", "id"):
         return isinstance(value, str)
     is_reference = key in ("$ref", "$dynamicRef") and isinstance(value, str)
     return is_reference and not value.startswith("#")
 
 
-def _is_endless(value: Any) -> bool:
-    """Return whether JSON has no way to write the number: 1e999 is read as infinity."""
+def _is_infinite(value: Any) -> bool:
+    """Return whether JSON cannot express the number: 1e999 is parsed as infinity."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def read_listing(path: Path, digest: str) -> ServerListing | None:
-    """The listing of a server with this digest; None when there is none that can be read."""
+    """Return the stored listing of a server with this digest, or None if missing or unreadable."""
     try:
         data = json.loads(path.read_bytes())
         if data["version"] != _VERSION or data["server"] != digest:
@@ -163,13 +169,16 @@ def read_listing(path: Path, digest: str) -> ServerListing | None:
 
 
 def write_listing(path: Path, digest: str, listing: ServerListing) -> None:
-    """Keep a listing. Raises OSError."""
+    """Store a listing. Raises `OSError`."""
     _write(path, {"version": _VERSION, "server": digest, "listing": asdict(listing)})
 
 
 def read_accepted(path: Path, digest: str) -> AcceptedTools | None:
-    """Return the accepted tools of the program or address with this digest, or None when nothing
-    was accepted yet. Tools that cannot be read count as not accepted."""
+    """Return the accepted tools of the program or URL with this digest, or None before the first
+    list.
+
+    An unreadable file counts as no accepted tools.
+    """
     try:
         data = json.loads(path.read_bytes())
         if data["program"] != digest:
@@ -184,7 +193,7 @@ def read_accepted(path: Path, digest: str) -> AcceptedTools | None:
 
 
 def write_accepted(path: Path, digest: str, accepted: AcceptedTools) -> None:
-    """Keep accepted tools. Raises OSError."""
+    """Store accepted tools. Raises `OSError`."""
     tools = [asdict(tool) for tool in accepted.tools.values()]
     _write(path, {"program": digest, "tools": tools})
 

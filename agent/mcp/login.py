@@ -1,5 +1,8 @@
-"""Logging in to an MCP server over HTTP with OAuth: the SDK's flow, which asks a person only when
-one is there, and goes on after a restart with the tokens that are stored."""
+"""OAuth login to an MCP server over HTTP.
+
+It uses the SDK's flow, asks a person only through a dialog, and continues after a restart with the
+stored tokens.
+"""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -25,13 +28,15 @@ from agent.mcp.login_file import LoginFile, LoginOptions
 from agent.mcp.settings import McpServerSettings
 from agent.security.network.urls import Address
 
-# The SDK writes a traceback for every login that is needed; what fails is reported by its caller.
+# The SDK logs a traceback for every required login; the caller reports failures itself.
 logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL)
 
 
 class ServerLogin(OAuthClientProvider):
-    """What adds a token to each request. With a dialog it begins a new login, without one nobody
-    is asked: `failure` then says what a person has to do."""
+    """Adds a token to each request.
+
+    With a dialog it starts a new login. Without a dialog `failure` says what a person has to do.
+    """
 
     def __init__(self, server: McpServerSettings, file: LoginFile, options: LoginOptions) -> None:
         assert server.url is not None
@@ -41,7 +46,7 @@ class ServerLogin(OAuthClientProvider):
         self._dialog = dialog = options.dialog
         self._stamp: tuple[int, int] | None = None
         redirect_uri = dialog.redirect_uri if dialog is not None else "http://127.0.0.1/callback"
-        # It holds the lock of its file.
+        # True while the lock of the file is held for a renewal.
         self._is_renewing = False
         self._registration: OAuthClientInformationFull | None = None
         is_document = options.client_id.startswith("https://")
@@ -68,7 +73,7 @@ class ServerLogin(OAuthClientProvider):
         )
 
     async def _initialize(self) -> None:
-        """Take what is stored: with it also where tokens are renewed, and until when one holds."""
+        """Load the stored login, including the token endpoint and the expiry time."""
         self._stamp = self._file.stamp()
         record = self._file.read()
         context = self.context
@@ -78,7 +83,7 @@ class ServerLogin(OAuthClientProvider):
             context.oauth_metadata = _model(OAuthMetadata, record.get("metadata"))
             resource = _model(ProtectedResourceMetadata, record.get("resource"))
         except ValidationError:
-            # Of another version of the SDK: as if nobody had logged in.
+            # Written by another version of the SDK: treat it as no login.
             context.client_info = context.current_tokens = context.oauth_metadata = None
             resource = None
         context.protected_resource_metadata = resource
@@ -88,7 +93,7 @@ class ServerLogin(OAuthClientProvider):
             context.clear_tokens()
             uris = [] if context.client_info is None else context.client_info.redirect_uris or []
             if self._dialog.redirect_uri not in map(str, uris):
-                # It was registered for another way back.
+                # The client was registered with another redirect URI.
                 context.client_info = None
         if self._registration is not None:
             context.client_info = self._registration
@@ -98,7 +103,7 @@ class ServerLogin(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if self._stamp != self._file.stamp():
-            # Somebody has logged in or out, or another process has renewed the token.
+            # Another process has logged in or out or renewed the token.
             self._initialized = False
         if not self._initialized:
             await self._initialize()
@@ -107,7 +112,7 @@ class ServerLogin(OAuthClientProvider):
             if response.status_code == 401:
                 self._refuse()
             return
-        # A token that the server no longer takes is renewed once, by this process or another.
+        # A rejected token is renewed once, by this process or another.
         refused, is_last = "", False
         while True:
             if is_renewed := self._must_renew(refused):
@@ -120,14 +125,15 @@ class ServerLogin(OAuthClientProvider):
                 with suppress(StopAsyncIteration):
                     step = await anext(flow)
                     if step is not request and self._dialog is None and not is_renewed:
-                        # The token has expired while the request waited for another.
+                        # The token expired while the request waited for the renewal of another
+                        # call.
                         continue
                     while True:
                         connect_to(step, await self._judge(str(step.url)))
                         response = yield step
                         is_refused = step is request and response.status_code == 401
                         if is_refused and not is_last and self._can_renew():
-                            # By now another call may have renewed the one that is known here.
+                            # Another call may have renewed the token in the meantime.
                             header = request.headers.get("Authorization", "")
                             refused, is_last = header.removeprefix("Bearer "), True
                             break
@@ -137,13 +143,13 @@ class ServerLogin(OAuthClientProvider):
             return
 
     def _must_renew(self, refused: str) -> bool:
-        """Whether the token has expired, or is the one that the server refused."""
+        """Return whether the token has expired or is the rejected one, and can be renewed."""
         tokens = self.context.current_tokens
         is_refused = tokens is not None and tokens.access_token == refused
         return (is_refused or not self.context.is_token_valid()) and self._can_renew()
 
     async def _renew(self, refused: str) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Renew the token, unless another process has done so meanwhile."""
+        """Renew the token, unless another process has already done so."""
         try:
             async with self._file.lock():
                 await self._initialize()
@@ -151,16 +157,16 @@ class ServerLogin(OAuthClientProvider):
                     return
                 step = await self._refresh_token()
                 connect_to(step, await self._judge(str(step.url)))
-                await self._take_renewed((yield step))
+                await self._store_renewed((yield step))
         except ToolError as exc:
             self.failure = str(exc)
             raise OAuthFlowError(self.failure) from None
 
-    async def _take_renewed(self, response: httpx2.Response) -> None:
+    async def _store_renewed(self, response: httpx2.Response) -> None:
         self._is_renewing = True
         try:
             if not await self._handle_refresh_response(response):
-                # Perhaps for a moment: the next request reads what is stored again.
+                # The failure may be temporary: the next request reads the file again.
                 self._stamp = None
         finally:
             self._is_renewing = False
@@ -174,7 +180,7 @@ class ServerLogin(OAuthClientProvider):
             raise OAuthFlowError(self.failure) from None
 
     def _can_renew(self) -> bool:
-        """Whether there is another way than a new login."""
+        """Return whether the token can be renewed without a new login."""
         return self._dialog is None and self.context.can_refresh_token()
 
     async def _ask(self, url: str) -> None:
@@ -205,7 +211,7 @@ class ServerLogin(OAuthClientProvider):
         )
         raise OAuthFlowError(self.failure)
 
-    async def _keep(self) -> None:
+    async def _save(self) -> None:
         if self._is_renewing:
             self._write()
             return
@@ -227,7 +233,7 @@ class ServerLogin(OAuthClientProvider):
 
 
 class _Storage:
-    """The SDK's port: everything is kept together, whenever a part of it changes."""
+    """The SDK's storage port; a change of any part stores the whole login."""
 
     def __init__(self, login: ServerLogin) -> None:
         self._login = login
@@ -237,14 +243,14 @@ class _Storage:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self._login.context.current_tokens = tokens
-        await self._login._keep()
+        await self._login._save()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self._login.context.client_info
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._login.context.client_info = client_info
-        await self._login._keep()
+        await self._login._save()
 
 
 def _plain(model: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Addresses to which an MCP server may lead Kore for a login.
+"""Check of the addresses to which an MCP server may lead Kore during a login.
 
-A server elsewhere must not lead it to this machine or its network, by whatever spelling or name. So
-addresses are judged and not names, and the connection goes to the address that was judged.
+A remote server must not lead Kore to this machine or its network under any spelling or name.
+Therefore addresses are checked instead of names, and the connection goes to the checked address.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ LookUp = Callable[[str], Awaitable[Sequence[Address]]]
 
 
 class UnsafeAddress(Exception):
-    """A server may not lead Kore there."""
+    """The server must not lead Kore to this address."""
 
 
 async def look_up(host: str) -> Sequence[Address]:
-    """Return the addresses of a host, none for one that cannot be found."""
+    """Return the addresses of a host; none when the lookup fails."""
     try:
         records = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
         return [ip_address(str(record[4][0])) for record in records]
@@ -34,8 +34,10 @@ async def look_up(host: str) -> Sequence[Address]:
 async def judge_address(
     server_url: str, address: str, find_addresses: LookUp = look_up
 ) -> Address | None:
-    """Return the address to connect to for a URL that belongs to the login of a server; None for
-    any that its name has. Raises `UnsafeAddress`."""
+    """Return the address to connect to for a URL of a server's login; None for any address.
+
+    Raises `UnsafeAddress`.
+    """
     try:
         own, url = urlsplit(server_url), urlsplit(address)
         own_host, host = own.hostname or "", url.hostname or ""
@@ -44,20 +46,20 @@ async def judge_address(
     own_addresses = await find_addresses(own_host)
     is_own_host = own_host == host
     is_near = is_own_host or bool(own_addresses and all(map(_is_loopback, own_addresses)))
-    in_the_clear = url.scheme == own.scheme == "http" and is_near
-    if not host or not (url.scheme == "https" or in_the_clear):
+    is_plain_http = url.scheme == own.scheme == "http" and is_near
+    if not host or not (url.scheme == "https" or is_plain_http):
         raise UnsafeAddress
     if is_near:
         return None
     is_elsewhere = all(map(is_public, own_addresses))
-    if _has_proxy(url):
-        # The proxy connects; what is no name is judged all the same.
-        if not _is_name_elsewhere(host):
+    if _uses_proxy(url):
+        # The proxy connects, so only literal addresses and local names are checked.
+        if not _is_remote_name(host):
             raise UnsafeAddress
         return None
     addresses = await find_addresses(host)
-    for found_address in addresses:
-        if _is_this_machine(found_address) or (is_elsewhere and not is_public(found_address)):
+    for candidate in addresses:
+        if _is_this_machine(candidate) or (is_elsewhere and not is_public(candidate)):
             raise UnsafeAddress
     if not addresses:
         raise UnsafeAddress
@@ -65,19 +67,19 @@ async def judge_address(
 
 
 def connect_to(request: httpx2.Request, address: Address | None) -> None:
-    """Let a request go to this address; the server still sees, and proves, the name."""
+    """Direct a request to this address; TLS still verifies the host name."""
     if address is None:
         return
     request.extensions = {**request.extensions, "sni_hostname": request.url.host}
     request.url = request.url.copy_with(host=str(address))
 
 
-def _has_proxy(url: SplitResult) -> bool:
+def _uses_proxy(url: SplitResult) -> bool:
     proxies = getproxies_environment()
     return url.scheme in proxies or "all" in proxies
 
 
-def _is_name_elsewhere(host: str) -> bool:
+def _is_remote_name(host: str) -> bool:
     try:
         return is_public(ip_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tokens and the registration of one MCP server, in a file that its owner alone can read."""
+"""File with the tokens and registration of one MCP server, readable by its owner only."""
 
 import asyncio
 import fcntl
@@ -18,61 +18,66 @@ from agent.security.files.private_folder import make_private_folder
 
 log = logging.getLogger(__name__)
 _SECRET_KEYS = ("access_token", "refresh_token", "id_token", "client_secret")
-_MOST_BYTES = 1_000_000
-# Longer than a server may take to renew a login.
+_MAX_BYTES = 1_000_000
+# Longer than a server may take to renew a token.
 _LOCK_TIMEOUT_S = 60.0
-_LOCK_LOOK_S = 0.05
+_LOCK_POLL_S = 0.05
 
 
 class Sealer(Protocol):
-    """Makes bytes unreadable for whoever has no key; `place` says what they are for."""
+    """Encrypts bytes; `place` binds them to their purpose."""
 
     def shut(self, data: bytes, place: str) -> bytes: ...
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """Raises `ValueError`."""
+        """Return the decrypted bytes. Raises `ValueError`."""
 
 
 class LoginDialog(Protocol):
-    """A person who opens a link and comes back with another one."""
+    """A person who opens the login page and returns the address that it redirects to."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where the login page leads back to."""
+        """The URI to which the login page redirects."""
 
     async def show(self, url: str) -> None:
-        """Show the link of the login page."""
+        """Show the URL of the login page."""
 
     async def answer(self) -> str:
-        """The address that the login page has led to."""
+        """Return the address to which the login page has redirected."""
 
 
-def _forget(values: Iterable[str]) -> None:
-    """For those who write nothing down."""
+def _ignore(values: Iterable[str]) -> None:
+    """Ignore secrets, for callers without a log."""
 
 
 @frozen
 class LoginOptions:
-    """`learn` is told the secrets of logins, before anything else is. Without a `dialog` nobody can
-    log in. `client_id` and its secret were registered with the server beforehand; one that is an
-    address is that of a document about Kore."""
+    """Options for logins.
 
-    learn: Callable[[Iterable[str]], None] = _forget
+    `learn` receives the secrets of a login before any other code does. Without a `dialog` a login
+    is impossible. `client_id` and `client_secret` were registered with the server beforehand; a URL
+    as `client_id` refers to a document about Kore.
+    """
+
+    learn: Callable[[Iterable[str]], None] = _ignore
     dialog: LoginDialog | None = None
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
 
 
 class LoginFile:
-    """The login of the server at `url`, sealed where there is a `sealer`. `learn` is told each
-    secret."""
+    """The login of the server at `url`, encrypted when there is a `sealer`.
+
+    `learn` receives each secret.
+    """
 
     def __init__(
         self,
         path: Path,
         url: str,
         sealer: Sealer | None = None,
-        learn: Callable[[Iterable[str]], None] = _forget,
+        learn: Callable[[Iterable[str]], None] = _ignore,
     ) -> None:
         self._path = path
         self.url = url
@@ -80,7 +85,7 @@ class LoginFile:
         self._learn = learn
 
     def stamp(self) -> tuple[int, int] | None:
-        """Another one for each change; None without a file."""
+        """Return a value that changes with each write; None without a file."""
         try:
             info = self._path.stat()
         except OSError:
@@ -89,11 +94,11 @@ class LoginFile:
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
-        """Lock the login against other tasks and processes until the block ends: a token for
-        renewal may be used once, and many servers revoke the whole login when it comes twice.
+        """Lock the login against other tasks and processes while the context is open.
 
-        Raises `ToolError` when another process keeps the lock for too long, and when the lock
-        cannot be made.
+        A refresh token may be used only once, and many servers revoke the whole login when it is
+        used twice. Raises `ToolError` when another process keeps the lock too long, or when the
+        lock file cannot be opened.
         """
         path = self._path.with_name("login.lock")
         try:
@@ -109,9 +114,9 @@ class LoginFile:
             os.close(descriptor)
 
     def read(self) -> dict[str, Any]:
-        """What is stored for this address; empty when that is nothing, or cannot be read."""
+        """Return the login stored for this URL; empty when it is missing or unreadable."""
         try:
-            data = self._path.read_bytes()[:_MOST_BYTES]
+            data = self._path.read_bytes()[:_MAX_BYTES]
         except OSError:
             return {}
         try:
@@ -128,7 +133,7 @@ class LoginFile:
         return login
 
     def write(self, login: Mapping[str, Any]) -> None:
-        """Raises `ToolError` when that is not possible."""
+        """Store a login. Raises `ToolError` when the file cannot be written."""
         self._learn(_secrets(login))
         data = json.dumps({"url": self.url, "login": login}).encode()
         if self._sealer is not None:
@@ -147,7 +152,7 @@ class LoginFile:
             raise ToolError(f"{self._path} cannot be written: {exc.strerror}") from exc
 
     def remove(self) -> bool:
-        """Whether there was one."""
+        """Remove the file. Return whether it existed."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -168,7 +173,7 @@ async def _take_lock(descriptor: int) -> None:
             if time.monotonic() > end_s:
                 text = f"Another process has been renewing this login for {_LOCK_TIMEOUT_S:g} s."
                 raise ToolError(text) from None
-            await asyncio.sleep(_LOCK_LOOK_S)
+            await asyncio.sleep(_LOCK_POLL_S)
         else:
             return
 

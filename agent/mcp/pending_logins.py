@@ -1,5 +1,5 @@
-"""Logins that begin in one message of a person and end with another: the link first, then the
-address that it led to."""
+"""Logins in two messages of a person: the first requests the link, the second returns the address
+that it led to."""
 
 import asyncio
 from typing import Any, Protocol
@@ -9,31 +9,31 @@ from agent.errors import ToolError
 from agent.mcp.listing import ServerListing
 from agent.mcp.login_file import LoginDialog, LoginFile
 
-# A person has so long for the page.
-LOGIN_S = 600.0
-_LINK_S = 30.0
-_END_S = 60.0
-_GIVE_UP_S = 5.0
-# Nothing listens there: the browser shows an error, and the address that is to be sent here.
+# Time that a person has for the login page.
+LOGIN_TIMEOUT_S = 600.0
+_LINK_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 60.0
+_GIVE_UP_TIMEOUT_S = 5.0
+# Without a listener the browser shows an error, and the address that the person copies.
 _REDIRECT_URI = "http://127.0.0.1:41823/callback"
 
 
-class ServerAlone(Protocol):
-    """One server, and a person to log in to it."""
+class SingleServer(Protocol):
+    """A single server that a person is logging in to."""
 
     async def refresh(self, name: str) -> ServerListing: ...
     async def aclose(self) -> None: ...
 
 
 class LoginSource(Protocol):
-    """All servers: `agent.mcp.servers.McpServers`."""
+    """The part of `agent.mcp.servers.McpServers` that logins need."""
 
-    def for_login(self, name: str, dialog: LoginDialog) -> ServerAlone: ...
+    def for_login(self, name: str, dialog: LoginDialog) -> SingleServer: ...
     def login_file(self, name: str) -> LoginFile: ...
 
 
 class PastedDialog:
-    """A `LoginDialog` for a person who sends the address that the page has led to."""
+    """A `LoginDialog` for a person who sends the address that the page redirected to."""
 
     def __init__(self, redirect_uri: str) -> None:
         self.redirect_uri = redirect_uri
@@ -49,14 +49,14 @@ class PastedDialog:
         return await self._address
 
     def give_up(self) -> None:
-        """Nobody will send an address: what waits for one goes on at once."""
+        """Fail the login immediately instead of waiting for an address."""
         if not self._address.done():
             self._address.set_exception(ToolError("The login was given up."))
-            # Perhaps nobody has waited.
+            # Mark the exception as retrieved: there may be no waiter.
             self._address.exception()
 
     def take(self, address: str) -> bool:
-        """Whether it is the end of this login."""
+        """Finish the login with an address. Return False when it belongs to another login."""
         if not self.link.done():
             return False
         state = parse_qs(urlsplit(self.link.result()).query).get("state")
@@ -68,40 +68,45 @@ class PastedDialog:
 
 
 class PendingLogins:
-    """One for each server; a new one ends the one before. The tasks belong to this object."""
+    """Pending logins, at most one per server; a new login replaces the pending one."""
 
     def __init__(self) -> None:
         self._logins: dict[str, tuple[PastedDialog, asyncio.Task[ServerListing]]] = {}
 
     async def begin(self, servers: LoginSource, name: str) -> str:
-        """The link for the person; empty when the server wants no login. Raises `ToolError`."""
+        """Return the link for the person, empty when the server needs no login. Raises
+        `ToolError`."""
         await self._end(name)
         dialog = PastedDialog(_redirect_uri(servers, name))
         task = asyncio.create_task(_log_in(servers, name, dialog), name=f"mcp login {name}")
         self._logins[name] = dialog, task
         either: set[asyncio.Future[Any]] = {task, dialog.link}
-        await asyncio.wait(either, timeout=_LINK_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, timeout=_LINK_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         if dialog.link.done():
             return dialog.link.result()
         del self._logins[name]
         if not task.done():
             await _cancel(task)
-            raise ToolError(f"The MCP server {name} gave no login page within {_LINK_S:g} s.")
+            raise ToolError(
+                f"The MCP server {name} gave no login page within {_LINK_TIMEOUT_S:g} s."
+            )
         task.result()
         return ""
 
     async def finish(self, name: str, address: str) -> ServerListing | None:
-        """What the server offers once the login is over; None for an address of another login.
-        Raises `ToolError`."""
+        """Finish a login and return the server's listing; None for an address of another login.
+
+        Raises `ToolError`.
+        """
         dialog, task = self._logins.get(name, (None, None))
         if dialog is None or task is None or not dialog.take(address):
             return None
         del self._logins[name]
         try:
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(_END_TIMEOUT_S):
                 return await task
         except TimeoutError as exc:
-            text = f"The MCP server {name} did not end the login within {_END_S:g} s."
+            text = f"The MCP server {name} did not end the login within {_END_TIMEOUT_S:g} s."
             raise ToolError(text) from exc
 
     async def aclose(self) -> None:
@@ -112,23 +117,23 @@ class PendingLogins:
         dialog, task = self._logins.pop(name, (None, None))
         if dialog is not None and task is not None:
             dialog.give_up()
-            await asyncio.wait({task}, timeout=_GIVE_UP_S)
+            await asyncio.wait({task}, timeout=_GIVE_UP_TIMEOUT_S)
             await _cancel(task)
 
 
 async def _log_in(servers: LoginSource, name: str, dialog: PastedDialog) -> ServerListing:
     alone = servers.for_login(name, dialog)
     try:
-        async with asyncio.timeout(LOGIN_S):
+        async with asyncio.timeout(LOGIN_TIMEOUT_S):
             return await alone.refresh(name)
     except TimeoutError as exc:
-        raise ToolError(f"The login to {name} took longer than {LOGIN_S:g} s.") from exc
+        raise ToolError(f"The login to {name} took longer than {LOGIN_TIMEOUT_S:g} s.") from exc
     finally:
         await alone.aclose()
 
 
 def _redirect_uri(servers: LoginSource, name: str) -> str:
-    """Where the registration with this server leads back to, if there is one on this machine."""
+    """Return the loopback redirect URI of an existing registration, or the default."""
     client = servers.login_file(name).read().get("client") or {}
     for uri in client.get("redirect_uris") or ():
         if urlsplit(str(uri)).hostname == "127.0.0.1":
@@ -140,5 +145,5 @@ async def _cancel(task: asyncio.Task[ServerListing]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        # Nobody asks any more why it failed.
+        # Mark the exception as retrieved.
         task.exception()

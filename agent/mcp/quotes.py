@@ -1,4 +1,5 @@
-"""What a person names of servers in a message: `@server:uri`, a resource, and `/server:prompt`."""
+"""References to servers in a person's message: `@server:uri` for resources, `/server:prompt` for
+prompts."""
 
 import re
 import shlex
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 _RESOURCE = re.compile(r"(?:(?<=[\s(\[{,;:])|^)@([A-Za-z0-9][\w-]*):([^\s\"]*[^\s\".,;:!?)\]}])")
 _PROMPT = re.compile(r"/([A-Za-z0-9][\w-]*):([^\s/]+)(?:\s+(.*))?\Z", re.DOTALL)
-MOST_CHARS = 60_000
-_MOST_RESOURCES = 10
+MAX_CHARS = 60_000
+_MAX_RESOURCES = 10
 
 
 @frozen
 class ServerQuotes:
-    """Texts for the model, and what they bring into its conversation."""
+    """Quoted texts for the model, and their taint."""
 
     texts: tuple[str, ...] = ()
     taint: frozenset[Taint] = NOTHING
 
 
 def named_servers(text: str, servers: McpServers) -> tuple[str, ...]:
-    """The servers of which a line may name something."""
+    """Return the servers that a message may refer to."""
     names = [match[1] for match in _RESOURCE.finditer(text)]
     if match := _PROMPT.match(text):
         names.append(match[1])
@@ -41,13 +42,13 @@ def named_servers(text: str, servers: McpServers) -> tuple[str, ...]:
 
 
 async def server_quotes(text: str, servers: McpServers, names: Collection[str]) -> ServerQuotes:
-    """What a message names of the servers with these names; where reading fails, why."""
+    """Return the resources and prompts that a message refers to, or the reasons for failures."""
     texts: list[str] = []
     taint = NOTHING
     if (match := _PROMPT.match(text)) and match[1] in names:
         taint |= _taint(servers, match[1])
         texts.append(await _prompt(servers, match[1], match[2], match[3] or ""))
-    for match in list(_RESOURCE.finditer(text))[:_MOST_RESOURCES]:
+    for match in list(_RESOURCE.finditer(text))[:_MAX_RESOURCES]:
         server, uri = match[1], match[2]
         if server in names:
             taint |= _taint(servers, server)
@@ -61,11 +62,11 @@ async def _resource(servers: McpServers, server: str, uri: str) -> str:
         result = await connection.request(
             lambda client: read_resource(client, uri),
             connection.server.timeout_s,
-            what=f"the resource {uri}",
+            operation=f"the resource {uri}",
         )
     except ToolError as exc:
         return f"[{exc}]"
-    words = result.for_model[:MOST_CHARS]
+    words = result.for_model[:MAX_CHARS]
     return render_prompt("mcp/resource", server=server, uri=uri, text=words)
 
 
@@ -75,9 +76,9 @@ async def _prompt(servers: McpServers, server: str, name: str, words: str) -> st
             await servers.refresh(server)
         listing = servers.listing(server)
         prompts = listing.prompts if listing is not None else ()
-        prompt = next((one for one in prompts if one.name == name), None)
+        prompt = next((candidate for candidate in prompts if candidate.name == name), None)
         if prompt is None:
-            names = ", ".join(one.name for one in prompts) or "none"
+            names = ", ".join(candidate.name for candidate in prompts) or "none"
             raise ToolError(f"The MCP server {server} has no prompt {name}; there are: {names}.")
         arguments = _arguments(prompt, words)
 
@@ -91,15 +92,16 @@ async def _prompt(servers: McpServers, server: str, name: str, words: str) -> st
 
         connection = servers.connection(server)
         text = await connection.request(
-            work, connection.server.timeout_s, what=f"the prompt {name}"
+            work, connection.server.timeout_s, operation=f"the prompt {name}"
         )
     except ToolError as exc:
         return f"[{exc}]"
-    return render_prompt("mcp/prompt", server=server, prompt=name, text=text[:MOST_CHARS])
+    return render_prompt("mcp/prompt", server=server, prompt=name, text=text[:MAX_CHARS])
 
 
 def _arguments(prompt: McpPrompt, words: str) -> dict[str, str]:
-    """The arguments in their order; the last one takes the rest of the line. Raises `ToolError`."""
+    """Return the arguments in order; the last one takes the rest of the line. Raises
+    `ToolError`."""
     names = [name for name, _ in prompt.arguments]
     if len(names) == 1:
         values = [words.strip()] if words.strip() else []
@@ -110,9 +112,13 @@ def _arguments(prompt: McpPrompt, words: str) -> dict[str, str]:
             values = words.split()
         values = [*values[: len(names) - 1], " ".join(values[len(names) - 1 :])]
     arguments = {name: value for name, value in zip(names, values, strict=False) if value}
-    missing = [name for name, needed in prompt.arguments if needed and name not in arguments]
+    missing = [
+        name for name, is_required in prompt.arguments if is_required and name not in arguments
+    ]
     if missing:
-        usage = " ".join(name if needed else f"[{name}]" for name, needed in prompt.arguments)
+        usage = " ".join(
+            name if is_required else f"[{name}]" for name, is_required in prompt.arguments
+        )
         raise ToolError(f"The prompt {prompt.name} needs {missing[0]}: {prompt.name} {usage}")
     return arguments
 

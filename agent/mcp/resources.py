@@ -1,4 +1,4 @@
-"""Resources of a server: listed and read by a tool that Kore gives each server that has some."""
+"""Resources of servers, listed and read by a tool that Kore adds."""
 
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from mcp import Client
 
 NAME = "read_resource"
-# More are there only by their addresses.
-MOST_LISTED = 200
-_MOST_PAGES = 20
+# Further resources can be read, but are not listed.
+MAX_LISTED = 200
+_MAX_PAGES = 20
 
 
 def resource_tool(server: str) -> McpToolDefinition:
-    """The tool, as models are told of it."""
+    """Return the resource tool of a server."""
     text = render_prompt("tools/read_resource", server=server)
     return McpToolDefinition(NAME, text, parameters(uri="string?"))
 
 
 async def read_resource(client: "Client", uri: str | None) -> ToolResult:
-    """What a resource holds, or the list of them."""
+    """Return the content of a resource, or the list of resources without a URI."""
     if not uri:
         return ToolResult("\n".join(await _listing(client)) or "There are no resources.")
     result = await client.read_resource(uri)
@@ -35,18 +35,19 @@ async def read_resource(client: "Client", uri: str | None) -> ToolResult:
 async def _listing(client: "Client") -> list[str]:
     lines: list[str] = []
     cursor = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.list_resources(cursor=cursor)
-        for one in page.resources:
-            lines.append(_line(str(one.uri), one.name, one.description))
+        for resource in page.resources:
+            lines.append(_line(str(resource.uri), resource.name, resource.description))
         cursor = page.next_cursor
-        if cursor is None or len(lines) >= MOST_LISTED:
+        if cursor is None or len(lines) >= MAX_LISTED:
             break
     templates = await client.list_resource_templates()
     lines += [
-        _line(one.uri_template, one.name, one.description) for one in templates.resource_templates
+        _line(template.uri_template, template.name, template.description)
+        for template in templates.resource_templates
     ]
-    return lines[:MOST_LISTED]
+    return lines[:MAX_LISTED]
 
 
 def _line(uri: str, name: str, description: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Answers of MCP servers: read as far as they are well formed, and as the model reads them."""
+"""Results of MCP servers: validation item by item and conversion for the model."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult
 
-# The list in the result of each request that has one.
+# The list in the result of each request.
 _LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -25,23 +25,24 @@ _LISTS = {
     "resources/read": "contents",
     "prompts/get": "messages",
 }
-# What an item of a list is known by, and what of it is enough.
+# The identifying key of an item, and the other keys that are sufficient.
 _ESSENTIALS = {
     "tools": ("name", "description", "inputSchema"),
     "prompts": ("name", "description", "arguments"),
     "resources": ("uri", "name", "description"),
     "resourceTemplates": ("uriTemplate", "name", "description"),
 }
-_NAME_CHARS = 80
-# What the SDK assumes before it knows.
-_OLDER_VERSION = "2025-11-25"
-# More pictures in one result are named, not shown.
-MOST_IMAGES = 4
-MOST_IMAGE_BYTES = 5_000_000
+_MAX_NAME_CHARS = 80
+# Version that the SDK assumes before it knows the server's.
+_DEFAULT_VERSION = "2025-11-25"
+# Further images in a result are mentioned, not shown.
+MAX_IMAGES = 4
+MAX_IMAGE_BYTES = 5_000_000
 
 
 def tool_result(result: "CallToolResult") -> ToolResult:
-    """The result of a call. What is structured is shown where nothing else says it."""
+    """Return the result of a call; structured content is shown only if there is no other
+    content."""
     parts, images = content_parts(result.content)
     structured = result.structured_content
     if structured is not None and not parts and not images:
@@ -53,7 +54,7 @@ def tool_result(result: "CallToolResult") -> ToolResult:
 
 
 def content_parts(content: Sequence[Any]) -> tuple[list[str], list[Image]]:
-    """The texts among blocks of content, and the pictures; of anything else what it is."""
+    """Return the texts and images of content blocks; other blocks become a description."""
     parts: list[str] = []
     images: list[Image] = []
     for block in content:
@@ -61,7 +62,7 @@ def content_parts(content: Sequence[Any]) -> tuple[list[str], list[Image]]:
         if kind == "text":
             parts.append(block.text)
         elif kind == "image":
-            image = _image(block.data) if len(images) < MOST_IMAGES else None
+            image = _image(block.data) if len(images) < MAX_IMAGES else None
             if image is None:
                 parts.append(render_prompt("mcp/not_shown", kind=block.mime_type or "image"))
             else:
@@ -76,7 +77,7 @@ def content_parts(content: Sequence[Any]) -> tuple[list[str], list[Image]]:
 
 
 def resource_text(resource: Any) -> str:
-    """The text of a resource, or what else it is."""
+    """Return the text of a resource, or a description of its type."""
     text = getattr(resource, "text", None)
     if isinstance(text, str):
         return text
@@ -89,20 +90,22 @@ def _image(data: str) -> Image | None:
     except (binascii.Error, ValueError):
         return None
     media_type = sniff_image_type(raw[:16])
-    if media_type is None or len(raw) > MOST_IMAGE_BYTES:
+    if media_type is None or len(raw) > MAX_IMAGE_BYTES:
         return None
     return Image(media_type, raw)
 
 
 def read_tolerantly(session: "ClientSession", note: Callable[[str, Sequence[str]], None]) -> None:
-    """Let a session leave what does not fit the protocol out of results, which the SDK would refuse
-    as a whole. `note` hears of the request and of the names that were left out of its list."""
+    """Make a session drop malformed items of a result, where the SDK would reject all of it.
+
+    `note` receives the method and the names of the dropped items.
+    """
     dispatcher = session._dispatcher
-    ask = dispatcher.send_raw_request
+    send_raw = dispatcher.send_raw_request
 
     async def send(method: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        raw = await ask(method, *args, **kwargs)
-        result, names = readable(method, session.protocol_version or _OLDER_VERSION, raw)
+        raw = await send_raw(method, *args, **kwargs)
+        result, names = readable(method, session.protocol_version or _DEFAULT_VERSION, raw)
         if names:
             note(method, names)
         return result
@@ -157,20 +160,20 @@ def _errors(method: str, version: str, result: Mapping[str, Any]) -> Sequence[An
     from mcp.client import session
     from pydantic import ValidationError
 
-    # The SDK's own check of results, which it offers nowhere else.
+    # The SDK's own check of results has no public API.
     validate = session._methods.validate_server_result  # type: ignore[attr-defined]
     try:
         validate(method, version, result)
     except ValidationError as exc:
         return exc.errors(include_url=False, include_context=False, include_input=False)
     except KeyError:
-        # The version does not know the request.
+        # The version does not define the method.
         return ()
     return ()
 
 
 def _candidates(key: str, item: Any) -> Iterator[Any]:
-    """An item of a list, as it may be read: the fullest first."""
+    """Yield increasingly reduced forms of a list item."""
     if not isinstance(item, dict):
         if key == "content":
             yield {"type": "text", "text": _not_shown(item)}
@@ -180,12 +183,12 @@ def _candidates(key: str, item: Any) -> Iterator[Any]:
         if key == "tools":
             item = {**item, "inputSchema": _object_schema(item.get("inputSchema"))}
             yield item
-        least = {name: item[name] for name in essentials if item.get(name) is not None}
-        yield dict(least)
-        least.pop("arguments", None)
-        if not isinstance(least.get("description"), str):
-            least.pop("description", None)
-        yield least
+        reduced = {name: item[name] for name in essentials if item.get(name) is not None}
+        yield dict(reduced)
+        reduced.pop("arguments", None)
+        if not isinstance(reduced.get("description"), str):
+            reduced.pop("description", None)
+        yield reduced
         return
     plain = {name: value for name, value in item.items() if name not in ("annotations", "_meta")}
     yield plain
@@ -199,7 +202,8 @@ def _candidates(key: str, item: Any) -> Iterator[Any]:
 
 
 def _object_schema(schema: Any) -> Any:
-    """A schema that names no type is that of an object, as arguments always are one."""
+    """Return the schema with the type "object" if it has none, since arguments are always an
+    object."""
     if schema is None:
         return {"type": "object"}
     return (
@@ -211,14 +215,14 @@ def _object_schema(schema: Any) -> Any:
 
 def _not_shown(item: Any) -> str:
     kind = item.get("type") if isinstance(item, dict) else None
-    return render_prompt("mcp/not_shown", kind=_short(kind) if kind else "an unknown kind")
+    return render_prompt("mcp/not_shown", kind=_shorten(kind) if kind else "an unknown kind")
 
 
 def _name_of(key: str, item: Any) -> str:
     first = _ESSENTIALS.get(key, ("",))[0]
     name = item.get(first) if isinstance(item, dict) else None
-    return _short(name) if name else "(without a name)"
+    return _shorten(name) if name else "(without a name)"
 
 
-def _short(text: Any) -> str:
-    return escape_line(" ".join(str(text).split()))[:_NAME_CHARS]
+def _shorten(text: Any) -> str:
+    return escape_line(" ".join(str(text).split()))[:_MAX_NAME_CHARS]

@@ -1,4 +1,4 @@
-"""Giving the tokens of a login back to the server that issued them (RFC 7009)."""
+"""Revocation of a login's tokens at the server that issued them (RFC 7009)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _TIMEOUT_S = 10.0
 
 @frozen
 class Revocation:
-    """What became of the tokens at the server."""
+    """The result of a revocation."""
 
     is_done: bool = False
     failure: str = ""
@@ -33,30 +33,34 @@ class Revocation:
 
 
 async def end_login(file: LoginFile) -> tuple[bool, Revocation]:
-    """Give the tokens back and forget them; whether there was a login. That they cannot be given
-    back does not keep anybody logged in."""
-    # A process that renews the tokens would store them again.
+    """Revoke and remove a login. Return whether there was one, and the result of the revocation.
+
+    The login is removed even when the revocation fails.
+    """
+    # Without the lock, a process that renews the tokens would store them again.
     async with file.lock():
         login = file.read()
         try:
             revocation = Revocation(await revoke(file.url, login))
         except ToolError as exc:
             revocation = Revocation(failure=str(exc))
-        # A registration alone is none; what cannot be read may be one.
+        # A registration alone does not count as a login; an unreadable file may contain one.
         return file.remove() and bool(login.get("tokens") or not login), revocation
 
 
 async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
-    """Whether the tokens are worth nothing any more; False where the server has no way for that,
-    or there is no token. Raises `ToolError` when it refuses or cannot be reached."""
+    """Return whether the tokens were revoked; False without an endpoint or token.
+
+    Raises `ToolError` when the server refuses or cannot be reached.
+    """
     metadata, tokens = login.get("metadata") or {}, login.get("tokens") or {}
     address = str(metadata.get("revocation_endpoint") or "")
-    # A token for renewal comes first: with it many servers take back all that came of it.
+    # Revoke the refresh token first: many servers then revoke its access tokens as well.
     kinds = [kind for kind in ("refresh_token", "access_token") if tokens.get(kind)]
     if not address or not kinds:
         return False
     try:
-        place = await judge_address(server_url, address)
+        revocation_address = await judge_address(server_url, address)
     except UnsafeAddress:
         raise ToolError("its address for that is not safe to send tokens to") from None
     form, auth = _client_of(login.get("client") or {})
@@ -68,7 +72,7 @@ async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
                     address,
                     data={"token": tokens[kind], "token_type_hint": kind, **form},
                 )
-                connect_to(request, place)
+                connect_to(request, revocation_address)
                 response = await client.send(request, follow_redirects=False)
                 if response.status_code != 200:
                     raise ToolError(f"it answered with status {response.status_code}")
@@ -80,7 +84,7 @@ async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
 
 
 def _client_of(client: Mapping[str, Any]) -> tuple[dict[str, str], httpx2.BasicAuth | None]:
-    """How the client says who it is, as where it got the tokens."""
+    """Return the form fields and authentication of the client, as used for the token request."""
     name, secret = str(client.get("client_id") or ""), str(client.get("client_secret") or "")
     if secret and client.get("token_endpoint_auth_method") != "client_secret_post":
         return {}, httpx2.BasicAuth(name, secret)

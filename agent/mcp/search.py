@@ -1,5 +1,7 @@
-"""Tools of MCP servers that are too many to be told of in each request: models know their names,
-look for what they need, and call it by its name."""
+"""Search for MCP tools that are too many to include in each request.
+
+Models know their names, search for descriptions and call them by name.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,13 +21,13 @@ from agent.tools.schema import parameters, properties_of
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 
-# All names together: about 1,250 tokens.
-NAMES_CHARS = 5_000
-MOST_FOUND = 5
+# All names together, about 1,250 tokens.
+MAX_NAMES_CHARS = 5_000
+MAX_MATCHES = 5
 
 
 class ToolSearch:
-    """Describes the tools of servers that answer a query; the words are the servers'."""
+    """Describes the tools that match a query, in the servers' words."""
 
     name: ClassVar[str] = "tool_search"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -63,15 +65,15 @@ class ToolSearch:
         word = query.strip()
         exact = [tool for tool in self._tools if word in (tool.name, tool.definition.name)]
         if exact:
-            return exact[:MOST_FOUND]
+            return exact[:MAX_MATCHES]
         texts = [_searchable(tool) for tool in self._tools]
         scores = ranking.scores(ranking.query_terms(query.replace("_", " ")), texts)
         best = sorted(zip(scores, self._tools, strict=True), key=lambda pair: -pair[0])
-        return [tool for score, tool in best[:MOST_FOUND] if score > 0]
+        return [tool for score, tool in best[:MAX_MATCHES] if score > 0]
 
 
 class McpCall:
-    """Stands in for a call of the tool that it names; never runs itself."""
+    """Replaced by a call of the tool that it names; never runs itself."""
 
     name: ClassVar[str] = "mcp_call"
     effect: ClassVar[Effect] = "unsafe"
@@ -86,9 +88,9 @@ class McpCall:
         return load_prompt("tools/mcp_call")
 
     def stands_for(self, call: ToolCall) -> ToolCall:
-        """The call of the tool itself; the same call when it names none."""
-        wish = call.arguments or {}
-        name, arguments = wish.get("tool"), wish.get("arguments", {})
+        """Return the call of the named tool, or the same call if it names none."""
+        wrapper_arguments = call.arguments or {}
+        name, arguments = wrapper_arguments.get("tool"), wrapper_arguments.get("arguments", {})
         if isinstance(arguments, str):
             arguments = parse_tool_call(call.id, "", arguments).arguments
         if not isinstance(name, str) or name not in self._names or not isinstance(arguments, dict):
@@ -103,15 +105,15 @@ class McpCall:
 
 
 def _names(tools: Sequence[McpTool]) -> str:
-    """All names, by server; where they are too many, how many more there are."""
+    """Return all names by server, cut to the limit with the number of missing names."""
     parts = []
     for server, group in groupby(tools, key=lambda tool: tool.server.name):
         names = [tool.definition.name for tool in group]
         parts.append(f"mcp__{server}__ ({', '.join(names)})")
     text = "; ".join(parts)
-    if len(text) <= NAMES_CHARS:
+    if len(text) <= MAX_NAMES_CHARS:
         return text
-    cut = text[:NAMES_CHARS].rpartition(",")[0]
+    cut = text[:MAX_NAMES_CHARS].rpartition(",")[0]
     left = text.count(",") - cut.count(",")
     return f"{cut}, and about {left} more"
 

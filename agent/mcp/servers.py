@@ -1,7 +1,6 @@
-"""All MCP servers of an agent: what tools there are, and who answers their calls.
+"""All MCP servers of an agent, their tools, and the routing of calls.
 
-Nothing is started to know the tools: a server's list is kept on disk. It is started for the first
-list, and for the first call.
+Listings are stored on disk, so a server starts only for its first listing and for its first call.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from agent.mcp.listing import (
 )
 from agent.mcp.login_file import LoginDialog, LoginFile, LoginOptions
 from agent.mcp.names import tool_names
-from agent.mcp.pending_logins import LOGIN_S, PendingLogins
+from agent.mcp.pending_logins import LOGIN_TIMEOUT_S, PendingLogins
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.security.files.folder_identity import FolderIdentity
@@ -50,17 +49,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A turn waits so long for the first lists of new servers; what comes later is there the next time.
-FIRST_WAIT_S = 10.0
-# A server that says all the time that its tools have changed is asked so often.
-_LIST_AGAIN_S = 1.0
+# A turn waits this long for the first listings of new servers; later ones count from the next turn.
+FIRST_LISTING_TIMEOUT_S = 10.0
+# Minimum interval between listings of a server that reports changes all the time.
+_LISTING_INTERVAL_S = 1.0
 _NO_LOGINS = LoginOptions()
 
 
 class McpServers:
-    """A `ToolSource`. Any thread may ask for `tools`; all else belongs to one event loop at a time.
+    """A `ToolSource`. `tools` may be called from any thread; everything else belongs to one event
+    loop at a time.
 
-    `reach` is for tests: which addresses the network of servers may lead to.
+    `reach` is for tests: the addresses that the network of servers may reach.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class McpServers:
         reach: dict[str, Any] | None = None,
         logins: LoginOptions = _NO_LOGINS,
         *,
-        first_wait_s: float = FIRST_WAIT_S,
+        first_listing_timeout_s: float = FIRST_LISTING_TIMEOUT_S,
     ) -> None:
         self._tool_settings = tool_settings
         self._reach = reach
@@ -84,7 +84,7 @@ class McpServers:
         self._retired: list[McpConnection] = []
         self._background: set[asyncio.Task[None]] = set()
         self._is_closing = False
-        self._first_wait_s = first_wait_s
+        self._first_listing_timeout_s = first_listing_timeout_s
         self._meters = ResourceLimits()
         for server in settings.servers:
             self._add(server)
@@ -94,8 +94,8 @@ class McpServers:
         return self._tools
 
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]:
-        is_strange = any(not tool.has_trusted_text and tool.name in names for tool in self._tools)
-        return UNTRUSTED if is_strange else NOTHING
+        is_untrusted = any(not tool.has_trusted_text and tool.name in names for tool in self._tools)
+        return UNTRUSTED if is_untrusted else NOTHING
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
         from agent.mcp.search import McpCall, ToolSearch
@@ -104,16 +104,16 @@ class McpServers:
         return (ToolSearch(tools), McpCall(tools)) if tools else ()
 
     def mcp_tools(self) -> tuple[McpTool, ...]:
-        """The same, as what they are."""
+        """Return the tools as `McpTool`."""
         return self._tools
 
     def listing(self, name: str) -> ServerListing | None:
-        """What a server was last seen to offer."""
+        """Return the last known listing of a server."""
         return self._servers[name].listing
 
     def changes(self, name: str) -> dict[str, McpToolDefinition | None]:
-        """The tools of a server that its owner has not accepted as they are now, by name, each as
-        it was accepted; None for a new one."""
+        """Return the unaccepted tools of a server by name, each as it was accepted before; None for
+        a new tool."""
         server = self._servers[name]
         return {tool.name: server.accepted.of(tool) for tool in server.unaccepted}
 
@@ -125,14 +125,14 @@ class McpServers:
         return tuple(self._servers)
 
     def apply(self, settings: McpSettings) -> None:
-        """Have other servers from now on; those that are as they were go on."""
+        """Replace the configuration; unchanged servers keep running."""
         servers = {server.name: server for server in settings.servers}
-        for name, each in list(self._servers.items()):
-            if servers.get(name) != each.settings:
+        for name, known_server in list(self._servers.items()):
+            if servers.get(name) != known_server.settings:
                 retired = self._servers.pop(name)
                 self._retired.append(retired.connection)
                 if retired.listing_task is not None:
-                    # It would start the server again.
+                    # The task would start the server again.
                     retired.listing_task.cancel()
         for name, server in servers.items():
             if name not in self._servers:
@@ -140,40 +140,44 @@ class McpServers:
         self._rebuild()
 
     async def load(self) -> Sequence[str]:
-        """Ask the servers whose tools are not known, all at once, for a moment the first time;
-        returns a sentence about each that failed, once."""
+        """List the servers with unknown tools, all at once, with a short wait the first time.
+
+        Returns each server's notices once.
+        """
         if self._servers:
-            await asyncio.to_thread(self._root)  # here, as it may block
+            await asyncio.to_thread(self._root)  # create it in this thread, because it may block
         retired, self._retired = self._retired, []
         await asyncio.gather(*(connection.aclose() for connection in retired))
         await self._read_accepted()
         new_tasks = []
-        for each in self._servers.values():
-            if each.needs_listing:
-                is_new, task = each.listing_task is None, self._begin(each)
+        for known_server in self._servers.values():
+            if known_server.needs_listing:
+                is_new, task = known_server.listing_task is None, self._begin(known_server)
                 new_tasks += [task] if is_new else []
         if new_tasks:
-            await asyncio.wait(new_tasks, timeout=self._first_wait_s)
-            for each in self._servers.values():
-                if each.is_starting:
-                    each.note_slow_start()
-        return [text for each in self._servers.values() for text in each.take_notices()]
+            await asyncio.wait(new_tasks, timeout=self._first_listing_timeout_s)
+            for known_server in self._servers.values():
+                if known_server.is_starting:
+                    known_server.note_slow_start()
+        return [
+            text for known_server in self._servers.values() for text in known_server.take_notices()
+        ]
 
     def starting(self) -> Sequence[str]:
-        """The servers that have been asked for their first list and have not answered yet."""
-        return [name for name, each in self._servers.items() if each.is_starting]
+        """Return the servers whose first listing is pending."""
+        return [name for name, known_server in self._servers.items() if known_server.is_starting]
 
     async def refresh(self, name: str) -> ServerListing:
-        """What a server offers now. Raises `ToolError`."""
+        """Return the current listing of a server. Raises `ToolError`."""
         return await self._refresh(self._servers[name])
 
     async def accept(self, name: str) -> None:
-        """Take a server's tools as they are now for what they should be."""
+        """Accept a server's current tools."""
         await self._accept(self._servers[name])
         self._rebuild()
 
     async def aclose(self) -> None:
-        """End all servers; what they had only for a time goes."""
+        """End all servers and remove temporary folders."""
         await self.pending_logins.aclose()
         self._is_closing = True
         try:
@@ -182,27 +186,30 @@ class McpServers:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-            connections = [*self._retired, *(each.connection for each in self._servers.values())]
+            connections = [
+                *self._retired,
+                *(known_server.connection for known_server in self._servers.values()),
+            ]
             await asyncio.gather(*(connection.aclose() for connection in connections))
         finally:
             self._is_closing = False
         await asyncio.to_thread(self._own_folder.close)
 
     def folder_of(self, name: str) -> Path:
-        """Where a server's home and log are."""
+        """Return the folder of a server's home and log."""
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         plain = "".join(char if char.isalnum() and char.isascii() else "-" for char in name)[:40]
         return self._root() / f"{plain}-{digest}"
 
     def for_login(self, name: str, dialog: LoginDialog) -> "McpServers":
-        """The same server alone, to log in to with this dialog."""
-        server = replace(self._servers[name].settings, start_timeout_s=LOGIN_S)
+        """Return the same server alone, to log in to it with this dialog."""
+        server = replace(self._servers[name].settings, start_timeout_s=LOGIN_TIMEOUT_S)
         settings = McpSettings((server,), self._root(), self._sealer)
         logins = replace(self._logins, dialog=dialog)
         return McpServers(settings, self._tool_settings, self._reach, logins)
 
     def login_file(self, name: str) -> LoginFile:
-        """Where the tokens of a server are kept."""
+        """Return the file with the tokens of a server."""
         server = self._servers[name].settings
         path = self.folder_of(name) / "login"
         return LoginFile(path, server.url or "", self._sealer, self._logins.learn)
@@ -215,7 +222,7 @@ class McpServers:
     def _add(self, server: McpServerSettings) -> None:
         def on_change() -> None:
             entry.is_stale = True
-            # What a server tells while it ends would start it again.
+            # Changes reported while it is being closed would start the server again.
             if not self._is_closing and self._servers.get(server.name) is entry:
                 self._begin(entry)
 
@@ -253,7 +260,7 @@ class McpServers:
         entry = self._servers[server.name] = KnownServer(server, connection, listing, accepted)
 
     def _login(self, server: McpServerSettings) -> "ServerLogin | None":
-        """What adds tokens to requests, unless a header that is configured does."""
+        """Return the login of a server, unless a configured header has the token."""
         if any(name.lower() == "authorization" for name in server.headers):
             return None
         from agent.mcp.login import ServerLogin
@@ -267,7 +274,7 @@ class McpServers:
         return self.folder_of(server.name) / "accepted.json"
 
     async def _read_accepted(self) -> None:
-        """Take in what the owner has accepted in another process."""
+        """Load the tools that the owner has accepted in another process."""
         if self._folder is None:
             return
         for server in self._servers.values():
@@ -287,7 +294,7 @@ class McpServers:
             await self._write(path, partial(write_accepted, path, digest, accepted))
 
     def _begin(self, server: KnownServer) -> asyncio.Task[None]:
-        """Ask a server for its list, in the background."""
+        """Start the listing of a server in the background."""
         if server.listing_task is None or server.listing_task.done():
             task = asyncio.create_task(self._list(server), name=f"mcp list {server.settings.name}")
             self._background.add(task)
@@ -299,7 +306,7 @@ class McpServers:
         try:
             await self._refresh(server)
             while server.is_stale:
-                await asyncio.sleep(_LIST_AGAIN_S)
+                await asyncio.sleep(_LISTING_INTERVAL_S)
                 await self._refresh(server)
             server.failure = ""
         except ToolError as exc:
@@ -307,10 +314,10 @@ class McpServers:
 
     async def _refresh(self, server: KnownServer) -> ServerListing:
         server.is_stale = False
-        return await self._keep(server, await server.connection.list())
+        return await self._store(server, await server.connection.list())
 
-    async def _keep(self, server: KnownServer, listing: ServerListing) -> ServerListing:
-        """Remember what a server offers, unless it is one no longer."""
+    async def _store(self, server: KnownServer, listing: ServerListing) -> ServerListing:
+        """Store a listing, unless the server was removed or replaced."""
         if listing != server.listing and self._servers.get(server.settings.name) is server:
             is_first = server.owner_accepted is None and bool(listing.tools)
             server.take_listing(listing)
@@ -331,27 +338,27 @@ class McpServers:
             log.warning("%s cannot be written: %s", path, exc)
 
     def _rebuild(self) -> None:
-        """Make the tools anew from all lists."""
+        """Build the tools from all listings."""
         for server in self._servers.values():
             server.compare()
         offers = [
-            (each, tool)
-            for each in self._servers.values()
-            for tool in each.offer()
-            if each.settings.offers(tool.name)
+            (known_server, tool)
+            for known_server in self._servers.values()
+            for tool in known_server.offer()
+            if known_server.settings.offers(tool.name)
         ]
         sandbox = self._tool_settings.sandbox
-        names = tool_names((each.settings.name, tool.name) for each, tool in offers)
+        names = tool_names((known_server.settings.name, tool.name) for known_server, tool in offers)
         self._tools = tuple(
             McpTool(
-                names[each.settings.name, tool.name],
+                names[known_server.settings.name, tool.name],
                 tool,
-                each.settings,
-                partial(self._invoke, each),
-                each.accepted,
+                known_server.settings,
+                partial(self._invoke, known_server),
+                known_server.accepted,
                 is_sandboxed=sandbox is not None and sandbox.confines,
             )
-            for each, tool in offers
+            for known_server, tool in offers
         )
 
     async def _invoke(
@@ -361,7 +368,7 @@ class McpServers:
         args: Mapping[str, Any],
         call: CallContext,
     ) -> ToolResult:
-        """What the server answers to a call of the tool that was judged by this definition."""
+        """Call the tool with this judged definition."""
         from agent.mcp.results import tool_result
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -370,8 +377,8 @@ class McpServers:
 
         async def work(client: "Client") -> ToolResult:
             if not server.connection.is_listed:
-                # What it offers may have changed since it was last started.
-                await self._keep(server, await server.connection.ask_listing(client))
+                # Its tools may have changed since the last start.
+                await self._store(server, await server.connection.fetch_listing(client))
             server.check(definition)
             if server.is_resource_tool(definition):
                 return await resources.read_resource(client, args.get("uri"))
@@ -380,7 +387,7 @@ class McpServers:
             )
             return tool_result(result)
 
-        what = f"the tool {definition.name}"
+        operation = f"the tool {definition.name}"
         ask = call.elicit
 
         async def elicit(question: Elicitation) -> ElicitationAnswer:
@@ -388,12 +395,15 @@ class McpServers:
             return await ask(question, call)
 
         return await server.connection.request(
-            work, server.settings.timeout_s, what=what, elicit=None if ask is None else elicit
+            work,
+            server.settings.timeout_s,
+            operation=operation,
+            elicit=None if ask is None else elicit,
         )
 
 
 def _folder_identity(server: McpServerSettings) -> FolderIdentity | None:
-    """Return the identity of the folder that a server is given; None without one."""
+    """Return the identity of a server's folder, or None without one."""
     folder = server.work_folder if server.url is None else None
     if folder is None or not folder.is_dir():
         return None

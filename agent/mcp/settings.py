@@ -1,4 +1,4 @@
-"""What is configured of an MCP server."""
+"""Settings of MCP servers."""
 
 import hashlib
 import json
@@ -14,45 +14,50 @@ if TYPE_CHECKING:
     from agent.elicitation import Elicit
     from agent.mcp.login_file import Sealer
 
-# A longer message is not taken: what a server floods with must not fill the memory.
-MOST_MESSAGE_BYTES = 16_000_000
-# Public hosts, whichever; never addresses of this machine or of a private network.
+# Longer messages are rejected, so that a server cannot fill the memory.
+MAX_MESSAGE_BYTES = 16_000_000
+# All public hosts; never addresses of this machine or of a private network.
 ANY_HOST = ("*",)
 
 
 @frozen
 class ArgumentReach:
-    """What the arguments of a stranger's server can open: `program`, the folder of that program, to
-    read, and `places`, the files and folders that a person named for it."""
+    """The paths that the arguments of a third-party server may open.
+
+    `program` is the folder of its program, which it may read; `places` are the files and folders
+    that a person named for it.
+    """
 
     program: Path
     places: tuple[Path, ...] = ()
 
     def has_place(self, path: Path) -> bool:
-        """Touches the disk."""
-        return path.resolve() in {each.resolve() for each in self.places}
+        """Return whether a person named this path. Touches the disk."""
+        return path.resolve() in {place.resolve() for place in self.places}
 
     def shows(self, path: Path) -> bool:
-        """Whether it may be read. Touches the disk."""
+        """Return whether the path may be read. Touches the disk."""
         return path.resolve().is_relative_to(self.program.resolve()) or self.has_place(path)
 
 
 @frozen
 class McpServerSettings:
-    """A server to start (`command`) or to reach (`url`).
+    """A server to start (`command`) or to connect to (`url`).
 
-    A started one runs in the sandbox of commands: it sees the programs of this machine, a home
-    folder of its own, and `folder`, which it may change unless `read_only`; it reaches the hosts
-    of `network`. Without `folder` that is the first folder that its arguments name, if any.
-    Where a stranger has written the arguments, `reach` says what they can open.
-    `is_sse` says that a `url` speaks the old transport of that name.
-    `tools` and `without_tools` choose by patterns which of its tools there are; those of `allow`
-    run without a question. `is_private` says whether its results count as private, None: if it has
-    a folder, variables or headers of its own. `timeout_s` bounds one call, `start_timeout_s` the
-    way to its list of tools. `protocol` is the version of the protocol to speak, such as
-    "2025-11-25"; None finds it out. One that is not the owner's `own` came with a plugin or an
-    editor: what it says of its tools is a stranger's word. One that is not `configured` belongs to
-    one session, and no command knows it.
+    A started server runs in the command sandbox: it sees the programs of this machine, a home
+    folder of its own, and `folder`, which it may change unless `read_only`; it reaches the hosts of
+    `network`. Without `folder` the first folder among its arguments is used, if any. If a third
+    party has written the arguments, `reach` limits the paths that they can open.
+
+    `is_sse` selects the old SSE transport for a `url`. `tools` and `without_tools` are patterns
+    that select tools; tools that match `allow` run without approval. `is_private` says whether
+    results are private; None means that they are if the server has a folder, variables or headers.
+    `timeout_s` limits a call, `start_timeout_s` everything up to the list of tools. `protocol` is a
+    fixed protocol version such as "2025-11-25"; None detects it.
+
+    A server that is not `is_own` came with a plugin or an editor: its tool descriptions are
+    untrusted. A server that is not `is_configured` belongs to one session and is unknown to
+    commands.
     """
 
     name: str
@@ -77,16 +82,16 @@ class McpServerSettings:
     is_configured: bool = True
 
     def offers(self, tool: str) -> bool:
-        """Whether a tool, by the server's name for it, is there for models."""
-        return _fits(tool, self.tools) and not _fits(tool, self.without_tools)
+        """Return whether a tool, by the server's name for it, is available to models."""
+        return _matches_any(tool, self.tools) and not _matches_any(tool, self.without_tools)
 
     def allows(self, tool: str) -> bool:
-        """Whether a tool may run without a question."""
-        return _fits(tool, self.allow)
+        """Return whether a tool may run without approval."""
+        return _matches_any(tool, self.allow)
 
     @property
     def work_folder(self) -> Path | None:
-        """The folder that a started server works in; None without one. Touches the disk."""
+        """The working folder of a started server, or None. Touches the disk."""
         if self.folder is not None:
             return self.folder.expanduser()
         path = self.argument_folder
@@ -94,8 +99,7 @@ class McpServerSettings:
 
     @property
     def argument_folder(self) -> Path | None:
-        """The first folder that the arguments name by a path, as they name it. Touches the
-        disk."""
+        """The first folder that the arguments name by a path, as written. Touches the disk."""
         for word in self.args:
             if word.startswith(("/", "./", "../", "~")) or word == ".":
                 path = Path(word).expanduser()
@@ -119,7 +123,7 @@ class McpServerSettings:
 
     @property
     def digest(self) -> str:
-        """A hash of what the server is: another one means another server."""
+        """A hash of everything that identifies the server."""
         identity = [
             self.command,
             list(self.args),
@@ -131,14 +135,13 @@ class McpServerSettings:
 
     @property
     def program_digest(self) -> str:
-        """A hash of the program or address alone: variables and headers may be other ones at each
-        start."""
+        """A hash of the program or URL alone: variables and headers may differ at each start."""
         identity = json.dumps([self.command, list(self.args), self.url])
         return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def host(self) -> str:
-        """The machine that a call's arguments may get to; empty when they cannot leave."""
+        """The host that receives a call's arguments; empty when they cannot leave the machine."""
         if self.url is not None:
             from urllib.parse import urlsplit
 
@@ -146,15 +149,17 @@ class McpServerSettings:
         return "anywhere" if self.network else ""
 
 
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @frozen
 class McpSettings:
-    """All servers, and the folder that holds what is known of them, their homes, logs and logins;
-    without one that lasts as long as the agent does. `sealer` seals the logins; `elicit` asks a
-    person what servers want to know."""
+    """All servers, and the folder for their listings, homes, logs and logins.
+
+    Without a folder, these last as long as the agent. `sealer` encrypts the logins; `elicit` asks a
+    person the servers' questions.
+    """
 
     servers: tuple[McpServerSettings, ...] = ()
     folder: Path | None = None

@@ -1,4 +1,4 @@
-"""An MCP server as a process in the sandbox of commands, and the two streams that lead to it."""
+"""Sandboxed process of an MCP server, and the streams to it."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
-from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings
+from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
 from agent.security.files.folder_identity import FolderIdentity
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCMessage
 
-# So many lines wait to be decoded; a server that sends more at once is ended.
-_MAX_WAITING = 1_000
+# Lines waiting to be decoded; a server that sends more at once is ended.
+_MAX_PENDING_LINES = 1_000
 # A longer line is decoded in a thread.
-_LONG_LINE_BYTES = 100_000
+_MAX_INLINE_BYTES = 100_000
 
 
 class ServerProcess:
-    """Starts a server and hands out its streams; everything of it has ended when the block does.
+    """Starts a server and provides its streams; all its processes end with the context.
 
-    `home` is the folder that the server has as its /tmp and HOME, from start to start; `meters`
-    look after what it uses up. `identity` is that of the folder that it was given.
+    `home` persists between starts as /tmp and HOME; `meters` limit its resources.
+    `identity` belongs to its working folder.
     """
 
     def __init__(
@@ -57,26 +57,28 @@ class ServerProcess:
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator["TransportStreams"]:
-        """The streams, as the SDK's `Transport` has them; `on_end` is called when the server has
-        ended."""
+        """Open the streams in the form of the SDK's `Transport`; `on_end` is called when the server
+        ends."""
         import anyio
         from mcp.shared.message import SessionMessage
 
-        # Of what is decoded nothing waits: it takes far more memory than its line.
+        # Decoded messages are not buffered: they take far more memory than their lines.
         to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
         reader = _MessageReader(to_client, self._log)
 
         async def end() -> None:
-            # What it said before its end is passed on.
+            # Deliver the output from before its end first.
             await reader.drain()
             on_end()
             await to_client.aclose()
 
         async def write(writer: asyncio.StreamWriter) -> None:
             with suppress(ConnectionError, anyio.ClosedResourceError):
-                async for each in from_client:
-                    data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                async for session_message in from_client:
+                    data = session_message.message.model_dump_json(
+                        by_alias=True, exclude_unset=True
+                    )
                     writer.write(data.encode() + b"\n")
                     await writer.drain()
 
@@ -88,7 +90,7 @@ class ServerProcess:
                 try:
                     yield read_stream, write_stream
                 finally:
-                    # The rest of what was written has left, or the server has ended.
+                    # The pending input was written, or the server has ended.
                     task.cancel()
                     await asyncio.wait({task})
         finally:
@@ -103,7 +105,7 @@ class ServerProcess:
             server.work_folder or self._home / "work",
             self._home,
             program_folders(server, Path.home(), self._settings.off_limits),
-            # A Node of 22.21 or later asks the proxy only when told to.
+            # Node 22.21 or later uses the proxy only with this variable.
             {"NODE_USE_ENV_PROXY": "1", **self._variables()},
             server.network,
             server.read_only,
@@ -112,7 +114,7 @@ class ServerProcess:
         )
 
     def _variables(self) -> dict[str, str]:
-        """Its own. Raises `ToolError` for what is no variable."""
+        """Return the configured variables. Raises `ToolError` for an invalid variable."""
         for name, value in self._server.env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise ToolError(
@@ -123,8 +125,10 @@ class ServerProcess:
 
 
 class _MessageReader:
-    """Decodes a server's output and sends it to the client, within a budget. Lines without a
-    message go to the log."""
+    """Decodes a server's output and sends it to the client, within a budget.
+
+    Other lines go to the log.
+    """
 
     def __init__(
         self, to_client: "MemoryObjectSendStream[SessionMessage | Exception]", log: ServerLog
@@ -132,14 +136,14 @@ class _MessageReader:
         self._to_client = to_client
         self._log = log
         self._budget = OutputBudget()
-        self._splitter = _LineSplitter(MOST_MESSAGE_BYTES)
-        self._lines = asyncio.Queue[bytes | None](_MAX_WAITING)
-        self._passing = asyncio.create_task(self._pass_on(), name="mcp output")
+        self._splitter = _LineSplitter(MAX_MESSAGE_BYTES)
+        self._lines = asyncio.Queue[bytes | None](_MAX_PENDING_LINES)
+        self._delivery = asyncio.create_task(self._deliver(), name="mcp output")
 
     def feed(self, data: bytes) -> None:
         """Take a piece of output. Raises `TooMuchOutput`."""
         self._budget.take(len(data))
-        if self._passing.done():
+        if self._delivery.done():
             raise TooMuchOutput
         for line in self._splitter.feed(data):
             self._budget.take_values(line)
@@ -149,29 +153,29 @@ class _MessageReader:
                 raise TooMuchOutput from None
 
     async def drain(self) -> None:
-        """Wait until everything has been passed on."""
+        """Wait until everything was delivered."""
         ending = asyncio.create_task(self._lines.put(None))
-        # It may have stopped, and then nothing takes the end out of a full queue.
-        await asyncio.wait({ending, self._passing}, return_when=asyncio.FIRST_COMPLETED)
+        # A task that has stopped does not take the end marker from a full queue.
+        await asyncio.wait({ending, self._delivery}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
-            await asyncio.wait({self._passing})
+            await asyncio.wait({self._delivery})
         ending.cancel()
 
     async def aclose(self) -> None:
-        self._passing.cancel()
-        await asyncio.wait({self._passing})
+        self._delivery.cancel()
+        await asyncio.wait({self._delivery})
 
-    async def _pass_on(self) -> None:
+    async def _deliver(self) -> None:
         import anyio
         from mcp.shared.message import SessionMessage
 
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while (line := await self._lines.get()) is not None:
-                is_long = len(line) > _LONG_LINE_BYTES
+                is_long = len(line) > _MAX_INLINE_BYTES
                 message = await asyncio.to_thread(_decode, line) if is_long else _decode(line)
                 if message is not None:
                     await self._to_client.send(SessionMessage(message))
-                # Servers print banners where only messages belong.
+                # Servers print banners between messages.
                 elif not self._log.take(line + b"\n"):
                     return
 
@@ -179,14 +183,17 @@ class _MessageReader:
 def program_folders(
     server: McpServerSettings, home: Path, closed: Iterable[Path] = ()
 ) -> tuple[Path, ...]:
-    """The folders of the program, of a script's interpreter, and of the files that the server's
-    arguments name by their full paths: of each the highest one that looks like a program's, but
-    never one that holds `home` or what is `closed`. Of a stranger's server its program's folder,
-    and what was given to it. May block."""
+    """Return the folders that a server's program needs. May block.
+
+    These are the folders of the program, of a script's interpreter, and of the files that the
+    arguments name by full path; of each the highest folder that looks like a program's, but never
+    one that contains `home` or a `closed` path. A third-party server gets the folder of its program
+    and what a person gave to it.
+    """
     own = () if server.reach is None else (server.reach.program,)
     program = shutil.which(server.command or "") or ""
     is_named = "/" in (server.command or "")
-    # A script of a stranger may name any program, and with it any folder.
+    # A third-party script may name any program, and so any folder.
     from_path = () if is_named else (Path(program), interpreter_of(program))
 
     def may_show(path: Path) -> bool:
@@ -207,14 +214,14 @@ def _decode(line: bytes) -> "JSONRPCMessage | None":
 
 
 class _LineSplitter:
-    """Lines out of chunks, none of them longer than `limit_bytes`."""
+    """Splits chunks into lines of at most `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are complete now. Raises `TooMuchOutput`."""
+        """Return the lines that are now complete. Raises `TooMuchOutput`."""
         self._rest += data
         if b"\n" not in data:
             if len(self._rest) > self._limit_bytes:

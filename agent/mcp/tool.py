@@ -1,4 +1,4 @@
-"""A tool of an MCP server, as Kore's other tools are."""
+"""Tools of MCP servers as Kore tools."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,23 +16,24 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 # About 25,000 tokens.
 OUTPUT_LIMIT_BYTES = 100_000
 
-# Calls a tool of a server, as long as it is still what its definition says.
+# Calls a tool of a server, provided that it still matches its definition.
 Invoke = Callable[[McpToolDefinition, Mapping[str, Any], CallContext], Awaitable[ToolResult]]
 
 
 class McpTool:
-    """Its effect is unknown, so that each call asks and none is repeated; its words are a
-    stranger's.
+    """A tool of a server.
 
-    The model reads its `definition`; `offered` is what the server says of it now, if the owner has
-    not accepted that yet. Of a server of the owner's own the definition is the accepted one, and
-    only a tool without one is described by words that nobody has accepted.
+    Its effect is unknown, so each call needs approval and none is repeated, and its results are
+    untrusted. The model reads `definition`; `offered` is the server's current description, if the
+    owner has not accepted it yet. For an owner's server, `definition` is the accepted one, and only
+    tools without one have an unaccepted description.
 
-    It counts as one that edits files if its server may do so: nobody knows what a call does.
+    A tool counts as one that edits files if its server may do so, because the effects of a call are
+    unknown.
     """
 
     effect: ClassVar[Effect] = "unsafe"
-    # The server's own limit holds.
+    # The server's own time limit applies.
     lasts: ClassVar[bool] = True
     has_foreign_schema: ClassVar[bool] = True
     output_limit_bytes: ClassVar[int] = OUTPUT_LIMIT_BYTES
@@ -67,7 +68,8 @@ class McpTool:
         return self.definition.parameters
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """What would leave for the server; a lasting answer holds for the tool as it is now."""
+        """Declare what leaves for the server; a lasting approval covers the tool's current
+        definition."""
         host = self.server.host
         return EffectPlan(
             hosts=(host,) if host else (),
@@ -77,8 +79,11 @@ class McpTool:
 
     @property
     def _identity(self) -> str:
-        """What a lasting answer holds for. A configured server is known by its name; another
-        session may have another one of the same name."""
+        """The subject of a lasting approval.
+
+        A configured server is identified by its name; another session may have a different server
+        of the same name.
+        """
         own = self.offered.digest
         return own if self.server.is_configured else f"{own} {self.server.digest}"
 
@@ -87,7 +92,7 @@ class McpTool:
 
 
 def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Decision:
-    """What the configuration says of calls of a tool: they ask until it says otherwise."""
+    """Return the configured decision for calls of a tool; the default is to ask."""
     if has_changed:
         reason = render_prompt("policy/ask_mcp_changed", server=server.name)
         return Decision("ask", reason, "ask-mcp-changed")

@@ -39,7 +39,7 @@ def test_server_outside_a_sandbox_may_edit(tmp_path: Path, is_read_only: bool) -
     assert kind_of(McpServerSettings("w", "prog"), is_sandboxed=False) == "edit"
 
 
-def test_server_at_an_address_may_edit_unless_it_is_declared_read_only() -> None:
+def test_remote_server_may_edit_unless_declared_read_only() -> None:
     server = McpServerSettings("w", url="http://localhost:8000/mcp")
     assert kind_of(server) == "edit"
     read_only = McpServerSettings("w", url="http://localhost:8000/mcp", read_only=True)

@@ -1,4 +1,4 @@
-"""Questions of servers: what a person is asked, and what the server gets."""
+"""Questions of servers, from the form to the answer."""
 
 import asyncio
 import time
@@ -40,28 +40,28 @@ def form(schema: dict[str, Any]) -> Any:
     return types.ElicitRequestFormParams(message="Who?\u200b", requested_schema=schema)
 
 
-async def test_a_form_is_filled_in_with_defaults_and_nothing_unasked() -> None:
+async def test_form_is_completed_with_defaults_and_without_unknown_fields() -> None:
     answer = ElicitationAnswer("accept", {"name": "Ada", "password": "not asked for"})
     question, result = await question_and_result(form({**SCHEMA}), answer)
-    assert [(one.name, one.is_required) for one in question.fields] == [
+    assert [(form_field.name, form_field.is_required) for form_field in question.fields] == [
         ("name", True),
         ("age", False),
     ]
-    # Nothing invisible changes what a person reads.
+    # Invisible characters are escaped.
     assert "\u202e" not in question.fields[0].title
     assert "\u200b" not in question.message
     assert (result.action, result.content) == ("accept", {"name": "Ada", "age": 30})
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_refusal_says_nothing_else(action: Any) -> None:
+async def test_refusal_has_no_content(action: Any) -> None:
     _, result = await question_and_result(
         form({**SCHEMA}), ElicitationAnswer(action, {"name": "Ada"})
     )
     assert (result.action, result.content) == (action, None)
 
 
-async def test_a_page_is_named_and_its_answer_carries_nothing() -> None:
+async def test_answer_to_a_page_has_no_content() -> None:
     params = types.ElicitRequestURLParams(
         message="Pay", url="https://example.org/pay", elicitation_id="1"
     )
@@ -88,27 +88,27 @@ FIELDS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("field", [*FIELDS, *HOSTILE_SCHEMAS.values()])
 @pytest.mark.parametrize("required", [["a"], 5, {"a": 1}, [[], {}]])
-async def test_hostile_form_is_asked_or_left_out(field: dict[str, Any], required: Any) -> None:
+async def test_hostile_field_is_usable_or_left_out(field: dict[str, Any], required: Any) -> None:
     began_at = time.process_time()
     schema = {**field, "required": required, "properties": {"a": field}}
     question, result = await question_and_result(form(schema), ElicitationAnswer("accept", {}))
-    (asked,) = question.fields
+    (form_field,) = question.fields
     for words in ("", "1", "nan", "1e999", "9" * 5_000, "a" * 3_000, "a,b", "\ud800", "2026-11-11"):
         with suppress(ValueError):
-            asked.label_of(asked.read(words))
-    assert len(asked.title) + len(asked.description) + len(asked.kind) < 1_000
-    assert asked.is_secret in (True, False)
+            form_field.label_of(form_field.read(words))
+    assert len(form_field.title) + len(form_field.description) + len(form_field.kind) < 1_000
+    assert form_field.is_secret in (True, False)
     assert result.action == "accept"
     assert time.process_time() - began_at < 1
 
 
 @pytest.mark.parametrize("schema", [{"properties": 5}, {"properties": ["a"]}, {"required": None}])
-async def test_form_without_properties_asks_for_nothing(schema: dict[str, Any]) -> None:
+async def test_form_without_properties_has_no_fields(schema: dict[str, Any]) -> None:
     question, _ = await question_and_result(form(schema), ElicitationAnswer("decline"))
     assert question.fields == ()
 
 
-async def test_the_time_that_a_person_thinks_is_not_the_servers() -> None:
+async def test_thinking_time_does_not_count() -> None:
     calls = LiveCalls(None)
     async with asyncio.timeout(100) as deadline:
 
@@ -121,7 +121,7 @@ async def test_the_time_that_a_person_thinks_is_not_the_servers() -> None:
             assert deadline.when() is not None
 
 
-async def test_of_two_calls_at_a_time_no_other_person_is_names() -> None:
+async def test_ambiguous_question_of_concurrent_calls_is_declined() -> None:
     calls, both = LiveCalls(None), asyncio.Barrier(3)
     names: list[str] = []
 
@@ -132,7 +132,7 @@ async def test_of_two_calls_at_a_time_no_other_person_is_names() -> None:
 
         async with asyncio.timeout(100) as deadline, calls.during(person, deadline):
             await both.wait()
-            # Within the call it is plain whose it is.
+            # Within the call its owner is known.
             await calls.ask(Elicitation("s", "?"))
             await both.wait()
 
@@ -145,7 +145,7 @@ async def test_of_two_calls_at_a_time_no_other_person_is_names() -> None:
     assert sorted(names) == ["a", "b"]
 
 
-async def test_a_call_that_ends_ends_its_questions() -> None:
+async def test_end_of_a_call_cancels_its_questions() -> None:
     calls, begun = LiveCalls(None), asyncio.Event()
 
     async def person(question: Elicitation) -> ElicitationAnswer:
@@ -160,7 +160,7 @@ async def test_a_call_that_ends_ends_its_questions() -> None:
         assert await asking == ElicitationAnswer("cancel")
 
 
-async def test_a_server_asks_no_more_than_ten_times_in_one_call() -> None:
+async def test_questions_per_call_are_limited() -> None:
     calls = LiveCalls(None)
 
     async def person(question: Elicitation) -> ElicitationAnswer:
@@ -185,7 +185,7 @@ async def test_a_server_asks_no_more_than_ten_times_in_one_call() -> None:
         ({"type": "string", "format": "email"}, "a@b.c", "a@b.c"),
     ],
 )
-def test_words_of_a_person_become_values(schema: dict[str, Any], text: str, value: object) -> None:
+def test_text_becomes_a_value(schema: dict[str, Any], text: str, value: object) -> None:
     assert FormField("f", schema).read(text) == value
 
 
@@ -202,7 +202,7 @@ def test_words_of_a_person_become_values(schema: dict[str, Any], text: str, valu
         ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "1,2"),
     ],
 )
-def test_words_that_do_not_fit_are_refused(schema: dict[str, Any], text: str) -> None:
+def test_invalid_text_is_rejected(schema: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         FormField("f", schema).read(text)
 
@@ -220,18 +220,24 @@ def test_words_that_do_not_fit_are_refused(schema: dict[str, Any], text: str) ->
         ("secret", {"type": "boolean"}, False),
     ],
 )
-def test_what_looks_secret(name: str, schema: dict[str, Any], is_secret: bool) -> None:
+def test_secret_fields_are_recognized(name: str, schema: dict[str, Any], is_secret: bool) -> None:
     assert FormField(name, schema).is_secret is is_secret
 
 
-async def test_who_has_declined_twice_is_asked_no_more_in_that_call() -> None:
-    asked: list[str] = []
+async def test_second_refusal_ends_the_questions_of_a_call() -> None:
+    messages: list[str] = []
 
     async def refuse(question: Elicitation) -> ElicitationAnswer:
-        asked.append(question.message)
-        return ElicitationAnswer("decline" if len(asked) == 1 else "cancel")
+        messages.append(question.message)
+        return ElicitationAnswer("decline" if len(messages) == 1 else "cancel")
 
     live = LiveCall(refuse, asyncio.timeout(None))
     answers = [await live.ask(Elicitation("s", str(n))) for n in range(5)]
-    assert asked == ["0", "1"]
-    assert [one.action for one in answers] == ["decline", "cancel", "decline", "decline", "decline"]
+    assert messages == ["0", "1"]
+    assert [answer.action for answer in answers] == [
+        "decline",
+        "cancel",
+        "decline",
+        "decline",
+        "decline",
+    ]

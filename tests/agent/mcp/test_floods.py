@@ -1,4 +1,4 @@
-"""Floods of messages: only the server that sends them ends."""
+"""Floods of messages end only the server that sends them."""
 
 import asyncio
 import resource
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mcp.test_servers import Asked, ask_agent, stand_in, tool_message
+from tests.agent.mcp.test_servers import Approver, ask_agent, stand_in, tool_message
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
-# Measured: 40 s and 2 GB without a budget; 0.3 s and 200 MB with it. Seconds of the processor: the
-# machine may have other work.
+# Measured: 40 s and 2 GB without a budget, 0.3 s and 200 MB with it. The test counts processor
+# time, because the machine may be busy.
 MAX_PAUSE_S = 2.0
 MAX_GROWTH_KB = 600_000
 
 
 async def longest_pause_s(until: "asyncio.Task[object]") -> float:
-    """Return for how long other tasks of the loop waited at most."""
+    """Return the longest time that other tasks of the loop had to wait."""
     longest_s = 0.0
     while not until.done():
         began_at = time.process_time()
@@ -27,11 +27,13 @@ async def longest_pause_s(until: "asyncio.Task[object]") -> float:
 
 
 @pytest.mark.parametrize("behaviour", ["shouts", "swarm"])
-async def test_flood_of_notifications_stalls_nobody(tmp_path: Path, behaviour: str) -> None:
+async def test_flood_of_notifications_does_not_stall_the_loop(
+    tmp_path: Path, behaviour: str
+) -> None:
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     server = stand_in(behaviour, timeout_s=60.0)
     call = asyncio.create_task(
-        ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"}, Asked()), name="call"
+        ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"}, Approver()), name="call"
     )
     pause_s = await longest_pause_s(call)
     assert "ended during the tool echo" in tool_message(await call)

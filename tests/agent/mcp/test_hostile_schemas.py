@@ -1,4 +1,4 @@
-"""Schemas of MCP servers that would fetch, stall or crash: nothing of it happens."""
+"""Schemas of MCP servers must not fetch URLs, open files, stall or crash."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 
 class Person:
-    """Says yes, and keeps what it was asked."""
+    """Approves everything and records the requests."""
 
     def __init__(self) -> None:
         self.questions: list[ApprovalRequest] = []
@@ -36,8 +36,8 @@ class Person:
 async def run_call(
     folder: Path, schema: Any, planned: ToolCall, mode: str = "auto", kind: str = "schema"
 ) -> tuple[str, AuditList, Person]:
-    """Return what the model reads of one call of a server with this schema, what is on record, and
-    who was asked."""
+    """Run one call of a server with this schema; return what the model reads, the record and the
+    approval requests."""
     file = folder / "schema.json"
     file.write_text(json.dumps(schema))
     audit, person = AuditList(), Person()
@@ -55,7 +55,7 @@ async def run_call(
 
 
 def draft_4(address: str) -> JsonSchema:
-    """Return a schema of draft 4, for which some validators fetch an address."""
+    """Return a draft 4 schema, for which some validators fetch a URL."""
     return {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "id": f"{address}#f",
@@ -66,7 +66,7 @@ def draft_4(address: str) -> JsonSchema:
 
 
 @pytest.mark.parametrize("mode", ["plan", "auto"])
-async def test_no_schema_reaches_an_address(tmp_path: Path, mode: str) -> None:
+async def test_schema_does_not_fetch_urls(tmp_path: Path, mode: str) -> None:
     visits: list[bytes] = []
 
     async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,30 +82,30 @@ async def test_no_schema_reaches_an_address(tmp_path: Path, mode: str) -> None:
     assert text == ("x" if mode == "auto" else text)
 
 
-async def test_no_schema_opens_a_file(tmp_path: Path) -> None:
+async def test_schema_does_not_open_files(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         planned = call("mcp__s__echo", text="x")
         text, _, _ = await run_call(tmp_path, draft_4("file:///dev/zero"), planned)
     assert text == "x"
 
 
-# The SDK takes these for no message, and waits for one.
+# The SDK does not recognize these as messages and keeps waiting.
 UNREADABLE = {"names with half a character", "pattern of half a character", "deep tree"}
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE_SCHEMAS.keys() - UNREADABLE))
-async def test_hostile_schema_costs_one_call_at_most(tmp_path: Path, name: str) -> None:
+async def test_hostile_schema_fails_at_most_one_call(tmp_path: Path, name: str) -> None:
     schema = HOSTILE_SCHEMAS[name]
     properties = schema.get("properties")
     if isinstance(properties, dict) and "a" in properties:
         schema = {**schema, "properties": {**properties, "text": properties["a"]}}
     planned = call("mcp__s__echo", text="a" * 3_000)
     text, audit, _ = await run_call(tmp_path, {"type": "object", **schema}, planned)
-    # The SDK takes some of them for no tool at all.
+    # The SDK does not recognize some of them as tools.
     assert len(audit.entries) == 1 or text.startswith("There is no tool")
 
 
-async def test_arguments_that_cannot_be_checked_are_refused_on_record(tmp_path: Path) -> None:
+async def test_uncheckable_arguments_are_rejected_on_record(tmp_path: Path) -> None:
     planned = call("mcp__s__echo", text="x")
     text, audit, person = await run_call(tmp_path, {"type": "object", "$ref": "#"}, planned)
     assert "too large or too deep to be checked" in text
@@ -116,14 +116,14 @@ async def test_arguments_that_cannot_be_checked_are_refused_on_record(tmp_path: 
     assert person.questions == []
 
 
-async def test_denied_call_is_never_checked(tmp_path: Path) -> None:
+async def test_denied_call_is_not_validated(tmp_path: Path) -> None:
     planned = call("mcp__s__echo", text="x")
     text, audit, _ = await run_call(tmp_path, {"type": "object", "$ref": "#"}, planned, "plan")
     assert "checked" not in text
     assert "(plan" in audit.entries[0].reason
 
 
-async def test_schema_of_results_stalls_nothing(tmp_path: Path) -> None:
+async def test_result_schema_is_not_evaluated(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"pattern": "^(a|a)*b$"}}}
     began_at = time.monotonic()
     planned = call("mcp__s__echo", text="x")

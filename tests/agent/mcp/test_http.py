@@ -1,4 +1,4 @@
-"""MCP servers over HTTP that do what they should not."""
+"""Misbehaving MCP servers over HTTP."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from aiohttp import web
 
 from agent.errors import ToolError
 from agent.mcp.servers import McpServers
-from agent.mcp.settings import MOST_MESSAGE_BYTES, McpServerSettings, McpSettings
+from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings, McpSettings
 from agent.settings import ToolSettings
 from tests.agent.props import call_context
 from tests.fakes.loopback import LoopbackServer
@@ -21,7 +21,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 
 class WildServer(LoopbackServer):
-    """Has one tool for each way to misbehave; `large` answers with that many bytes."""
+    """A server with one tool per kind of misbehaviour; `large` answers with that many bytes."""
 
     tools = ("large", "packed", "elsewhere", "broken", "no_answer", "swarm", "shouts")
 
@@ -43,7 +43,7 @@ class WildServer(LoopbackServer):
                     "serverInfo": {"name": "wild", "version": "1"},
                 }
             case "tools/list":
-                tools = [{"name": one, "inputSchema": {"type": "object"}} for one in self.tools]
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
                 answer["result"] = {"tools": tools}
             case "tools/call":
                 return await self._misbehave(request, body["params"]["name"], answer)
@@ -55,7 +55,7 @@ class WildServer(LoopbackServer):
         self, request: web.Request, tool: str, answer: dict[str, object]
     ) -> web.StreamResponse:
         self.requests.append(tool)
-        text = "x" * (MOST_MESSAGE_BYTES + 1)
+        text = "x" * (MAX_MESSAGE_BYTES + 1)
         answer["result"] = {"content": [{"type": "text", "text": text}]}
         data = json.dumps(answer).encode()
         headers = {"Content-Type": "application/json"}
@@ -92,8 +92,8 @@ class WildServer(LoopbackServer):
 @asynccontextmanager
 async def wild(folder: Path) -> AsyncIterator[tuple[WildServer, McpServers]]:
     async with WildServer() as server:
-        each = McpServerSettings("w", url=f"{server.url}/mcp", timeout_s=20.0)
-        servers = McpServers(McpSettings((each,), folder), ToolSettings())
+        mcp_tool = McpServerSettings("w", url=f"{server.url}/mcp", timeout_s=20.0)
+        servers = McpServers(McpSettings((mcp_tool,), folder), ToolSettings())
         try:
             assert await servers.load() == []
             yield server, servers
@@ -102,20 +102,22 @@ async def wild(folder: Path) -> AsyncIterator[tuple[WildServer, McpServers]]:
 
 
 @pytest.mark.parametrize("tool", WildServer.tools)
-async def test_a_wild_answer_is_one_sentence(tmp_path: Path, tool: str) -> None:
+async def test_misbehaviour_is_reported_in_one_sentence(tmp_path: Path, tool: str) -> None:
     async with wild(tmp_path) as (server, servers):
-        (each,) = (one for one in servers.mcp_tools() if one.definition.name == tool)
+        (mcp_tool,) = (
+            candidate for candidate in servers.mcp_tools() if candidate.definition.name == tool
+        )
         with pytest.raises(ToolError, match="MCP server w") as failure:
-            await each.run({}, call_context(each.name, tmp_path))
+            await mcp_tool.run({}, call_context(mcp_tool.name, tmp_path))
         assert server.requests == [tool]
         assert len(str(failure.value)) < 500
         assert ("more than Kore takes" in str(failure.value)) == (tool in ("large", "packed"))
         assert ("without end" in str(failure.value)) == (tool == "swarm")
-        # The server is there for the next call.
+        # The server is available for the next call.
         assert len((await servers.refresh("w")).tools) == len(server.tools)
 
 
-async def test_a_server_on_loopback_is_reached_without_a_proxy(
+async def test_loopback_server_is_reached_without_proxy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from agent.mcp.http import bounded_client

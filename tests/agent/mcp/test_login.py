@@ -1,4 +1,4 @@
-"""Logging in to an MCP server over HTTP: tokens that are kept, renewed, and never shown."""
+"""Login to an MCP server over HTTP: storage, renewal and secrecy of tokens."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 
 class Browser:
-    """A login dialog whose person agrees; `change` is what happens to the address on the way."""
+    """A login dialog with a person who consents; `change` modifies the returned address."""
 
     def __init__(self, port: int = 41999, change: tuple[str, str] = ("", "")) -> None:
         self.redirect_uri = f"http://127.0.0.1:{port}/callback"
@@ -70,14 +70,14 @@ async def whoami(running: McpServers) -> str:
     return result.for_model
 
 
-async def test_without_a_login_a_sentence_says_what_to_do(tmp_path: Path) -> None:
+async def test_missing_login_is_explained(tmp_path: Path) -> None:
     async with OauthMcpServer() as server, servers(server, tmp_path) as running:
         with pytest.raises(ToolError, match="wants a login: `kore mcp login g`"):
             await running.refresh("g")
         assert server.registrations == []
 
 
-async def test_a_login_is_for_later_starts_too(tmp_path: Path) -> None:
+async def test_login_survives_a_restart(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path)
         async with servers(server, tmp_path) as running:
@@ -86,7 +86,7 @@ async def test_a_login_is_for_later_starts_too(tmp_path: Path) -> None:
         assert len(server.registrations) == 1
 
 
-async def test_an_expired_token_is_renewed_after_a_restart(tmp_path: Path) -> None:
+async def test_expired_token_is_renewed_after_a_restart(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         server.expires_in = -10
         await log_in(server, tmp_path)
@@ -97,7 +97,7 @@ async def test_an_expired_token_is_renewed_after_a_restart(tmp_path: Path) -> No
         assert server.grants[-1] == "refresh_token"
 
 
-async def test_a_token_that_was_revoked_is_renewed_for_the_next_call(tmp_path: Path) -> None:
+async def test_revoked_token_is_renewed_for_the_next_call(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path)
         async with servers(server, tmp_path) as running:
@@ -107,7 +107,7 @@ async def test_a_token_that_was_revoked_is_renewed_for_the_next_call(tmp_path: P
         assert server.grants[-1] == "refresh_token"
 
 
-async def test_a_login_that_cannot_be_renewed_asks_for_another(tmp_path: Path) -> None:
+async def test_failed_renewal_requires_a_new_login(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         server.issues_refresh = False
         await log_in(server, tmp_path)
@@ -118,7 +118,7 @@ async def test_a_login_that_cannot_be_renewed_asks_for_another(tmp_path: Path) -
                 await whoami(running)
 
 
-async def test_a_login_elsewhere_counts_in_what_runs(tmp_path: Path) -> None:
+async def test_login_in_another_process_takes_effect(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path)
         async with servers(server, tmp_path) as running:
@@ -127,7 +127,7 @@ async def test_a_login_elsewhere_counts_in_what_runs(tmp_path: Path) -> None:
             assert (await whoami(running)).endswith("2")
 
 
-async def test_a_registration_is_used_again_for_the_same_way_back(tmp_path: Path) -> None:
+async def test_registration_is_reused_for_the_same_redirect_uri(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path)
         await log_in(server, tmp_path)
@@ -138,9 +138,7 @@ async def test_a_registration_is_used_again_for_the_same_way_back(tmp_path: Path
 
 
 @pytest.mark.parametrize("change", [("state=", "state=x"), ("iss=http", "iss=https")])
-async def test_the_end_of_another_login_is_not_taken(
-    tmp_path: Path, change: tuple[str, str]
-) -> None:
+async def test_answer_of_another_login_is_rejected(tmp_path: Path, change: tuple[str, str]) -> None:
     async with (
         OauthMcpServer() as server,
         servers(server, tmp_path, Browser(change=change)) as running,
@@ -150,11 +148,11 @@ async def test_the_end_of_another_login_is_not_taken(
         assert server.grants == []
 
 
-async def test_a_server_elsewhere_leads_nobody_to_this_machine(tmp_path: Path) -> None:
+async def test_remote_server_cannot_redirect_to_this_machine(tmp_path: Path) -> None:
     dialog = Browser()
     async with (
         OauthMcpServer() as server,
-        # The same machine, by a name that does not say so.
+        # The same machine under another name.
         servers(server, tmp_path, dialog, host="0.0.0.0") as running,
     ):
         with pytest.raises(ToolError, match=r"Its login leads to http://127\.0\.0\.1"):
@@ -162,7 +160,7 @@ async def test_a_server_elsewhere_leads_nobody_to_this_machine(tmp_path: Path) -
         assert (dialog.urls, server.registrations) == ([], [])
 
 
-async def test_tokens_are_known_to_the_redactor_and_in_no_log(
+async def test_tokens_are_redacted_and_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -175,7 +173,7 @@ async def test_tokens_are_known_to_the_redactor_and_in_no_log(
     assert not [text for text in secrets if text in caplog.text]
 
 
-async def test_a_login_is_sealed_and_only_its_owners(tmp_path: Path) -> None:
+async def test_login_file_is_encrypted_and_private(tmp_path: Path) -> None:
     sealer = Cipher(os.urandom(32), "KEY")
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path, sealer)
@@ -199,7 +197,7 @@ async def test_a_login_is_sealed_and_only_its_owners(tmp_path: Path) -> None:
         *("https://169.254.169.254/", "https://[fe80::1]/", "https://", "https://["),
     ],
 )
-async def test_tokens_are_not_given_back_to_another_place(address: str) -> None:
+async def test_tokens_are_not_sent_to_an_unsafe_address(address: str) -> None:
     login = {"metadata": {"revocation_endpoint": address}, "tokens": {"access_token": "t"}}
     with pytest.raises(ToolError, match="not safe"):
         await revoke("https://example.org/mcp", login)

@@ -42,7 +42,7 @@ async def find_addresses(host: str) -> Sequence[Address]:
         ("http://localhost:1/", "https://login.example.org/", None),
     ],
 )
-async def test_a_login_may_lead_elsewhere(server: str, address: str, place: str | None) -> None:
+async def test_login_may_use_another_host(server: str, address: str, place: str | None) -> None:
     judged = await judge_address(server, address, find_addresses)
     assert judged == (None if place is None else ip_address(place))
 
@@ -62,7 +62,7 @@ async def test_a_login_may_lead_elsewhere(server: str, address: str, place: str 
         ("http://nas.local/", "http://login.local/"),
     ],
 )
-async def test_a_server_leads_to_no_address_nearer_than_itself(server: str, address: str) -> None:
+async def test_server_cannot_redirect_to_a_nearer_address(server: str, address: str) -> None:
     with pytest.raises(UnsafeAddress):
         await judge_address(server, address, find_addresses)
 
@@ -77,7 +77,7 @@ async def test_a_server_leads_to_no_address_nearer_than_itself(server: str, addr
         "https://10.1.1.1",
     ],
 )
-async def test_no_proxy_is_asked_for_this_machine(
+async def test_proxy_is_not_used_for_this_machine(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
@@ -87,7 +87,7 @@ async def test_no_proxy_is_asked_for_this_machine(
     assert await judge_address("https://mcp.example.org/", elsewhere, find_addresses) is None
 
 
-def test_a_connection_goes_to_the_address_that_was_judged() -> None:
+def test_connection_uses_the_checked_address() -> None:
     request = httpx2.Request("POST", "https://login.example.org:444/token?x=1")
     connect_to(request, ip_address("2606:2800::1"))
     assert str(request.url) == "https://[2606:2800::1]:444/token?x=1"

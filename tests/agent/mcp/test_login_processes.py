@@ -1,4 +1,4 @@
-"""Several processes that use one login at once renew it once."""
+"""Renewal of a login that several processes share."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ from tests.fakes.oauth_mcp import OauthMcpServer
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 ROOT = Path(__file__).parents[3]
-# Calls the server's tool for each line that it reads.
+# Calls the server's tool for each input line.
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
@@ -69,7 +69,7 @@ async def call_at_once(processes: list[Process]) -> list[str]:
         ]
 
 
-async def test_a_refused_token_is_renewed_by_one_process_for_all(tmp_path: Path) -> None:
+async def test_rejected_token_is_renewed_once_for_all_processes(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         server.revokes_on_reuse = True
         await log_in(server, tmp_path)
@@ -78,13 +78,13 @@ async def test_a_refused_token_is_renewed_by_one_process_for_all(tmp_path: Path)
             for _ in range(3):
                 server.grants.clear()
                 server.access.clear()
-                # Nothing is renewed before the token of each process was refused.
+                # The renewal waits until the token of each process was rejected.
                 server.refused, server.renews_after = 0, len(processes)
                 assert all(line.startswith("you") for line in await call_at_once(processes))
                 assert server.grants == ["refresh_token"]
 
 
-async def test_an_expired_token_is_renewed_by_one_process_for_all(tmp_path: Path) -> None:
+async def test_expired_token_is_renewed_once_for_all_processes(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         server.revokes_on_reuse = True
         server.expires_in = -10
@@ -96,19 +96,21 @@ async def test_an_expired_token_is_renewed_by_one_process_for_all(tmp_path: Path
         assert server.grants == ["refresh_token"]
 
 
-async def test_calls_of_one_process_renew_once(tmp_path: Path) -> None:
+async def test_concurrent_calls_renew_once(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         server.revokes_on_reuse = True
         await log_in(server, tmp_path)
-        async with servers(server, tmp_path) as one, servers(server, tmp_path) as other:
-            await asyncio.gather(one.refresh("g"), other.refresh("g"))
+        async with servers(server, tmp_path) as first, servers(server, tmp_path) as second:
+            await asyncio.gather(first.refresh("g"), second.refresh("g"))
             server.access.clear()
             server.grants.clear()
-            await asyncio.gather(*(each.refresh("g") for each in (one, other, one, other)))
+            await asyncio.gather(
+                *(source.refresh("g") for source in (first, second, first, second))
+            )
         assert server.grants == ["refresh_token"]
 
 
-async def test_a_logout_waits_for_a_renewal_and_is_not_undone_by_it(tmp_path: Path) -> None:
+async def test_logout_waits_for_a_renewal(tmp_path: Path) -> None:
     async with OauthMcpServer() as server:
         await log_in(server, tmp_path)
         (path,) = tmp_path.glob("*/login")
@@ -121,7 +123,7 @@ async def test_a_logout_waits_for_a_renewal_and_is_not_undone_by_it(tmp_path: Pa
             while server.grants[-1] != "refresh_token":
                 await asyncio.sleep(0.01)
             ending = asyncio.create_task(end_login(file))
-            # A request without a token, so that the server renews.
+            # A request without a token makes the server demand one.
             async with servers(server, tmp_path / "other") as stranger:
                 with pytest.raises(Exception, match="wants a login"):
                     await stranger.refresh("g")
@@ -130,7 +132,7 @@ async def test_a_logout_waits_for_a_renewal_and_is_not_undone_by_it(tmp_path: Pa
             assert file.read() == {}
 
 
-async def test_a_server_that_cannot_renew_for_a_moment_does_not_end_the_login(
+async def test_temporary_renewal_failure_does_not_end_the_login(
     tmp_path: Path,
 ) -> None:
     async with OauthMcpServer() as server:

@@ -1,4 +1,4 @@
-"""The variables of an MCP server's settings: for the server, never for what builds its sandbox."""
+"""Variables of MCP servers reach the server, but not the program that builds its sandbox."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 
 async def where(tmp_path: Path, env: dict[str, str], sandbox: Sandbox) -> str:
-    """What the server says of its surroundings."""
+    """Return the server's report of its environment."""
     (tmp_path / "w").mkdir(parents=True)
     server = McpServerSettings("s", "/usr/bin/python3", ("-B", str(SERVER)), env)
     agent = Agent(
@@ -33,12 +33,12 @@ async def where(tmp_path: Path, env: dict[str, str], sandbox: Sandbox) -> str:
     )
     async with agent:
         result = await agent.run("?")
-    (said,) = [one for one in result.messages if one.role == "tool"]
-    return said.text
+    (report,) = [message for message in result.messages if message.role == "tool"]
+    return report.text
 
 
-async def test_no_variable_of_a_server_reaches_what_builds_its_sandbox(tmp_path: Path) -> None:
-    """A variable of the dynamic linker would run a server's code, or write a file, out here."""
+async def test_server_variables_do_not_reach_the_sandbox_program(tmp_path: Path) -> None:
+    """A variable of the dynamic linker could run code or write a file outside of the sandbox."""
     (tmp_path / "outside").mkdir()
     env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(tmp_path / "outside" / "escaped")}
     await where(tmp_path / "s", env, installed_bubblewrap())
@@ -46,8 +46,8 @@ async def test_no_variable_of_a_server_reaches_what_builds_its_sandbox(tmp_path:
 
 
 @pytest.mark.parametrize("top", ["", "package.json"])
-async def test_program_may_lie_in_the_folder_of_its_server(tmp_path: Path, top: str) -> None:
-    """As root the folder was mounted twice in one place."""
+async def test_program_may_be_inside_the_server_folder(tmp_path: Path, top: str) -> None:
+    """For root the folder was mounted twice."""
     folder = tmp_path / "own"
     program = folder / "src" / "server.py" if top else folder / "server.py"
     program.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ async def test_program_may_lie_in_the_folder_of_its_server(tmp_path: Path, top: 
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
-async def test_a_server_has_its_variables(tmp_path: Path, is_confined: bool) -> None:
+async def test_server_gets_its_variables(tmp_path: Path, is_confined: bool) -> None:
     sandbox = installed_bubblewrap() if is_confined else Unconfined()
     text = await where(tmp_path, {"TOKEN": "a b\n$(id)'"}, sandbox)
     assert json.loads(text)["token"] == "a b\n$(id)'"

@@ -1,4 +1,4 @@
-"""The folder of an MCP server that something else replaces while Kore runs."""
+"""Replacement of an MCP server's folder while Kore is running."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def servers_in(tmp_path: Path, folder: Path, sandbox: Sandbox, *, named: bool) -
 @pytest.mark.parametrize("is_named", [True, False], ids=["setting", "argument"])
 @pytest.mark.parametrize("is_confined", [True, False], ids=["bubblewrap", "none"])
 @pytest.mark.parametrize("put", [put_link, put_folder])
-async def test_server_does_not_start_in_what_replaced_its_folder(
+async def test_server_does_not_start_in_a_replaced_folder(
     tmp_path: Path, put: Callable[[Path, Path], None], is_confined: bool, is_named: bool
 ) -> None:
     folder, elsewhere = tmp_path / "project" / "data", tmp_path / "elsewhere"

@@ -1,4 +1,4 @@
-"""Servers that answer partly wrong, hang, start slowly or forget a session."""
+"""Servers that send partly malformed results, hang, start slowly or lose a session."""
 
 import asyncio
 import json
@@ -27,18 +27,20 @@ TEXT = {"type": "text", "text": "words"}
 
 
 def answering(folder: Path, results: Mapping[str, Any], *behaviours: str) -> McpServerSettings:
-    """A server with these results of requests."""
+    """Return a server with these results."""
     file = folder / "raw.json"
     file.write_text(json.dumps(results))
     return stand_in(f"raw={file}", *behaviours)
 
 
 async def run(servers: McpServers, tool: str, folder: Path, **arguments: Any) -> str:
-    (each,) = (one for one in servers.mcp_tools() if one.definition.name == tool)
-    return (await each.run(arguments, call_context(each.name, folder))).for_model
+    (mcp_tool,) = (
+        candidate for candidate in servers.mcp_tools() if candidate.definition.name == tool
+    )
+    return (await mcp_tool.run(arguments, call_context(mcp_tool.name, folder))).for_model
 
 
-async def test_a_tool_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+async def test_only_the_malformed_tool_is_left_out(tmp_path: Path) -> None:
     tools = [
         {"name": "plain", "inputSchema": OBJECT},
         {"name": "no_type", "inputSchema": {"properties": {"a": {"type": "string"}}}},
@@ -87,7 +89,7 @@ async def test_a_tool_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> N
         ({"content": [TEXT], "structuredContent": "x", "_meta": 5}, ["words"]),
     ],
 )
-async def test_a_result_is_read_as_far_as_it_can_be(
+async def test_valid_parts_of_a_result_are_read(
     tmp_path: Path, result: dict[str, Any], words: list[str]
 ) -> None:
     tool = {"name": "act", "inputSchema": OBJECT, "outputSchema": {**OBJECT, "required": ["n"]}}
@@ -99,7 +101,7 @@ async def test_a_result_is_read_as_far_as_it_can_be(
             assert word in text
 
 
-async def test_a_resource_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
+async def test_valid_parts_of_a_resource_are_read(tmp_path: Path) -> None:
     contents = [{"uri": "memo://one", "text": "words"}, {"uri": "memo://two"}, 5]
     async with serving(
         tmp_path, answering(tmp_path, {"resources/read": {"contents": contents}})
@@ -110,7 +112,7 @@ async def test_a_resource_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
         assert "cannot be shown" in text
 
 
-async def test_a_server_that_hung_is_started_again_for_the_next_call(tmp_path: Path) -> None:
+async def test_hanging_server_is_restarted_for_the_next_call(tmp_path: Path) -> None:
     async with serving(tmp_path, stand_in("hang-once", timeout_s=1.0)) as servers:
         await servers.load()
         with pytest.raises(ToolError, match="It does not answer at all: it is started"):
@@ -118,7 +120,7 @@ async def test_a_server_that_hung_is_started_again_for_the_next_call(tmp_path: P
         assert await run(servers, "echo", tmp_path, text="two") == "two"
 
 
-async def test_a_server_that_answers_is_told_of_the_end_of_a_call_and_goes_on(
+async def test_responsive_server_survives_a_cancelled_call(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, stand_in("ignores", timeout_s=1.0)) as servers:
@@ -131,9 +133,11 @@ async def test_a_server_that_answers_is_told_of_the_end_of_a_call_and_goes_on(
         assert words.count("a request was cancelled") == 1
 
 
-async def test_a_slow_start_is_told_to_the_person_and_the_model(tmp_path: Path) -> None:
+async def test_slow_start_is_reported_to_person_and_model(tmp_path: Path) -> None:
     server = stand_in("waits")
-    running = McpServers(McpSettings((server,), tmp_path), ToolSettings(), first_wait_s=0.1)
+    running = McpServers(
+        McpSettings((server,), tmp_path), ToolSettings(), first_listing_timeout_s=0.1
+    )
     try:
         (notice,) = await running.load()
         assert "The MCP server s is still starting" in notice
@@ -154,7 +158,7 @@ async def test_a_slow_start_is_told_to_the_person_and_the_model(tmp_path: Path) 
 
 
 class RestartedServer(LoopbackServer):
-    """A server with sessions that can forget them, and answers then in the way `form`."""
+    """A server that can lose its sessions and then answers as `form` says."""
 
     FORMS: Mapping[str, tuple[int, str, str]] = {
         "bare": (404, "", "text/plain"),
@@ -208,7 +212,7 @@ class RestartedServer(LoopbackServer):
                 name = body["params"]["name"]
                 self.calls.append(name)
                 if name == "cut":
-                    # It has acted, and then the way back is lost.
+                    # The server has acted before the connection is lost.
                     self.restart()
                     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
                     await response.prepare(request)
@@ -235,7 +239,7 @@ async def restarted(folder: Path, form: str) -> AsyncIterator[tuple[RestartedSer
 
 
 @pytest.mark.parametrize("form", RestartedServer.FORMS)
-async def test_a_call_goes_on_with_a_server_that_was_restarted(tmp_path: Path, form: str) -> None:
+async def test_call_is_repeated_after_a_server_restart(tmp_path: Path, form: str) -> None:
     async with restarted(tmp_path, form) as (server, servers):
         begun = server.sessions
         for count in (1, 2):
@@ -247,7 +251,7 @@ async def test_a_call_goes_on_with_a_server_that_was_restarted(tmp_path: Path, f
         assert server.calls == ["act"] * 3
 
 
-async def test_a_call_that_may_have_acted_is_not_repeated(tmp_path: Path) -> None:
+async def test_call_that_may_have_acted_is_not_repeated(tmp_path: Path) -> None:
     async with restarted(tmp_path, "bare") as (server, servers):
         with pytest.raises(ToolError, match="MCP server r"):
             await run(servers, "cut", tmp_path)
@@ -255,7 +259,7 @@ async def test_a_call_that_may_have_acted_is_not_repeated(tmp_path: Path) -> Non
         assert await run(servers, "act", tmp_path) == "words"
 
 
-async def test_a_refused_message_does_not_end_a_session(tmp_path: Path) -> None:
+async def test_rejected_message_does_not_end_a_session(tmp_path: Path) -> None:
     async with restarted(tmp_path, "bare") as (server, servers):
         begun = server.sessions
         with pytest.raises(ToolError, match="wrong arguments"):

@@ -168,7 +168,7 @@ async def test_other_programs_ask_kore_and_search(home: Path, model_server: Mode
 
         async def call(tool: str, **arguments: object) -> dict[str, object]:
             result = await connection.request(
-                lambda client: client.call_tool(tool, arguments), 60, what=tool
+                lambda client: client.call_tool(tool, arguments), 60, operation=tool
             )
             assert not result.is_error, result.content
             return dict(result.structured_content or {})
