@@ -1,1 +1,1 @@
-"""Skills: folders with a SKILL.md, whose text the model reads when it needs it."""
+"""Skills: folders with a SKILL.md that the model reads on demand."""

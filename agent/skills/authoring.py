@@ -1,4 +1,4 @@
-"""A skill that Kore writes itself, of what a conversation did: `/skills new`."""
+"""Authoring of a skill from a conversation: `/skills new`."""
 
 import re
 from pathlib import Path
@@ -8,15 +8,17 @@ from agent.prompts import render_prompt
 _NEW = re.compile(r"/skills(?:@\w+)?\s+new\b(.*)", re.DOTALL | re.IGNORECASE)
 
 
-def wish_in(text: str) -> str | None:
-    """What a message says of the skill that it wants written; None when it wants none."""
+def find_skill_request(text: str) -> str | None:
+    """Return the request in a `/skills new` message, or None for other messages."""
     match = _NEW.fullmatch(text.strip())
     return None if match is None else match[1].strip()
 
 
-def writing_request(wish: str, root: Path, workspace: Path) -> str:
-    """What the model is told: where the skill belongs, and what a good one says. In the
-    workspace's own folder it is the assistant's, elsewhere the project's."""
+def writing_request(request: str, root: Path, workspace: Path) -> str:
+    """Return the prompt to write a skill, with its folder.
+
+    A skill in the assistant's own workspace belongs to the assistant, elsewhere to the project.
+    """
     is_workspace = root.resolve() == workspace.resolve()
     folder = "skills" if is_workspace else ".agents/skills"
-    return render_prompt("write_skill", what=f": {wish}" if wish else "", folder=folder)
+    return render_prompt("write_skill", what=f": {request}" if request else "", folder=folder)

@@ -1,5 +1,5 @@
-"""All skills that can be used in a folder: the owner's, the workspace's, and those of a trusted
-project."""
+"""Catalog of the skills available in a folder: the owner's, the workspace's and a trusted
+project's."""
 
 import logging
 import os
@@ -22,36 +22,41 @@ log = logging.getLogger(__name__)
 
 PROGRAMS = (".claude", ".agents", ".kore")
 FILE = "SKILL.md"
-_DEPTH = 6
-_MOST_FOLDERS = 2_000
-_MOST_FILES = 40
-_MOST_ROOTS = 100
+_MAX_DEPTH = 6
+_MAX_FOLDERS = 2_000
+_MAX_FILES = 40
+_MAX_ROOTS = 100
 _SKIPPED = frozenset({".git", "node_modules"})
-# What one skill and all of them may take of a system prompt: about 75 and 2,000 tokens.
-_LINE_CHARS = 300
-_LISTING_CHARS = 8_000
+# Limits for one skill and for all of them in a system prompt: about 75 and 2,000 tokens.
+_MAX_LINE_CHARS = 300
+_MAX_LISTING_CHARS = 8_000
 _Key = tuple[int, int, int]
 
 
 @frozen
 class SkillFolder:
-    """Where skills lie. Links count in a folder that `follows_links`: the person's own. A
-    project's folder lies `within` it."""
+    """A folder with skills.
+
+    Links count only in a folder that `follows_links`, one of the person's own. A project's folder
+    must be `within` the project.
+    """
 
     path: Path
     follows_links: bool = True
     within: Path | None = None
 
     def lies_within(self) -> bool:
-        """Whether the folder is not a link that leaves its project."""
+        """Return False for a link that leaves its project."""
         return self.within is None or is_in(self.path, (Path(os.path.realpath(self.within)),))
 
 
 @frozen
 class SkillPaths:
-    """Where skills are looked for: `user` is the person's home folder, `own` Kore's, `workspace`
-    where the assistant lives. A project's count in `trusted` folders alone. `further` are those
-    that plugins bring."""
+    """Locations of skills: the person's home (`user`), Kore's folder (`own`) and the assistant's
+    `workspace`.
+
+    Skills of a project count only in `trusted` folders. `further` are the folders of plugins.
+    """
 
     user: Path
     own: Path
@@ -60,7 +65,8 @@ class SkillPaths:
     further: tuple[Path, ...] = ()
 
     def folders(self, root: Path | None) -> list[SkillFolder]:
-        """Later ones win: what plugins bring, the person's, the workspace's, the project's."""
+        """Return the folders in rising precedence: plugins, the person, the workspace, the
+        project."""
         own = [self.user / program / "skills" for program in PROGRAMS[:2]]
         own += [self.own / "skills", *self._of(self.workspace), self.workspace / "skills"]
         folders = [SkillFolder(folder, follows_links=False) for folder in self.further]
@@ -80,7 +86,8 @@ class SkillPaths:
 
 @frozen
 class _SkillFile:
-    """A file that was read, with the key by which it is read again, and its mark then."""
+    """A parsed file with the key that detects changes, and its taint mark at the time of
+    reading."""
 
     key: _Key
     skill: Skill | None = None
@@ -88,19 +95,19 @@ class _SkillFile:
 
 
 class SkillCatalog:
-    """Finds skills; a file is read again only when it has changed. Any thread may ask."""
+    """Finds skills and reads changed files again. Thread-safe."""
 
     def __init__(self, paths: SkillPaths) -> None:
         self._paths = paths
         self._cache: dict[Path, _SkillFile] = {}
         self._folders: dict[Path | None, list[tuple[str, SkillFolder]]] = {}
-        self._strange: set[Path] = set()
+        self._untrusted: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Skill]:
-        """Skills by name; `root` is the folder of the conversation. Touches the disk."""
+        """Return skills by name; `root` is the folder of the conversation. Touches the disk."""
         by_name: dict[str, Skill] = {}
         cache: dict[Path, _SkillFile] = {}
-        # Each turn asks, mostly for folders that are not there: one system call for each of those.
+        # Each turn calls this, mostly for missing folders: one system call for each of them.
         for name, folder in self._folders_of(root):
             if not os.access(name, os.R_OK) or not folder.lies_within():
                 continue
@@ -115,29 +122,29 @@ class SkillCatalog:
                 if skill is not None and self._is_own(path, cached.mark):
                     by_name.pop(skill.name, None)
                     by_name[skill.name] = skill
-        # Never changed in place: loads may overlap in threads.
-        self._cache = {**self._cache, **cache} if len(self._cache) < _MOST_FOLDERS else cache
+        # The cache is replaced, not changed, because loads may overlap in threads.
+        self._cache = {**self._cache, **cache} if len(self._cache) < _MAX_FOLDERS else cache
         return by_name
 
     def _folders_of(self, root: Path | None) -> list[tuple[str, SkillFolder]]:
-        """The folders of a root, which is asked for again and again."""
+        """Return the cached skill folders of a root."""
         folders = self._folders.get(root)
         if folders is None:
             folders = [(str(folder.path), folder) for folder in self._paths.folders(root)]
-            self._folders = {**dict([*self._folders.items()][-_MOST_ROOTS:]), root: folders}
+            self._folders = {**dict([*self._folders.items()][-_MAX_ROOTS:]), root: folders}
         return folders
 
     def listing(self, root: Path) -> str:
-        """What the system prompt says of them: a line each; empty without any."""
+        """Return the list of skills for the system prompt, one per line; empty without skills."""
         skills = [skill for skill in self.load(root).values() if skill.is_for_model]
         if not skills:
             return ""
         lines: list[str] = []
-        room = _LISTING_CHARS
+        room = _MAX_LISTING_CHARS
         for skill in skills:
             files = f" (only for {', '.join(skill.paths)})" if skill.paths else ""
             line = f"- {skill.name}{files}: {skill.description}"
-            line = line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"
+            line = line if len(line) <= _MAX_LINE_CHARS else f"{line[: _MAX_LINE_CHARS - 1]}…"
             if (room := room - len(line)) < 0:
                 lines.append(f"- and {len(skills) - len(lines)} more")
                 break
@@ -145,18 +152,18 @@ class SkillCatalog:
         return render_prompt("skills", skills="\n".join(lines))
 
     def _is_own(self, path: Path, mark: OpenFileMark | None) -> bool:
-        """Return whether no untrusted text is in the file or chose a link that leads to it."""
+        """Return whether neither the file nor a link to it is marked as untrusted."""
         if mark_level(path, opened=mark) == "none":
-            self._strange.discard(path)
+            self._untrusted.discard(path)
             return True
-        if path not in self._strange:
-            self._strange.add(path)
+        if path not in self._untrusted:
+            self._untrusted.add(path)
             log.warning("%s is not used: untrusted text may stand in it", path)
         return False
 
 
 def files_of(skill: Skill) -> list[str]:
-    """The files beside a SKILL.md, by their paths from its folder."""
+    """Return the other files of a skill as paths relative to its folder."""
     names: list[str] = []
     for folder, folders, files in os.walk(skill.folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -164,30 +171,30 @@ def files_of(skill: Skill) -> list[str]:
             path = Path(folder, name)
             if name != FILE and not name.startswith(".") and not path.is_symlink():
                 names.append(str(path.relative_to(skill.folder)))
-            if len(names) >= _MOST_FILES:
+            if len(names) >= _MAX_FILES:
                 return names
     return names
 
 
 def linked_skills(folder: Path) -> list[Path]:
-    """Where the links of a folder lead to skills."""
+    """Return the targets of links to skills in a folder."""
     try:
-        links = [one for one in folder.iterdir() if one.is_symlink()]
+        links = [link for link in folder.iterdir() if link.is_symlink()]
     except OSError:
         return []
-    return [one.resolve() for one in links if (one / FILE).is_file()]
+    return [link.resolve() for link in links if (link / FILE).is_file()]
 
 
 def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
-    """The SKILL.md files below a folder; the nearest first, so that one large folder does not keep
-    others from being found."""
+    """Yield the SKILL.md files below a folder, breadth first, so that a large folder does not hide
+    others."""
     top = Path(os.path.realpath(folder.path))
-    waiting = deque([(folder.path, _DEPTH)])
+    pending = deque([(folder.path, _MAX_DEPTH)])
     linked: set[Path] = set()
-    for _ in range(_MOST_FOLDERS):
-        if not waiting:
+    for _ in range(_MAX_FOLDERS):
+        if not pending:
             return
-        place, depth = waiting.popleft()
+        place, depth = pending.popleft()
         try:
             with os.scandir(place) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
@@ -207,9 +214,9 @@ def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
             if entry.name == FILE and S_ISREG(info.st_mode):
                 yield Path(entry.path), (info.st_ctime_ns, info.st_size, info.st_ino)
             elif S_ISDIR(info.st_mode) and depth > 0 and entry.name not in _SKIPPED:
-                waiting.append((Path(entry.path), depth - 1))
+                pending.append((Path(entry.path), depth - 1))
     log.warning(
-        "%s: more than %s folders; not all were searched for skills", folder.path, _MOST_FOLDERS
+        "%s: more than %s folders; not all were searched for skills", folder.path, _MAX_FOLDERS
     )
 
 

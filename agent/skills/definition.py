@@ -1,4 +1,4 @@
-"""A skill as its SKILL.md says it, whatever the file looks like."""
+"""Parser for SKILL.md files in any state."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from agent.text.visible import escape_line
 
 # https://agentskills.io/specification
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-MOST_NAME_CHARS = 64
-MOST_DESCRIPTION_CHARS = 1024
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
-# What has an effect, or says something to people.
+# Fields with an effect, or with information for people.
 _FIELDS = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
     | {"when_to_use", "argument-hint", "arguments", "disable-model-invocation", "user-invocable"}
@@ -26,12 +26,13 @@ _FIELDS = frozenset(
 
 @frozen
 class Skill:
-    """`body` is what the model reads, `folder` where its files are. `is_for_model` and
-    `is_for_people` say who may call for it; `runs_apart` as a sub-agent, `agent` by which.
-    `arguments` are the names that stand for its arguments, in order. `model` and `effort` (low,
-    medium, high, xhigh, max) are wishes; `paths` are the files that it is for. `remarks` say what
-    was odd.
-    One that is not `is_own` came with a plugin: its words are a stranger's.
+    """A skill.
+
+    `body` is the text for the model, `folder` contains its files. `is_for_model` and
+    `is_for_people` say who may invoke it; `runs_apart` means as a sub-agent, the one named `agent`.
+    `arguments` are the names of its arguments in order. `model` and `effort` (low, medium, high,
+    xhigh, max) are preferences; `paths` are the files it applies to. `remarks` describe problems. A
+    skill that is not `is_own` came with a plugin, so its text is untrusted.
     """
 
     name: str
@@ -52,12 +53,12 @@ class Skill:
 
     @property
     def thinking(self) -> bool | None:
-        """Whether its effort asks models to think; None leaves it to them."""
+        """True or False when the effort turns thinking on or off; None leaves it to the model."""
         return None if self.effort in (None, "medium") else self.effort != "low"
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:
-    """The skill of a SKILL.md; None for one that says nothing of what it is for."""
+    """Return the skill of a SKILL.md, or None for one without a description."""
     text, remarks = frontmatter.decode(raw)
     document = frontmatter.read(text)
     fields = {_fold(name): value for name, value in reversed(list(document.fields.items()))}
@@ -67,10 +68,10 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         description = f"{description} {when}".strip()
     if not description:
         return None
-    if len(description) > MOST_DESCRIPTION_CHARS:
-        description = description[: MOST_DESCRIPTION_CHARS - 1] + "…"
-        notes.append(f"the description is longer than {MOST_DESCRIPTION_CHARS:,} characters")
-    name = _line(fields.get("name"))[:MOST_NAME_CHARS] or folder.name
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        description = description[: MAX_DESCRIPTION_CHARS - 1] + "…"
+        notes.append(f"the description is longer than {MAX_DESCRIPTION_CHARS:,} characters")
+    name = _line(fields.get("name"))[:MAX_NAME_CHARS] or folder.name
     if not NAME.fullmatch(name):
         notes.append(f'the name "{name}" is not lowercase letters, digits and single hyphens')
     elif name != folder.name:
@@ -111,7 +112,7 @@ def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
 
 def _words(value: Any) -> tuple[str, ...]:
     words = value if isinstance(value, list) else re.split(r"[\s,]+", _line(value))
-    return tuple(name for one in words if (name := str(one).strip()))
+    return tuple(name for word in words if (name := str(word).strip()))
 
 
 def _line(value: Any) -> str:

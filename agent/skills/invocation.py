@@ -1,4 +1,4 @@
-"""Skills that a person calls for: `/NAME` and arguments at the beginning of a message."""
+"""Skills invoked by a person: `/NAME` and arguments at the beginning of a message."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from agent.records import frozen
 from agent.skills.definition import Skill
 from agent.skills.tool import skill_text
 
-# With the name of a bot, as chats write it, and `_` for `-`, for menus of chats know no other.
+# Chats append the name of a bot, and their menus allow only `_` instead of `-`.
 _CALL = re.compile(r"/([^\s/@]+)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 
@@ -18,7 +18,7 @@ class SkillInvocation:
     arguments: str = ""
 
     def text(self) -> str:
-        """What the model reads for it: the skill's text, or whom to give it to."""
+        """Return the text for the model: the skill's text, or a request to delegate it."""
         text = skill_text(self.skill, self.arguments)
         if not self.skill.runs_apart:
             return text
@@ -26,7 +26,7 @@ class SkillInvocation:
 
 
 def invocation_in(text: str, skills: Mapping[str, Skill]) -> SkillInvocation | None:
-    """The skill that a message calls for; None when it calls for none that people may."""
+    """Return the invocation in a message, or None if it invokes no skill available to people."""
     match = _CALL.fullmatch(text.strip())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Arguments in the text of a skill or a command, as Claude Code fills them in."""
+"""Substitution of arguments in skills and commands, compatible with Claude Code."""
 
 import re
 import shlex
@@ -6,29 +6,33 @@ from collections.abc import Sequence
 
 from agent.prompts import load_prompt
 
-_PLACE = re.compile(
+_PLACEHOLDER = re.compile(
     r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>\d+)\]|(?P<all>ARGUMENTS)\b"
     r"|(?P<number>\d+)|(?P<name>[A-Za-z_]\w*))"
 )
 
 
-# Only at the beginning of a line or behind a blank, as Claude Code has it.
+# Only at the beginning of a line or after whitespace, as in Claude Code.
 _COMMAND = re.compile(r"(?:(?<=\s)|^)!`([^`\n]+)`")
 _BLOCK = re.compile(r"^```!\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 
 
 def mark_commands(body: str) -> str:
-    """The text with its commands, `` !`cmd` `` and blocks ```` ```! ````, as what the model is to
-    run: it calls `exec` like for any other command, with its policy, questions and sandbox."""
+    """Replace commands, `` !`cmd` `` and ```` ```! ```` blocks, by requests to run them.
+
+    The model runs them with `exec`, subject to policy, approval and sandbox.
+    """
     text, count = _COMMAND.subn(r"[output of `\1`]", body)
     text, blocks = _BLOCK.subn(r"[output of:]\n```\n\1\n```", text)
     return f"{load_prompt('skill_commands')}\n\n{text}" if count + blocks else body
 
 
 def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
-    """The text with its arguments: `$0` is the first one, `$ARGUMENTS` the whole line. A number
-    beyond the last stays as it is, a name without a value is empty, `\\$1` is `$1`. A text without
-    any place for them has them at its end."""
+    """Fill in the arguments: `$0` is the first, `$ARGUMENTS` all of them.
+
+    A number beyond the last argument stays, a name without a value becomes empty, and `\\$1`
+    becomes `$1`. If the text has no place for arguments, they are appended.
+    """
     values = _split(arguments)
     places = 0
 
@@ -48,7 +52,7 @@ def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
         number = int(match["index"] or match["number"])
         return values[number] if number < len(values) else whole
 
-    text = _PLACE.sub(value_of, body)
+    text = _PLACEHOLDER.sub(value_of, body)
     if places or not arguments:
         return text
     return f"{text}\n\nARGUMENTS: {arguments}"

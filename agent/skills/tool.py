@@ -1,4 +1,4 @@
-"""The tool that gives the model the text of a skill, or a file of its folder."""
+"""The tool that gives the model the text of a skill or one of its files."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,8 +24,11 @@ _FILE_LIMIT_BYTES = 1_000_000
 
 
 class SkillTool:
-    """A skill is the owner's own word, unless it came with a plugin; those of strangers are not in
-    the catalogue."""
+    """Reads skills.
+
+    A skill is trusted unless it came with a plugin; untrusted skills of others are not in the
+    catalog.
+    """
 
     name: ClassVar[str] = SKILL_TOOL
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -33,7 +36,7 @@ class SkillTool:
     )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
-    # One that runs apart takes as long as its sub-agent.
+    # A skill that runs apart takes as long as its sub-agent.
     lasts: ClassVar[bool] = True
     output_limit_bytes: ClassVar[int] = 100_000
     parameters: ClassVar[JsonSchema] = parameters(
@@ -51,7 +54,7 @@ class SkillTool:
         skills = await asyncio.to_thread(self.catalog.load, call.workspace)
         skill = skills.get(args["name"].strip().removeprefix("/"))
         if skill is None or not skill.is_for_model:
-            names = ", ".join(name for name, one in skills.items() if one.is_for_model)
+            names = ", ".join(name for name, available in skills.items() if available.is_for_model)
             raise ToolError(f"There is no skill {args['name'][:80]!r}; there are: {names}.")
         taint = NOTHING if skill.is_own else UNTRUSTED
         if file := args.get("file"):
@@ -66,7 +69,7 @@ class SkillTool:
 
 
 def skill_text(skill: Skill, arguments: str = "") -> str:
-    """What the model reads of a skill, with its arguments and the names of its files."""
+    """Return the text of a skill for the model, with its arguments and the names of its files."""
     body = fill_in(mark_commands(skill.body), arguments, skill.arguments)
     names = files_of(skill)
     files = render_prompt("skill_files", files=", ".join(names)) if names else ""
@@ -76,7 +79,7 @@ def skill_text(skill: Skill, arguments: str = "") -> str:
 
 
 def _file(skill: Skill, name: str) -> str:
-    """A file of the skill's folder. Raises `ToolError`."""
+    """Return a file of the skill's folder. Raises `ToolError`."""
     folder = skill.folder.resolve()
     path = (folder / name).resolve()
     try:

@@ -1,20 +1,20 @@
-"""How much room a text takes on a screen: Chinese takes two columns a character, an emoji of five
-code points two in all, a combining mark none.
+"""Display width of text in terminal columns: 2 for a Chinese character or an emoji, 0 for a
+combining mark.
 
-Plain ASCII is counted without the library that knows the others.
+Plain ASCII is measured without importing wcwidth.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
 
-# Columns below which a text is not worth setting.
-_LEAST = 20
+# Minimum width for wrapping.
+_MIN_COLUMNS = 20
 _NOT_FIRST = "，。、；：？！）】》」』〉”’…—%,.;:?!)]}"
 _NOT_LAST = "（【《「『〈“‘([{"
 
 
 def display_width(text: str) -> int:
-    """Columns of one line of printable text."""
+    """Return the columns of one line of printable text."""
     if text.isascii():
         return len(text)
     import wcwidth
@@ -23,41 +23,44 @@ def display_width(text: str) -> int:
 
 
 def padded(text: str, columns: int) -> str:
-    """With blanks behind it, so that what follows stands in its column."""
+    """Return the text padded with spaces to this width."""
     return text + " " * (columns - display_width(text))
 
 
 def shortened(text: str, columns: int) -> str:
-    """At most so many columns; what was cut ends with an ellipsis."""
+    """Return the text cut to at most this width, with an ellipsis where it was cut."""
     if display_width(text) <= columns:
         return text
     return f"{text[: _fits(text, columns - 1)].rstrip()}…" if columns > 0 else ""
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Lines of at most so many columns, cut at blanks or between two characters that are written
-    without any; a word that is longer than a line is cut. A line holds at least one character."""
+    """Split text into lines of at most this width, at spaces or between ideographs.
+
+    A word that is longer than a line is cut. Each line has at least one character.
+    """
     *ends, last = pairwise((0, *line_breaks(text, columns), len(text)))
     return [*(text[begin:end].rstrip() for begin, end in ends), text[slice(*last)]]
 
 
 def wrap_paragraphs(text: str, columns: int) -> str:
-    """Lines cut between words where a terminal would cut within one, each as far in as it began.
+    """Wrap lines between words and keep their indentation.
 
-    An address that is longer than a line stays whole on one of its own, to be opened and copied.
+    A URL that is longer than a line gets a line of its own and stays whole, so that it can be
+    opened and copied.
     """
     lines: list[str] = []
     for line in text.split("\n"):
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
         room = columns - len(indent)
-        parts = _split_line(words, room) if room >= _LEAST else [words]
+        parts = _split_line(words, room) if room >= _MIN_COLUMNS else [words]
         lines += (indent + part for part in parts)
     return "\n".join(lines)
 
 
 def _split_line(line: str, columns: int) -> Iterator[str]:
-    """The line in lines; a word of Latin letters that fits in none of them has one of its own."""
+    """Split a line; a Latin word that is too long gets a line of its own."""
     run: list[str] = []
     for word in line.split(" "):
         if not word.isascii() or len(word) <= columns:
@@ -72,21 +75,21 @@ def _split_line(line: str, columns: int) -> Iterator[str]:
 
 
 def line_breaks(text: str, columns: int) -> list[int]:
-    """Where those lines begin that come after the first; blanks stay at the ends of lines."""
+    """Return the offsets where lines after the first begin; spaces stay at the ends of lines."""
     breaks: list[int] = []
     begin = 0
     while rest := text[begin:]:
-        most = _fits(rest, columns) or _first(rest)
-        if most == len(rest):
+        fitting = _fits(rest, columns) or _first(rest)
+        if fitting == len(rest):
             break
-        end = next((at for at in range(most, 0, -1) if _may_break(rest, at)), most)
+        end = next((at for at in range(fitting, 0, -1) if _may_break(rest, at)), fitting)
         begin += len(rest) - len(rest[end:].lstrip())
         breaks.append(begin)
     return breaks
 
 
 def _may_break(text: str, at: int) -> bool:
-    """Chinese and Japanese are written without blanks; no line begins with a closing mark."""
+    """Return whether a line may break at an offset: at a space or next to an ideograph."""
     before, behind = text[at - 1], text[at]
     if behind == " ":
         return True
@@ -95,21 +98,21 @@ def _may_break(text: str, at: int) -> bool:
     return behind not in _NOT_FIRST and before not in _NOT_LAST and before != " "
 
 
-def _is_ideographic(letter: str) -> bool:
-    """Also kana, and the marks that go with them."""
-    code = ord(letter)
+def _is_ideographic(char: str) -> bool:
+    """Return whether a character is an ideograph, kana or their punctuation."""
+    code = ord(char)
     return 0x2E80 <= code < 0xFE00 or 0xFF00 <= code < 0xFFF0 or 0x20000 <= code < 0x40000
 
 
 def _first(text: str) -> int:
-    """The code points of the first character."""
+    """Return the number of code points of the first character."""
     import wcwidth
 
     return len(next(iter(wcwidth.iter_graphemes(text))))
 
 
 def _fits(text: str, columns: int) -> int:
-    """How many code points of the text fit, and cut no character in two."""
+    """Return how many code points fit without splitting a character."""
     if text.isascii():
         return min(len(text), columns)
     import wcwidth

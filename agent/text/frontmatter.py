@@ -1,8 +1,8 @@
-"""Frontmatter of markdown files, as people really write it: YAML, nearly YAML, or none at all.
+"""Parser for the frontmatter of Markdown files, whether it is valid YAML or only similar to it.
 
-Values are built from YAML's events and never constructed by it: no tag means anything, an alias
-is an error, and depth and size have caps. What is not YAML is read line by line. No text is lost:
-whatever is not a field is the body.
+Values are built from YAML events: tags are ignored, aliases are errors, depth and size are limited.
+Invalid YAML is read line by line. No text is lost: everything that is not a field belongs to the
+body.
 """
 
 import re
@@ -22,7 +22,7 @@ _SIMPLE = re.compile(
 _MARK = re.compile(r"[|>][+-]?\d?[ \t]*$")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)$")
 _QUOTED = re.compile(r"""(["'])(.*)\1$""", re.DOTALL)
-# Speakers of a dialogue that people paste into a description without indenting it.
+# Speakers of a dialogue that people paste into a description without indentation.
 _SPEAKERS = frozenset({"user", "assistant", "human", "context", "commentary", "example", "note"})
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"-?\d{1,15}")
 
 @frozen
 class Frontmatter:
-    """`fields` in the order of the file; `remarks` say what was odd about it, for people."""
+    """Fields in the order of the file; `remarks` describe problems for people."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     body: str = ""
@@ -42,11 +42,11 @@ class Frontmatter:
 
 
 class _Unreadable(Exception):
-    """It is no YAML, or YAML that is not wanted here."""
+    """The block is not YAML, or uses an unsupported feature of YAML."""
 
 
 def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """The text of a file, with plain line ends; and remarks. Nothing is too odd to be read."""
+    """Decode a file with any content to text with plain line ends, and return remarks."""
     remarks = []
     if len(raw) > SIZE_LIMIT_BYTES:
         raw = raw[:SIZE_LIMIT_BYTES]
@@ -59,7 +59,7 @@ def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def read(text: str) -> Frontmatter:
-    """The fields between two lines `---` at the top, and the text behind them."""
+    """Return the fields between two `---` lines at the top, and the text after them."""
     block, body = _split_block(text.removeprefix("\ufeff"))
     if block is None:
         return Frontmatter({}, body, ("has no frontmatter",))
@@ -80,7 +80,7 @@ def _split_block(text: str) -> tuple[str | None, str]:
     for n in range(first + 1, len(lines)):
         if lines[n].rstrip() in ("---", "..."):
             return "\n".join(lines[first + 1 : n]), "\n".join(lines[n + 1 :]).strip()
-    # It is never closed: fields end at the first empty line.
+    # The block is never closed: fields end at the first empty line.
     end = next((n for n in range(first + 1, len(lines)) if not lines[n].strip()), len(lines))
     if end > first + 1 and _FIELD.match(lines[first + 1]):
         return "\n".join(lines[first + 1 : end]), "\n".join(lines[end:]).strip()
@@ -88,8 +88,10 @@ def _split_block(text: str) -> tuple[str | None, str]:
 
 
 def _simple(block: str) -> dict[str, Any] | None:
-    """The fields, when all of them are plain words on one line, as in most files: YAML would say
-    the same, but takes 2 MB to do so."""
+    """Return the fields if all are plain words on one line, as in most files.
+
+    YAML would give the same result, but takes 2 MB of memory.
+    """
     fields: dict[str, Any] = {}
     for line in block.split("\n"):
         simple = _SIMPLE.fullmatch(line)
@@ -100,7 +102,7 @@ def _simple(block: str) -> dict[str, Any] | None:
 
 
 def _yaml(block: str) -> dict[str, Any]:
-    """The mapping. Raises `_Unreadable`."""
+    """Return the mapping. Raises `_Unreadable`."""
     import yaml
 
     if len(block) > _BLOCK_LIMIT_CHARS:
@@ -147,7 +149,7 @@ def _build(events: Iterator[Any]) -> Any:
 
 
 def _mapping(parts: list[Any]) -> dict[str, Any]:
-    """Keys and values in turn; of two equal keys the first counts."""
+    """Build a mapping from alternating keys and values; the first of equal keys wins."""
     mapping: dict[str, Any] = {}
     for key, value in zip(parts[::2], parts[1::2], strict=True):
         mapping.setdefault(str(key), value)
@@ -168,7 +170,7 @@ def _plain(text: str) -> Any:
 
 
 def _lines(block: str) -> dict[str, Any]:
-    """Each line `name: value` at the margin begins a field; what follows it belongs to it."""
+    """Read fields line by line: each `name: value` at the margin begins a field."""
     fields: dict[str, Any] = {}
     name, rest = "", list[str]()
     for line in [*block.split("\n"), "end:"]:

@@ -1,5 +1,7 @@
-"""Which texts answer a query by its words: BM25 over stems, and over pairs of letters where words
-have no spaces between them."""
+"""BM25 ranking of texts for a query.
+
+Terms are stems, or pairs of characters in scripts without spaces between words.
+"""
 
 import math
 import re
@@ -25,25 +27,24 @@ _ENDINGS = re.compile(r"(?<=[^\W_]{3})(?:ingly|edly|ings|ing|ied|ies|ed|es|ly|s|
 _K1, _B = 1.2, 0.75
 # Cormack et al., "Reciprocal rank fusion", 2009.
 _RANK_OFFSET = 60
-# A word as short as that begins many others.
-_LEAST_LETTERS = 4
-# Of the best score: a text below is noise beside the best one.
-NOISE = 0.4
-# So many texts are taken for their meaning alone: the nearest ones are near even to nonsense.
-SIMILAR = 5
+# Shorter words are prefixes of too many others.
+_MIN_STEM_CHARS = 4
+# As a share of the best score; texts below it are noise.
+NOISE_SHARE = 0.4
+# Texts taken for their similarity alone: the nearest texts are near even to nonsense.
+MAX_SIMILAR = 5
 
 
 def plain(text: str) -> str:
-    """Without case and accents: people do not write them the same each time."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
+    """Return the text without case and accents, which people use inconsistently."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize(
-        "NFC", "".join(letter for letter in letters if not unicodedata.combining(letter))
+        "NFC", "".join(char for char in decomposed if not unicodedata.combining(char))
     )
 
 
 def query_terms(query: str) -> list[str]:
-    """What to look for, each once: without the words that every text has, unless there are only
-    such."""
+    """Return the distinct terms of a query, without stop words unless all are stop words."""
     text = plain(query)
     terms = [term for run in _RUN.findall(_STOP_RUNS.sub(" ", text)) for term in _terms(run)]
     useful = [term for term in terms if term not in _stop_words()]
@@ -51,7 +52,7 @@ def query_terms(query: str) -> list[str]:
 
 
 def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
-    """How well each text answers: 0 for one that has none of the terms."""
+    """Return the score of each text: 0 for a text without any of the terms."""
     counts = [_text_terms(text) for text in texts]
     mean = sum(map(Counter.total, counts)) / max(1, len(counts)) or 1.0
     result = [0.0] * len(texts)
@@ -65,27 +66,33 @@ def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
     return result
 
 
-def shared_beginnings(terms: Sequence[str], text: str) -> int:
-    """How many terms stand within a word of the text, or go on from one: "allergies" and
-    "allergic", "novelist" and "novels"."""
+def count_shared_prefixes(terms: Sequence[str], text: str) -> int:
+    """Return how many terms occur in the text or share a beginning with one of its words.
+
+    For example "allergies" and "allergic", or "novelist" and "novels".
+    """
     whole = plain(text)
     stems = [stem(run) for run in _RUN.findall(whole) if not _is_unspaced(run)]
-    stems = [one for one in stems if len(one) >= _LEAST_LETTERS and one not in _stop_words()]
+    stems = [
+        word_stem
+        for word_stem in stems
+        if len(word_stem) >= _MIN_STEM_CHARS and word_stem not in _stop_words()
+    ]
     return sum(term in whole or term.startswith(tuple(stems)) for term in terms)
 
 
 def fused(*rankings: Sequence[T]) -> list[T]:
-    """One ranking of several: what stands high in one of them, and higher still in more."""
+    """Fuse rankings by reciprocal rank."""
     weights: dict[T, float] = {}
     for ranking in rankings:
-        for place, one in enumerate(ranking, 1):
-            weights[one] = weights.get(one, 0.0) + 1 / (_RANK_OFFSET + place)
-    return sorted(weights, key=lambda one: -weights[one])
+        for place, item in enumerate(ranking, 1):
+            weights[item] = weights.get(item, 0.0) + 1 / (_RANK_OFFSET + place)
+    return sorted(weights, key=lambda item: -weights[item])
 
 
-def most_alike(cosines: Sequence[float], most: int) -> list[int]:
-    """The places of the nearest texts, nearest first."""
-    places = sorted(range(len(cosines)), key=lambda n: -cosines[n])[:most]
+def most_alike(cosines: Sequence[float], limit: int) -> list[int]:
+    """Return the indexes of the most similar texts, best first."""
+    places = sorted(range(len(cosines)), key=lambda n: -cosines[n])[:limit]
     return [n for n in places if cosines[n] > 0]
 
 
@@ -95,7 +102,7 @@ def _text_terms(text: str) -> Counter[str]:
         terms = _terms(run)
         counts.update(terms)
         if _is_unspaced(run) and len(run) > 1:
-            # A query may be a single letter; text is not longer for that.
+            # A query may be a single character; it does not count towards the text's length.
             counts.update(dict.fromkeys(set(run) - set(terms), 1))
     return counts
 
@@ -116,7 +123,7 @@ def _is_unspaced(run: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """An English word without its ending: the same for "plan", "plans" and "planning"."""
+    """Return an English word without its ending: the same for "plan", "plans" and "planning"."""
     if not word.isascii() or not word.isalpha():
         return word
     short = _ENDINGS.sub("", word)

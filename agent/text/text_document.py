@@ -1,4 +1,4 @@
-"""Text files as bytes: which encoding, which line ends, and back again without a changed byte."""
+"""Text files as bytes: encodings and line ends, preserved when unchanged text is written."""
 
 import codecs
 import re
@@ -9,14 +9,14 @@ from agent.errors import ToolError
 from agent.records import frozen
 
 LIMIT_BYTES = 20_000_000
-# A file of this size is compared in well under a second; a larger one is named, not compared.
+# Larger files are not compared; at this size a diff takes well under a second.
 DIFF_LIMIT_CHARS = 400_000
-# As much of a file is quoted to a model that changed it, or quoted it wrongly.
+# Quoted part of a file that a model has changed or quoted wrongly.
 QUOTE_BYTES = 2_000
-_QUOTED_CHARS = 200
+_MAX_LINE_CHARS = 200
 _TOO_LARGE = "@@ too large to compare:"
 
-# The order matters: the mark of UTF-32 begins with that of UTF-16.
+# UTF-32 comes first: its byte order mark begins like the one of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -25,7 +25,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
-# Controls; and of the upper half all but letters, the hard blank and § © « ° ´ ».
+# Control characters, and the upper half except letters, the non-breaking space and § © « ° ´ ».
 _NOT_LATIN = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f-\x9f\xd7\xf7]|[\xa1-\xbf]"
                         rb"(?<![\xa7\xa9\xab\xb0\xb4\xbb])")  # fmt: skip
 _LATIN_RUN = re.compile(rb"[\x80-\xff]{3}")
@@ -35,9 +35,9 @@ _LETTERS = re.compile(rb"[A-Za-z]")
 
 @frozen
 class TextFormat:
-    """How a text is stored: its encoding and the byte order mark before it.
+    """Encoding of a text file and its byte order mark.
 
-    "latin-1" stands for every encoding of single bytes that is like it in what the file holds.
+    "latin-1" also covers other single-byte encodings that agree with it on the file's content.
     """
 
     encoding: str = "utf-8"
@@ -45,14 +45,15 @@ class TextFormat:
 
     @staticmethod
     def of(data: bytes) -> "TextFormat":
-        """The form that the first bytes of a file announce."""
+        """Detect the format from the first bytes of a file."""
         for mark, encoding in _MARKS:
             if data.startswith(mark):
                 return TextFormat(encoding, mark)
         return TextFormat()
 
     def encode(self, text: str) -> bytes:
-        """Bytes without the mark. Raises ToolError for what the encoding cannot hold."""
+        """Encode text without the mark. Raises `ToolError` for characters outside of the
+        encoding."""
         try:
             return text.encode(self.encoding)
         except UnicodeEncodeError as exc:
@@ -70,18 +71,18 @@ class TextFormat:
 
 @frozen
 class Document:
-    """The whole text of a file, line ends as they are, and its form."""
+    """The whole text of a file with its original line ends, and its format."""
 
     text: str
     form: TextFormat
 
     def encode(self) -> bytes:
-        """The file's bytes; for an unchanged text exactly those it was made of."""
+        """Return the file's bytes; for unchanged text exactly the original ones."""
         return self.form.byte_order_mark + self.form.encode(self.text)
 
 
 def decode(data: bytes, path: Path) -> Document:
-    """Decode strictly. Raises ToolError for binary files and for bytes that are no text."""
+    """Decode strictly. Raises `ToolError` for binary files and undecodable bytes."""
     form = TextFormat.of(data)
     refuse_binary(data, form, path)
     try:
@@ -98,10 +99,10 @@ def decode(data: bytes, path: Path) -> Document:
 
 
 def is_latin(data: bytes) -> bool:
-    """Whether bytes that are no UTF-8 are surely latin-1, or so alike that nothing is damaged.
+    """Return whether bytes that are not UTF-8 are latin-1, or similar enough to be safe to edit.
 
-    All beyond ASCII are its letters and a few common signs, few, and never many in a row: texts in
-    other alphabets, and those whose characters take two bytes, look different.
+    All non-ASCII bytes must be letters or a few common signs, rare, and never many in a row: other
+    alphabets and two-byte encodings look different.
     """
     return not (_NOT_LATIN.search(data) or _LATIN_RUN.search(data)) and (
         len(_BEYOND_ASCII.findall(data)) * 3 <= len(_LETTERS.findall(data))
@@ -109,15 +110,15 @@ def is_latin(data: bytes) -> bool:
 
 
 def refuse_binary(data: bytes, form: TextFormat, path: Path) -> None:
-    """Raises ToolError when the bytes are no text in any encoding."""
+    """Raise `ToolError` for bytes that are not text in any encoding."""
     if not form.encoding.startswith(("utf-16", "utf-32")) and b"\0" in data[:8192]:
         raise ToolError(f"{path} is a binary file ({len(data):,} bytes), not text.")
 
 
 def searchable(data: bytes) -> list[str] | None:
-    """The lines of a file's bytes, what is no text in them shown as such; None for a binary file.
+    """Return the lines of a file with undecodable bytes replaced; None for a binary file.
 
-    UTF-32 counts as binary: ripgrep does not know it.
+    UTF-32 counts as binary, because ripgrep does not support it.
     """
     form = TextFormat.of(data)
     text = data[len(form.byte_order_mark) :].decode(form.encoding, "replace")
@@ -125,13 +126,13 @@ def searchable(data: bytes) -> list[str] | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines without their ends; a last line end opens no further line."""
+    """Return lines without their ends; a final line end does not start another line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def line_ending(text: str) -> str:
-    """Return the line end of most lines of a text."""
+    """Return the most frequent line end of a text."""
     count = text.count("\r\n")
     return "\r\n" if count > text.count("\n") - count else "\n"
 
@@ -143,8 +144,11 @@ def quote_lines(
     around: int = 3,
     limit_bytes: int = QUOTE_BYTES,
 ) -> str:
-    """Return numbered lines for a model: the regions (from 0 on, without their ends) and the lines
-    `around` them. Long lines are cut, and the whole is too."""
+    """Return numbered lines for a model: the regions (from 0, end excluded) and `around` lines next
+    to them.
+
+    Long lines and the whole text are cut.
+    """
     visible: dict[int, None] = {}
     for start, end in sorted(regions):
         visible |= dict.fromkeys(range(max(0, start - around), min(len(lines), end + around)))
@@ -152,8 +156,8 @@ def quote_lines(
     room = limit_bytes - len("… (999,999 more lines)")
     for count, n in enumerate(visible):
         line = lines[n]
-        if len(line) > _QUOTED_CHARS:
-            line = f"{line[:_QUOTED_CHARS]}… ({len(line):,} characters)"
+        if len(line) > _MAX_LINE_CHARS:
+            line = f"{line[:_MAX_LINE_CHARS]}… ({len(line):,} characters)"
         line = f"{n + 1}\t{line}"
         room -= len(line.encode("utf-8", "replace")) + 1
         if room < 0:
@@ -163,7 +167,7 @@ def quote_lines(
 
 
 def diff(name: str, before: str, after: str) -> str:
-    """A unified diff with 3 lines of context; empty when nothing differs."""
+    """Return a unified diff with 3 lines of context; empty for equal texts."""
     if before == after:
         return ""
     header = f"--- {name}\n+++ {name}\n"
@@ -177,13 +181,13 @@ def diff(name: str, before: str, after: str) -> str:
 
 
 def is_compared(diff_text: str) -> bool:
-    """Whether a diff shows what differs, and not only that the texts are too large for it."""
+    """Return whether a diff shows the changes, not only that the texts are too large."""
     return not "".join(diff_text.split("\n", 3)[2:3]).startswith(_TOO_LARGE)
 
 
 def _diff_lines(text: str) -> list[str]:
     lines = text.split("\n")
-    # A changed line end is a change like any other, and must be seen.
+    # A changed line end must be visible in the diff.
     lines = [line[:-1] + "␍" if line.endswith("\r") else line for line in lines]
     if lines[-1] == "":
         return lines[:-1]

@@ -1,4 +1,5 @@
-"""Contents of files, kept by their fingerprint: compressed, sealed if the store is, and capped."""
+"""Content-addressed store for earlier file contents: compressed, optionally encrypted, with a size
+limit."""
 
 import logging
 import os
@@ -17,17 +18,19 @@ from agent.records import frozen
 log = logging.getLogger(__name__)
 
 LIMIT_BYTES = 500_000_000
-# Longer than steps are kept, so that none outlives what it needs.
-KEEP_S = 8 * 86_400
+# Longer than the retention of steps, so that every step has its contents.
+RETENTION_S = 8 * 86_400
 _NAME_BYTES = 20
-# How full the store is when it has made room.
-_EASED = 0.6
+# Fill level after making room.
+_TARGET_FILL = 0.6
 
 
 @frozen
 class BlobCipher:
-    """Encrypts and decrypts bytes that belong to a name; `key` keeps names from telling the
-    contents."""
+    """Encrypts and decrypts blobs under their names.
+
+    `key` goes into the fingerprints, so that a name reveals nothing about the content.
+    """
 
     encrypt: Callable[[bytes, str], bytes]
     decrypt: Callable[[bytes, str], bytes]
@@ -35,23 +38,22 @@ class BlobCipher:
 
 
 class SharedBlobs(Protocol):
-    """Contents that other machines see, too. Each call raises `ToolError` when that could not be
-    done."""
+    """Contents shared with other machines. Each method raises `ToolError` when it fails."""
 
     def put(self, name: str, data: bytes) -> None: ...
 
     def get(self, name: str) -> bytes | None:
-        """None when they are not there, or damaged."""
+        """Return the content, or None when it is missing or damaged."""
         ...
 
     def has(self, name: str) -> bool: ...
 
 
 class BlobStore:
-    """A folder of contents. What it gives back is what was put in, or nothing.
+    """A folder of contents that returns them unchanged or not at all.
 
-    It takes no more than `limit_bytes`, and drops what was not used for a week. With `shared` it
-    finds also what other machines have put there.
+    It takes at most `limit_bytes`, and drops contents unused for a week. With `shared` it also
+    finds contents stored by other machines.
     """
 
     def __init__(
@@ -70,36 +72,36 @@ class BlobStore:
         self._expired_at: float | None = None
 
     def name(self, data: bytes) -> str:
-        """The fingerprint of these bytes."""
-        made = fingerprint(self._seal.key if self._seal else b"")
-        made.update(data)
-        return made.hexdigest()
+        """Return the fingerprint of these bytes."""
+        digest = fingerprint(self._seal.key if self._seal else b"")
+        digest.update(data)
+        return digest.hexdigest()
 
     def put(self, data: bytes, needed: Collection[str] = ()) -> tuple[str, bool]:
-        """The name of these bytes, and whether they are kept. Raises OSError.
+        """Store bytes; return their name and whether they are stored. Raises `OSError`.
 
-        When the store is full, the oldest make room, but for those that are `needed`.
+        When the store is full, the oldest contents are dropped, except those in `needed`.
         """
         name = self.name(data)
         path = self._path(name)
         with suppress(FileNotFoundError):
             os.utime(path)
             return name, True
-        packed = zlib.compress(data, 1)
+        compressed = zlib.compress(data, 1)
         if self._seal:
-            packed = self._seal.encrypt(packed, name)
-        if self.size_bytes + len(packed) > self.limit_bytes:
-            self.enforce_limit(needed, room=len(packed))
-        if self.size_bytes + len(packed) > self.limit_bytes:
+            compressed = self._seal.encrypt(compressed, name)
+        if self.size_bytes + len(compressed) > self.limit_bytes:
+            self.enforce_limit(needed, room=len(compressed))
+        if self.size_bytes + len(compressed) > self.limit_bytes:
             return name, False
-        write_whole(path, packed)
-        self._size_bytes = self.size_bytes + len(packed)
+        write_whole(path, compressed)
+        self._size_bytes = self.size_bytes + len(compressed)
         return name, True
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of this name; None when they are not kept, or not unharmed.
+        """Return the content of this name, or None when it is missing or damaged.
 
-        Raises ToolError when they are not here, and other machines' cannot be looked at.
+        Raises `ToolError` when it is not on this machine and the shared store cannot be read.
         """
         data = self._local(name)
         if data is not None or self._shared is None:
@@ -112,8 +114,7 @@ class BlobStore:
         return data
 
     def share(self, names: Iterable[str]) -> bool:
-        """Let other machines have these contents, as far as they are here; False when they cannot
-        be given them now."""
+        """Copy local contents to the shared store. Return False when it is unavailable."""
         if self._shared is None:
             return True
         try:
@@ -127,21 +128,21 @@ class BlobStore:
 
     def _local(self, name: str) -> bytes | None:
         try:
-            packed = self._path(name).read_bytes()
-            data = zlib.decompress(self._seal.decrypt(packed, name) if self._seal else packed)
+            stored = self._path(name).read_bytes()
+            data = zlib.decompress(self._seal.decrypt(stored, name) if self._seal else stored)
         except (OSError, ValueError, zlib.error):
             return None
         return data if self.name(data) == name else None
 
     def has(self, name: str) -> bool:
-        """Raises ToolError as `get` does."""
+        """Return whether a content is stored. Raises `ToolError` like `get`."""
         if self._path(name).exists():
             return True
         return self._shared is not None and self._shared.has(name)
 
     @property
     def size_bytes(self) -> int:
-        """What all of it takes on the disk; counted once, then kept in mind."""
+        """Size on disk, counted once and then tracked."""
         if self._size_bytes is None:
             self._size_bytes = sum(size for _, _, size in self._scan())
         return self._size_bytes
@@ -149,32 +150,34 @@ class BlobStore:
     def enforce_limit(
         self, needed: Collection[str], *, room: int = 0, now: float | None = None
     ) -> None:
-        """Give up what is old, and where there is no `room` in bytes also the oldest of the rest.
+        """Drop expired contents, and the oldest others until `room` bytes are free.
 
-        What is `needed` stays.
+        Contents in `needed` stay.
         """
         now = time.time() if now is None else now
-        blobs = sorted(self._scan(), key=lambda one: one[1])
+        blobs = sorted(self._scan(), key=lambda blob: blob[1])
         total = sum(size for _, _, size in blobs)
         is_full = total + room > self.limit_bytes
-        least = min(self.limit_bytes * _EASED, self.limit_bytes - room) if is_full else total
+        target_bytes = (
+            min(self.limit_bytes * _TARGET_FILL, self.limit_bytes - room) if is_full else total
+        )
         for path, used_at, size in blobs:
             if path.parent.name + path.name in needed:
                 continue
-            if used_at < now - KEEP_S or total > least:
+            if used_at < now - RETENTION_S or total > target_bytes:
                 path.unlink(missing_ok=True)
                 total -= size
         self._size_bytes = total
 
     def expire_hourly(self) -> None:
-        """Give up what is old, once an hour."""
+        """Drop expired contents, at most once an hour."""
         now = time.monotonic()
         if self._expired_at is None or now > self._expired_at + 3600:
             self._expired_at = now
             self.enforce_limit(())
 
     def names(self) -> set[str]:
-        """All that is kept."""
+        """Return the names of all local contents."""
         try:
             shards = os.listdir(self.folder / "blobs")
         except FileNotFoundError:
@@ -183,21 +186,23 @@ class BlobStore:
         return {shard + name for shard in shards for name in os.listdir(f"{root}/{shard}")}
 
     def read_cache(self, name: str) -> bytes | None:
-        """What was noted under this name; None when it is not there or not unharmed."""
+        """Return a cached value, or None when it is missing or damaged."""
         try:
-            packed = (self.folder / "memos" / name).read_bytes()
-            return zlib.decompress(self._seal.decrypt(packed, name) if self._seal else packed)
+            compressed = (self.folder / "memos" / name).read_bytes()
+            return zlib.decompress(
+                self._seal.decrypt(compressed, name) if self._seal else compressed
+            )
         except (OSError, ValueError, zlib.error):
             return None
 
     def write_cache(self, name: str, data: bytes) -> None:
-        """Note something that can be worked out anew. Raises OSError."""
-        packed = zlib.compress(data, 1)
-        sealed = self._seal.encrypt(packed, name) if self._seal else packed
+        """Cache a value that can be computed again. Raises `OSError`."""
+        compressed = zlib.compress(data, 1)
+        sealed = self._seal.encrypt(compressed, name) if self._seal else compressed
         write_whole(self.folder / "memos" / name, sealed)
 
     def clear(self) -> None:
-        """Give up everything."""
+        """Remove all contents and cached values."""
         for path, _, _ in self._scan():
             path.unlink(missing_ok=True)
         for memo in self.folder.glob("memos/*"):
@@ -217,21 +222,21 @@ class BlobStore:
 
 
 def fingerprint(key: bytes) -> blake2b:
-    """What makes names of contents."""
+    """Return the hash object for names of contents."""
     return blake2b(digest_size=_NAME_BYTES, key=key)
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those that it is in, as far as they are missing, for the owner only."""
+    """Create a folder and its missing parents for the owner only."""
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Make `path` hold `data`, all or nothing, for its owner only. Raises OSError.
+    """Write a file atomically, for its owner only. Raises `OSError`.
 
-    A power cut may lose it: the reader checks its content.
+    A power cut may lose the content, so readers verify it.
     """
     new = path.with_name(f".{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Build products of a project: files that programs make again, and that it ignores."""
+"""Detection of build products: ignored files that programs create again."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from agent.security.files.ignore_rules import LIMIT_BYTES, Ignores
 from agent.security.files.regular_file import open_regular_beneath
 
-# Python's compiled files (PEP 3147); it writes no mark beside them.
+# Compiled Python files (PEP 3147); Python writes no cache tag next to them.
 _COMPILED = "__pycache__"
 # https://bford.info/cachedir
 _CACHE_TAG = "CACHEDIR.TAG"
 
 
 class BuildProducts:
-    """Tells build products below `root` by the project's current rules. Blocks."""
+    """The build products below `root` by the project's current rules. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -26,7 +26,7 @@ class BuildProducts:
         if _COMPILED in parts:
             return True
         folders = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-        # Those of `Path` raise where a folder is closed.
+        # The methods of `Path` raise for a closed folder.
         if any(os.path.isfile(folder / _CACHE_TAG) for folder in folders):
             return True
         return self._ignores.hides(parts, is_folder=os.path.isdir(path))

@@ -1,4 +1,4 @@
-"""The journal of file changes that all sessions of an agent share."""
+"""Log of file changes, shared by all sessions of an agent."""
 
 import threading
 import time
@@ -12,13 +12,16 @@ from agent.undo.ledger import Ledger
 from agent.undo.records import ChangeOrigin, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import snapshot_path
 
-_HERE_ONLY = "the earlier content could not be shared, so only this machine can undo this"
+_NOT_SHARED_NOTE = "the earlier content could not be shared, so only this machine can undo this"
 
 
 @dataclass(slots=True, eq=False)
 class TrackingWindow:
-    """A command at work in a folder. `paths_of_others` were changed by others meanwhile;
-    `overlaps` says that another command ran at the same time."""
+    """A running command and its folder.
+
+    `paths_of_others` were changed by others meanwhile; `overlaps` means that another command ran in
+    the folder at the same time.
+    """
 
     origin: ChangeOrigin
     overlaps: bool = False
@@ -26,7 +29,7 @@ class TrackingWindow:
 
 
 class ChangeLog:
-    """Records each change before it happens. Called in threads: everything here may block."""
+    """Records each change before it happens. Runs in threads, since every method may block."""
 
     def __init__(self, ledger: Ledger, blobs: BlobStore) -> None:
         self.ledger = ledger
@@ -35,10 +38,10 @@ class ChangeLog:
         self._lock = threading.Lock()
 
     def files(self, origin: ChangeOrigin, contents: Mapping[Path, bytes]) -> list[str]:
-        """Each path is about to hold these bytes, in one step; returns why some of that cannot be
-        undone.
+        """Record that each path is about to get this content, in one step.
 
-        Raises ToolError when it cannot be recorded: then nothing must be done.
+        Returns notes about changes that cannot be undone. Raises `ToolError` when the step cannot
+        be recorded: nothing may be written then.
         """
         changes: list[FileChange] = []
         notes: list[str] = []
@@ -50,8 +53,12 @@ class ChangeLog:
             after = FileState("file", self.blobs.name(data), mode, is_marked)
             if is_same_state(before, after):
                 continue
-            missing = [one for one in _missing_folders(path) if one.path not in folders]
-            folders.update(one.path for one in missing)
+            missing = [
+                folder_change
+                for folder_change in _missing_folders(path)
+                if folder_change.path not in folders
+            ]
+            folders.update(folder_change.path for folder_change in missing)
             changes += [*missing, FileChange(path, before, after)]
             if before is not None and not is_stored:
                 notes.append(f"what {path} held before could not be kept, so this cannot be undone")
@@ -64,15 +71,18 @@ class ChangeLog:
         return notes
 
     def folder(self, origin: ChangeOrigin, path: Path) -> None:
-        """A folder is about to be made where nothing is, with those above it. Raises ToolError."""
+        """Record the creation of a folder and its missing parents. Raises `ToolError`."""
         self.add(origin, [*_missing_folders(path), FileChange(path, None, FileState("folder"))])
 
     def add(
         self, origin: ChangeOrigin, changes: list[FileChange], *, shared: bool = False
     ) -> list[str]:
-        """Put what a call changes on record; returns what a person has to be told. Raises
-        ToolError."""
-        needed = [one.before.value for one in changes if one.before and one.before.kind == "file"]
+        """Record the changes of a call and return notes for the person. Raises `ToolError`."""
+        needed = [
+            change.before.value
+            for change in changes
+            if change.before and change.before.kind == "file"
+        ]
         is_everywhere = self.blobs.share(filter(None, needed))
         step = ChangeStep(
             session=origin.session,
@@ -88,10 +98,10 @@ class ChangeLog:
             self.ledger.add(step)
         except KoreError as exc:
             raise ToolError(f"The change could not be recorded, so it was not made: {exc}") from exc
-        return [] if is_everywhere else [_HERE_ONLY]
+        return [] if is_everywhere else [_NOT_SHARED_NOTE]
 
     def open(self, origin: ChangeOrigin) -> TrackingWindow:
-        """A command is about to run in a folder."""
+        """Note that a command is about to run in its folder."""
         window = TrackingWindow(origin)
         with self._lock:
             for other in self._windows:
@@ -106,7 +116,7 @@ class ChangeLog:
 
 
 def _missing_folders(path: Path) -> list[FileChange]:
-    """The folders that a write to `path` will make, outermost first."""
+    """Return the folders that a write to `path` will create, outermost first."""
     missing = []
     for folder in path.parents:
         if folder.exists():
@@ -115,5 +125,5 @@ def _missing_folders(path: Path) -> list[FileChange]:
     return missing[::-1]
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
+def _overlap(first: Path, second: Path) -> bool:
+    return first.is_relative_to(second) or second.is_relative_to(first)

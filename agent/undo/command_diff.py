@@ -1,4 +1,4 @@
-"""What a command changes in its folder: looked at before it runs and after it."""
+"""Changes of a command to its folder, found by snapshots before and after it."""
 
 import json
 import os
@@ -12,15 +12,14 @@ from agent.undo.records import ChangeOrigin, FileChange, FileState, is_same_stat
 from agent.undo.report import list_paths
 from agent.undo.snapshot import FolderSnapshot, SnapshotEntry, SnapshotLimits, SnapshotWalker
 
-# More than a watcher wants to hear of one command.
-_TOUCHED = 100
+# Limit on the changed paths reported for a command.
+_MAX_CHANGED_PATHS = 100
 
 
 class CommandChangeDetector:
-    """Call `begin` before the command runs and `end` after it, both in a thread.
+    """Call `begin` before the command and `end` after it, both in a thread.
 
-    `notes` are sentences for the person about what cannot be undone; `changed_paths` are the
-    changed files, as far as they are known.
+    `notes` tell the person what cannot be undone; `changed_paths` are the known changed files.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class CommandChangeDetector:
             )
 
     def end(self) -> None:
-        """Put what has changed on record, however the command ended."""
+        """Record the changes, however the command ended."""
         window, before = self._window, self.before
         if window is None:
             return
@@ -69,7 +68,9 @@ class CommandChangeDetector:
                 self._origin, difference.changes, shared=window.overlaps
             )
         paths = [change.path for change in difference.changes if not change.is_of_folder]
-        self.changed_paths += map(str, [*paths, *difference.unrecoverable_paths][:_TOUCHED])
+        self.changed_paths += map(
+            str, [*paths, *difference.unrecoverable_paths][:_MAX_CHANGED_PATHS]
+        )
         if difference.unrecoverable_paths:
             names = list_paths(difference.unrecoverable_paths, self._origin.root)
             self.notes.append(f"cannot be undone, too large or not readable: {names}")
@@ -89,7 +90,7 @@ class CommandChangeDetector:
         return sha256(str(self._origin.root).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
     def _load_snapshot(self) -> dict[str, SnapshotEntry]:
-        """The folder as the last snapshot saw it."""
+        """Return the entries of the last snapshot of this folder."""
         data = self._changes.blobs.read_cache(self._memo)
         if data is None:
             return {}
@@ -100,21 +101,27 @@ class CommandChangeDetector:
 
     def _remember(self, tree: FolderSnapshot) -> None:
         rows = [
-            (path, entry.state.value, entry.state.mode, entry.state.is_marked, *_age(entry))
+            (
+                path,
+                entry.state.value,
+                entry.state.mode,
+                entry.state.is_marked,
+                *_stamp_and_read_time(entry),
+            )
             for path, entry in tree.entries.items()
             if entry.state.kind == "file" and entry.state.is_known
         ]
         self._changes.blobs.write_cache(self._memo, json.dumps(rows).encode())
 
 
-def _age(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
+def _stamp_and_read_time(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
     return entry.stamp, entry.read_at_ns
 
 
 class _Difference:
-    """`changes` in the order in which they are redone.
+    """The changes between two snapshots, in the order of a redo.
 
-    `unrecoverable_paths` cannot be undone, `paths_of_others` were changed by others meanwhile.
+    `unrecoverable_paths` cannot be undone; `paths_of_others` were changed by others meanwhile.
     """
 
     def __init__(
@@ -129,7 +136,7 @@ class _Difference:
         removals, additions = list(self._find_removed()), list(self._find_created())
         files, folders = _split_by_kind(removals)
         new_files, new_folders = _split_by_kind(additions)
-        # A folder goes after what was in it, and comes before it.
+        # A folder is removed after its content and created before it.
         for change in [*files, *folders[::-1], *new_folders, *new_files, *self._find_changed()]:
             if change.path in others:
                 self.paths_of_others.append(change.path)
@@ -144,7 +151,7 @@ class _Difference:
             if now is not None and now.state.kind == entry.state.kind:
                 continue
             full = self._root / path
-            # What was only not looked at any more is still there.
+            # A path that the second snapshot did not reach still exists.
             if now is not None or not (os.path.lexists(full) or _is_behind(path, self._after)):
                 yield FileChange(full, entry.state, None)
 
@@ -172,7 +179,7 @@ class _Difference:
 
 
 def _is_behind(path: str, tree: FolderSnapshot) -> bool:
-    """Whether it lies in a folder that could not be read."""
+    """Return whether the path is inside an unreadable folder."""
     return any(path.startswith(f"{folder}/") for folder in tree.unreadable_folders)
 
 
@@ -185,5 +192,5 @@ def _split_by_kind(changes: list[FileChange]) -> tuple[list[FileChange], list[Fi
 
 
 def _is_known(change: FileChange) -> bool:
-    """Whether what stood there before and after is known."""
+    """Return whether the content before and after is known."""
     return all(state is None or state.is_known for state in (change.before, change.after))

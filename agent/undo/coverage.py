@@ -1,4 +1,4 @@
-"""Coverage of a deletion by undo: which of the files could be brought back, and why others not."""
+"""Coverage of a deletion by undo: restorable files, and the reasons for the others."""
 
 import os
 import stat
@@ -14,14 +14,14 @@ from agent.undo.blob_store import BlobStore
 from agent.undo.snapshot import FolderSnapshot, SnapshotLimits, SnapshotWalker
 
 _GIT = ".git"
-_MOST_NAMES = 10
-_MOST_LOSSES = 1_000
+_MAX_NAMES = 10
+_MAX_LOSSES = 1_000
 
 
 class UndoCoverage:
     """Judges deletions in the folder `root` by the rules of the snapshot before a command.
 
-    `blobs` is None where changes are not recorded. `closed` are paths that undo does not look at.
+    `blobs` is None if changes are not recorded. `closed` are paths that undo ignores.
     """
 
     def __init__(
@@ -36,8 +36,11 @@ class UndoCoverage:
         self._tree = FolderSnapshot()
 
     def deletion(self, targets: DeletionTargets, *, confined: bool) -> Deletion:
-        """Return which targets undo would bring back; blocks. Commands that are `confined` see
-        nothing outside of the folder; the repositories in it are protected unless named."""
+        """Return which targets undo could restore; blocks.
+
+        `confined` commands cannot see anything outside of the folder, and its repositories are
+        protected unless named.
+        """
         inside: dict[Path, None] = {}
         outside: list[Path] = []
         for path in targets.paths:
@@ -55,11 +58,11 @@ class UndoCoverage:
                 self._walker = None
         lost: dict[LossCause, dict[Path, None]] = {}
         for path in inside:
-            for cause, lost_path in islice(self._losses(path), _MOST_LOSSES):
+            for cause, lost_path in islice(self._losses(path), _MAX_LOSSES):
                 lost.setdefault(cause, {})[lost_path] = None
         possible: dict[Path, None] = {}
         for path in searched_folders:
-            losses = islice(self._losses(path), _MOST_LOSSES)
+            losses = islice(self._losses(path), _MAX_LOSSES)
             possible |= {lost_path: None for cause, lost_path in losses if cause != "git"}
         if outside and not confined:
             lost["outside"] = dict.fromkeys(outside)
@@ -73,13 +76,13 @@ class UndoCoverage:
         )
 
     def _in_folder(self, path: Path) -> Path | None:
-        """Return what of the path lies in the folder."""
+        """Return the part of the path that is in the folder."""
         if self._root.is_relative_to(path):
             return self._root
         return path if path.is_relative_to(self._root) else None
 
     def _losses(self, path: Path) -> Iterator[tuple[LossCause, Path]]:
-        """Yield the uppermost files and folders that could not be brought back."""
+        """Yield the uppermost files and folders that could not be restored."""
         if self._walker is None:
             yield "unrecorded", path
             return
@@ -105,7 +108,7 @@ class UndoCoverage:
                 with os.scandir(path) as scan:
                     entries = sorted(scan, key=lambda entry: entry.name)
             except OSError:
-                # It has changed since the survey.
+                # The folder has changed since the survey.
                 yield "unreadable", path
                 return
             for listed in entries:
@@ -141,13 +144,13 @@ class UndoCoverage:
 
     def _names(self, paths: Collection[Path]) -> tuple[str, ...]:
         names = []
-        for path in islice(paths, _MOST_NAMES):
+        for path in islice(paths, _MAX_NAMES):
             inside = path.relative_to(self._root) if path.is_relative_to(self._root) else path
             suffix = "/" if _is_folder(path) and str(path) != "/" else ""
             names.append(escape_line(f"{inside}{suffix}"))
-        return (*names, "…") if len(paths) > _MOST_NAMES else tuple(names)
+        return (*names, "…") if len(paths) > _MAX_NAMES else tuple(names)
 
 
 def _is_folder(path: Path) -> bool:
-    # Those of `Path` raise where a folder is closed or a name is too long.
+    # The methods of `Path` raise for a closed folder or a name that is too long.
     return os.path.isdir(path) and not os.path.islink(path)

@@ -1,4 +1,4 @@
-"""The record of changes as a folder: one file of JSON lines a session, for library users."""
+"""Ledger of changes for library users: a folder with one JSON Lines file per session."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.undo.blob_store import make_private
-from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
+from agent.undo.ledger import RETENTION_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
 
 
 class FileLedger:
-    """Implements `Ledger`. A line that a crash cut short is dropped."""
+    """Implements `Ledger`. A line that a crash cut off is dropped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,34 +45,36 @@ class FileLedger:
             for step_id, n, data, status in record.get("end", ()):
                 if (step := steps.get(step_id)) is not None:
                     change = FileChange.from_json(data, n, status)
-                    changes = [change if one.n == n else one for one in step.changes]
+                    changes = [change if earlier.n == n else earlier for earlier in step.changes]
                     steps[step_id] = step.with_changes(changes)
-        oldest = time.time() - KEEP_S
+        oldest = time.time() - RETENTION_S
         return [step for step in reversed(steps.values()) if step.made_at >= oldest]
 
-    def begin(self, act: UndoOperation) -> UndoOperation:
+    def begin(self, operation: UndoOperation) -> UndoOperation:
         stored: UndoOperation | None = None
-        for record in self._records(act.session):
-            if record.get("act") == act.key:
-                stored = UndoOperation.from_json(act.key, act.session, record["plan"], None)
-            elif record.get("ended") == act.key and stored is not None:
+        for record in self._records(operation.session):
+            if record.get("act") == operation.key:
+                stored = UndoOperation.from_json(
+                    operation.key, operation.session, record["plan"], None
+                )
+            elif record.get("ended") == operation.key and stored is not None:
                 stored = replace(stored, report=record["report"])
         if stored is None:
-            self._append(act.session, {"act": act.key, "plan": act.to_json()})
-        return stored or act
+            self._append(operation.session, {"act": operation.key, "plan": operation.to_json()})
+        return stored or operation
 
-    def end(self, ending: UndoResult) -> None:
+    def end(self, result: UndoResult) -> None:
         changes = [
-            [step, change.n, change.to_json(), change.status] for step, change in ending.changes
+            [step, change.n, change.to_json(), change.status] for step, change in result.changes
         ]
-        self._append(ending.session, {"ended": ending.key, "report": ending.report, "end": changes})
+        self._append(result.session, {"ended": result.key, "report": result.report, "end": changes})
 
     def _append(self, session: str, record: dict[str, Any]) -> None:
         path = self._path(session)
         try:
             make_private(path.parent)
             with self._lock, open(path, "a+b", opener=_private) as file:
-                # Behind a line that was cut short a new one begins.
+                # Start a new line after one that was cut off.
                 if file.tell() and _last_byte(file) != b"\n":
                     file.write(b"\n")
                 file.write(json.dumps(record).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The port to the record of changes: which steps there were, and which undoing is under way."""
+"""Port for the ledger of changes: steps and undo operations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,20 +7,20 @@ from typing import Any, Literal, Protocol
 from agent.records import frozen
 from agent.undo.records import ChangeStatus, ChangeStep, FileChange
 
-# Older steps are forgotten.
-KEEP_S = 7 * 86_400
+# Older steps are dropped.
+RETENTION_S = 7 * 86_400
 Direction = Literal["undo", "redo"]
 MoveVerdict = Literal["go", "already", "ignored", "changed", "shared", "closed", "lost"]
 
 
 @frozen
 class PathChange:
-    """One path on its way back (or forth again), as it was planned.
+    """The planned reversal of one path.
 
-    `verdict` says why it goes or stays: it is there "already", it is a build product that the
-    project has "ignored", it was "changed" by others since, perhaps by a command that ran at the
-    same time ("shared"), the caller may not change it ("closed"), or what it held is no longer
-    kept ("lost").
+    `verdict` is "go", or the reason to leave the path alone: it is "already" in the target state, a
+    build product that the project has "ignored", "changed" by others since, possibly changed by a
+    command that ran at the same time ("shared"), "closed" to the caller, or its content is "lost"
+    from the store.
     """
 
     step: int
@@ -41,9 +41,9 @@ class PathChange:
 
 @frozen
 class UndoOperation:
-    """An undo that has begun: repeating it under the same key does the same.
+    """An undo that has begun; repeating it under the same key has the same result.
 
-    `report` is what it came to, None as long as it has not ended.
+    `report` is its result, or None while it is running.
     """
 
     key: str
@@ -65,7 +65,7 @@ class UndoOperation:
 
 @frozen
 class UndoResult:
-    """How an operation ended: where its changes stand now, by step, and what was said of it."""
+    """The result of an operation: the state of its changes by step, and the report."""
 
     key: str
     session: str
@@ -74,32 +74,31 @@ class UndoResult:
 
 
 class Ledger(Protocol):
-    """Keeps the steps of sessions. It is called in threads and may block.
+    """Stores the steps of sessions. Runs in threads and may block.
 
-    Each method is one transaction, on disk when it returns. Raises `KoreError` when it cannot be
-    kept.
+    Each method is one transaction, on disk when it returns. Raises `KoreError` when storing fails.
     """
 
     def add(self, step: ChangeStep) -> None:
-        """A step is about to happen. What was undone in its session cannot be redone any more."""
+        """Store a step before it happens. Undone steps of its session can no longer be redone."""
         ...
 
     def steps(self, session: str) -> list[ChangeStep]:
-        """All that is kept of a session, newest first."""
+        """Return the stored steps of a session, newest first."""
         ...
 
     def begin(self, operation: UndoOperation) -> UndoOperation:
-        """Store an operation before it runs; returns the one that has this key already, if any."""
+        """Store an operation before it runs. Returns the stored one if the key exists."""
         ...
 
     def end(self, result: UndoResult) -> None:
-        """The operation has ended."""
+        """Store the result of an operation."""
         ...
 
 
 @frozen
 class ReversalResult:
-    """What became of each path: the move, with the change as it stands now."""
+    """The moves of an operation with the current state of their changes."""
 
     moves: tuple[PathChange, ...]
 

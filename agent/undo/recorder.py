@@ -1,4 +1,4 @@
-"""What a tool is given to record its changes with; without a journal it records nothing."""
+"""Recorder of the changes of a tool call; records nothing without a log."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -16,14 +16,17 @@ from agent.undo.records import ChangeOrigin
 if TYPE_CHECKING:
     from agent.undo.coverage import UndoCoverage
 
-# Opens the journal that all sessions share; always the same one.
+# Opens the log shared by all sessions; always returns the same one.
 OpenChangeLog = Callable[[], ChangeLog]
 
 
 @dataclass(slots=True)
 class Recorder:
-    """For one call. `notes` are what a person has to be told of its changes, `changed_paths` the
-    files that its command has changed, as far as they are known."""
+    """Records the changes of one call.
+
+    `notes` are messages for the person; `changed_paths` are the known files that its command has
+    changed.
+    """
 
     open_log: OpenChangeLog | None = None
     origin: ChangeOrigin | None = None
@@ -36,38 +39,38 @@ class Recorder:
 
     @contextmanager
     def file(self, path: Path, data: bytes) -> Iterator[None]:
-        """Around a write in a thread, after which `path` holds `data`.
+        """Record a write in a thread, after which `path` contains `data`.
 
-        Raises ToolError when it cannot be recorded, before anything is written.
+        Raises `ToolError` when it cannot be recorded, before anything is written.
         """
         with self.files({path: data}):
             yield
 
     @contextmanager
     def files(self, contents: Mapping[Path, bytes]) -> Iterator[None]:
-        """The same around the writes of several files, which are undone as one."""
+        """Record writes of several files, which are undone together."""
         if self.open_log is not None and self.origin is not None:
             self.notes += self.open_log().files(self.origin, contents)
         yield
 
     @contextmanager
     def folder(self, path: Path) -> Iterator[None]:
-        """Around the making of a folder, with those above it that are missing."""
+        """Record the creation of a folder and its missing parents."""
         if self.open_log is not None and self.origin is not None:
             self.open_log().folder(self.origin, path)
         yield
 
     @asynccontextmanager
     async def command(self, closed: Collection[Path]) -> AsyncIterator[None]:
-        """Around a command that works in the folder: what it changes there can be undone.
+        """Record a command in the folder, so that its changes can be undone.
 
-        `closed` are paths that are not looked at.
+        `closed` are paths to ignore.
         """
         if self.open_log is None or self.origin is None:
             yield
             return
         changes = self.open_log()
-        # The journal may lie in the folder; what it writes is no change of the command's.
+        # The log may be inside the folder; its files are not changes of the command.
         own = changes.blobs.folder.resolve()
         detector = CommandChangeDetector(self.origin, changes, [*closed, own])
         try:
@@ -79,7 +82,7 @@ class Recorder:
             self.changed_paths += detector.changed_paths
 
     def coverage(self, root: Path, closed: Collection[Path]) -> "UndoCoverage":
-        """Return the judge of deletions in the folder: which of them can be undone."""
+        """Return the judge of deletions in the folder."""
         from agent.undo.coverage import UndoCoverage
 
         if self.open_log is None:
@@ -89,8 +92,10 @@ class Recorder:
 
     @contextmanager
     def background_command(self) -> Iterator[None]:
-        """Around a command that runs beside the conversation: it is not recorded, and what others
-        change meanwhile may be its work."""
+        """Note a command that runs in the background.
+
+        It is not recorded, and changes of others during its run may be its work.
+        """
         if self.open_log is None or self.origin is None:
             yield
             return
@@ -102,7 +107,7 @@ class Recorder:
             changes.close(window)
 
     def with_notes(self, result: ToolResult) -> ToolResult:
-        """The result, with what a person has to be told."""
+        """Return the result with the notes for the person."""
         if not self.notes:
             return result
         text = result.for_model if result.for_user is None else result.for_user
@@ -111,11 +116,10 @@ class Recorder:
 
 @frozen
 class RecorderFactory:
-    """The journal, if there is one, as the calls of one turn see it. `turn` grows from turn to
-    turn of a session.
+    """Creates the recorders for the calls of one turn.
 
-    What a sub-agent does is a part of the turn that it works for: then `session` is that turn's,
-    and `prefix` tells its calls from those of others.
+    `turn` grows with each turn of a session. Changes of a sub-agent belong to the turn that it
+    works for: then `session` is that of the turn, and `prefix` distinguishes its calls.
     """
 
     open_log: OpenChangeLog | None = None

@@ -1,4 +1,4 @@
-"""What stood at a path before a change and after it, and whether it still stands there."""
+"""Records of changes to files: steps, changes and states."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,18 +8,18 @@ from typing import Any, Literal
 from agent.records import frozen
 
 Kind = Literal["file", "folder", "link"]
-# "done" can be undone, "undone" redone. "kept" was left alone because the file was changed by
-# others since: it is undone only with `force`. "gone" can be neither.
+# "done" can be undone, "undone" redone. "kept" was skipped because others changed the file since:
+# it is undone only with `force`. "gone" can be neither.
 ChangeStatus = Literal["done", "undone", "kept", "gone"]
 
 
 @frozen
 class FileState:
-    """A file, folder or link; nothing at all is None.
+    """The state of a file, folder or link; a missing path is None.
 
-    `value` is the fingerprint of a file's bytes ("" when unknown) or a link's target, `mode` its
-    permission bits (None when they were not known yet). `is_marked` says that a file held
-    strangers' words (`agent.security.taint.file_marks`).
+    `value` is the fingerprint of the content ("" if unknown) or the target of a link, `mode` the
+    permission bits (None if unknown). `is_marked` means that the file had untrusted text
+    (`agent.security.taint.file_marks`).
     """
 
     kind: Kind
@@ -39,21 +39,23 @@ class FileState:
         return None if data is None else FileState(*data)
 
 
-def is_same_state(one: FileState | None, other: FileState | None, *, modes: bool = False) -> bool:
-    """Whether both are the same thing; an unknown state equals nothing.
+def is_same_state(
+    first: FileState | None, second: FileState | None, *, modes: bool = False
+) -> bool:
+    """Return whether both states are equal; an unknown state equals nothing.
 
-    The permission bits count with `modes`, where both are known.
+    With `modes` the permission bits count if both are known.
     """
-    if one is None or other is None:
-        return one is other
-    if (one.kind, one.value) != (other.kind, other.value) or not one.is_known:
+    if first is None or second is None:
+        return first is second
+    if (first.kind, first.value) != (second.kind, second.value) or not first.is_known:
         return False
-    return not modes or None in (one.mode, other.mode) or one.mode == other.mode
+    return not modes or None in (first.mode, second.mode) or first.mode == second.mode
 
 
 @frozen
 class FileChange:
-    """One path that a step changed; `n` is its number in the step."""
+    """A change of one path in a step; `n` is its number in the step."""
 
     path: Path
     before: FileState | None
@@ -63,7 +65,7 @@ class FileChange:
 
     @property
     def is_of_mode(self) -> bool:
-        """Whether nothing but the permission bits changed."""
+        """True when only the permission bits changed."""
         return is_same_state(self.before, self.after)
 
     @property
@@ -83,10 +85,10 @@ class FileChange:
 
 @frozen
 class ChangeStep:
-    """What one tool call changed, in the order in which it is redone.
+    """The changes of one tool call, in the order of a redo.
 
-    `is_shared` says that another command ran in the same folder meanwhile: either of the two may
-    have made the changes. `id` is given by the ledger, `made_at` is in Unix seconds.
+    `is_shared` means that another command ran in the same folder meanwhile, so either may have made
+    the changes. `id` is assigned by the ledger, `made_at` is in Unix seconds.
     """
 
     session: str
@@ -105,7 +107,7 @@ class ChangeStep:
 
 @frozen
 class ChangeOrigin:
-    """Whose change it is: the call of a tool in a turn of a session, at work in `root`."""
+    """The origin of a change: the tool call in a turn of a session that works in `root`."""
 
     session: str
     turn: int

@@ -1,4 +1,4 @@
-"""What was, or would be, undone: in words and as differences."""
+"""Reports of undo operations as sentences and diffs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,17 +12,17 @@ from agent.undo.ledger import Direction, PathChange, ReversalResult
 from agent.undo.records import ChangeStep, FileState, is_same_state
 from agent.undo.restore import read, snapshot_path
 
-_MOST_PATHS = 10
+_MAX_PATHS = 10
 _DONE = {
     "restored": mark_for_translation("Restored {files}."),
     "removed": mark_for_translation("Removed {files}."),
 }
-_AHEAD = {
+_PLANNED = {
     "restored": mark_for_translation("Would restore {files}."),
     "removed": mark_for_translation("Would remove {files}."),
 }
 Pairs = Mapping[Path, tuple[FileState | None, FileState | None]]
-_WHY = {
+_REASONS = {
     "ignored": mark_for_translation("build products that the project ignores"),
     "changed": mark_for_translation("someone else has changed it since"),
     "shared": mark_for_translation("another command ran at the same time and may have changed it"),
@@ -33,7 +33,7 @@ _WHY = {
 
 
 def net_changes(moves: Iterable[PathChange], direction: Direction) -> Pairs:
-    """What each path is now and what it would be in the end, of all that would really happen."""
+    """Return the current and final state of each path that would change."""
     pairs: dict[Path, tuple[FileState | None, FileState | None]] = {}
     for move in moves:
         if move.verdict != "go":
@@ -46,7 +46,7 @@ def net_changes(moves: Iterable[PathChange], direction: Direction) -> Pairs:
 
 
 def changes_since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
-    """What each path was before the oldest of these steps, and what it is now."""
+    """Return the state of each path before the oldest step, and its current state."""
     states: dict[Path, FileState | None] = {}
     for step in steps:
         for change in step.changes[::-1]:
@@ -64,7 +64,7 @@ def changes_since(steps: Sequence[ChangeStep], blobs: BlobStore) -> Pairs:
 
 
 def differences(pairs: Pairs, blobs: BlobStore, root: Path, limit_chars: int) -> str:
-    """Unified diffs with 3 lines of context, cut at a line once they are too long."""
+    """Return unified diffs with 3 lines of context, cut at a line to the limit."""
     parts: list[str] = []
     room = limit_chars
     for number, (path, (before, after)) in enumerate(pairs.items()):
@@ -108,18 +108,24 @@ def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
         return f"link to {state.value}\n"
     try:
         data = blobs.get(state.value)
-        if data is None and (there := read(path)) is not None and blobs.name(there) == state.value:
-            data = there
+        if (
+            data is None
+            and (current := read(path)) is not None
+            and blobs.name(current) == state.value
+        ):
+            data = current
         return decode(data, path).text if data is not None else None
     except ToolError:
         return None
 
 
-def describe(done: ReversalResult, direction: Direction, root: Path, *, would: bool = False) -> str:
-    """What an act came to, one line for each kind of outcome; `would`: what it will come to."""
+def describe(
+    reversal: ReversalResult, direction: Direction, root: Path, *, would: bool = False
+) -> str:
+    """Describe the outcome, one line per kind; with `would`, describe the plan."""
     paths_by_outcome: dict[str, list[Path]] = {outcome: [] for outcome in _DONE}
     skipped: dict[str, list[Path]] = {}
-    for move in done.moves:
+    for move in reversal.moves:
         change = move.change
         target = change.before if direction == "undo" else change.after
         if "folder" in (change.before and change.before.kind, change.after and change.after.kind):
@@ -129,31 +135,31 @@ def describe(done: ReversalResult, direction: Direction, root: Path, *, would: b
         if move.verdict == "go" and change.status in ("undone", "done"):
             paths_by_outcome["restored" if target else "removed"].append(change.path)
         else:
-            skipped.setdefault(_WHY[move.verdict], []).append(change.path)
+            skipped.setdefault(_REASONS[move.verdict], []).append(change.path)
     final = {path: outcome for outcome, paths in paths_by_outcome.items() for path in paths}
     lines = []
     for outcome in paths_by_outcome:
         if paths := [path for path in final if final[path] == outcome]:
-            sentence = _AHEAD[outcome] if would else _DONE[outcome]
+            sentence = _PLANNED[outcome] if would else _DONE[outcome]
             lines.append(t(sentence, files=list_paths(paths, root)))
-    alone = (
+    skip_sentence = (
         mark_for_translation("Would skip {files}: {why}.")
         if would
         else mark_for_translation("Skipped {files}: {why}.")
     )
     for why, paths in skipped.items():
-        lines.append(t(alone, files=list_paths(paths, root), why=t(why)))
+        lines.append(t(skip_sentence, files=list_paths(paths, root), why=t(why)))
     return "\n".join(lines)
 
 
 def list_paths(paths: Iterable[Path], root: Path) -> str:
     names = [display_path(path, root) for path in dict.fromkeys(paths)]
-    more = len(names) - _MOST_PATHS
-    text = ", ".join(names[:_MOST_PATHS])
+    more = len(names) - _MAX_PATHS
+    text = ", ".join(names[:_MAX_PATHS])
     return t("{files} and {n:,} more", files=text, n=more) if more > 0 else text
 
 
 def display_path(path: Path, root: Path) -> str:
-    """A path as the person knows it: from the workspace on, and printable."""
+    """Return a printable path, relative to the workspace if it is inside."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     return escape_line(str(inside))

@@ -1,4 +1,4 @@
-"""One path as it is now, and made into what it was: never through a link, all or nothing."""
+"""Snapshot and restoration of a single path, atomic and never through a link."""
 
 import os
 import secrets
@@ -15,16 +15,17 @@ from agent.security.taint.taint import NOTHING
 from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState
 
-# What tools open at most is what can be brought back.
+# The largest file that tools open is the largest that can be restored.
 LIMIT_BYTES = 20_000_000
 
 
 def snapshot_path(
     path: Path, blobs: BlobStore, *, keep: bool = False
 ) -> tuple[FileState | None, bool]:
-    """What stands at `path`, and with `keep` whether its content is in the store now.
+    """Return the state of `path`, and whether its content is in the store.
 
-    Raises ToolError for a path that leads through a link, or that is neither file nor folder.
+    With `keep` the content is stored. Raises `ToolError` for a path through a link, and for
+    anything but files and folders.
     """
     with file_io.explain_errors(path):
         try:
@@ -46,14 +47,14 @@ def snapshot_path(
         return FileState("file", mode=mode), False
     name, is_stored = blobs.name(data), False
     if keep:
-        # A full disk must not block the work: this change cannot be undone.
+        # A full disk must not block the work; only the undo of this change is lost.
         with suppress(OSError):
             name, is_stored = blobs.put(data)
     return FileState("file", name, mode, is_marked(path)), is_stored
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a file; None when it cannot be read."""
+    """Return the content of a file, or None when it is unreadable."""
     try:
         return file_io.read(path, LIMIT_BYTES)
     except ToolError:
@@ -63,9 +64,9 @@ def read(path: Path) -> bytes | None:
 def restore(
     path: Path, now: FileState | None, target: FileState | None, blobs: BlobStore, root: Path
 ) -> None:
-    """Make of what was seen `now` what is `target`: both of one kind, or one of them nothing.
+    """Change a path from the state `now` to `target`: states of the same kind, or one of them None.
 
-    Raises ToolError; then nothing has changed. A folder that holds something stays.
+    Raises `ToolError` with nothing changed. A folder that is not empty stays.
     """
     if target is None:
         assert now is not None, "nothing becomes nothing"
@@ -87,7 +88,7 @@ def _write(
     if data is None:
         raise ToolError(f"The earlier content of {path} is no longer stored.")
     was_marked = target.is_marked or (now is not None and now.is_marked)
-    # Which mark it had is not recorded: without one on the disk it is the stricter.
+    # The level of its mark is not recorded: without a mark on disk use the stricter one.
     level: MarkLevel = "unseen" if was_marked and not is_marked(path) else "none"
     write_marked(path, data, root, NOTHING, mode=target.mode, level=level)
 

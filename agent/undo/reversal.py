@@ -1,7 +1,7 @@
-"""Undoing and redoing: first planned against the disk as it is, then done path by path.
+"""Undo and redo: planned against the disk, then carried out path by path.
 
-What others have changed since is left alone unless it is forced, and even then kept: redoing
-brings it back. An act that was cut off is completed when it is repeated.
+Changes made by others since are skipped unless forced, and even then stored, so that a redo
+restores them. An interrupted operation is completed when it is repeated.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Sequence
@@ -25,17 +25,19 @@ from agent.undo.ledger import (
 from agent.undo.records import ChangeStatus, ChangeStep, FileChange, FileState, is_same_state
 from agent.undo.restore import restore, snapshot_path
 
-# Raises ToolError for a path that the caller may not change.
+# Raises `ToolError` for a path that the caller may not change.
 Check = Callable[[Path], object]
 
 
 @frozen
 class UndoRequest:
-    """A request to undo or redo: so many `steps` that changed something, or turns with `by_turn`,
-    or all from a turn on (`since`); only what lies at or below `path`, if one is given.
+    """A request to undo or redo `steps`, or turns with `by_turn`, or everything from the turn
+    `since`; limited to `path` and below, if given.
 
-    Build products that commands made are passed over unless `since` or `path` is given. With
-    `force` they are undone, too, and what others have changed since."""
+    Steps that changed nothing do not count. Build products of commands are skipped unless `since`
+    or `path` is given. With `force` they are undone as well, and so are files that others have
+    changed since.
+    """
 
     direction: Direction = "undo"
     steps: int = 1
@@ -46,9 +48,9 @@ class UndoRequest:
 
 
 class Reversal:
-    """Undoes and redoes in one session. Everything here blocks: call it in a thread.
+    """Undoes and redoes in one session. Every method blocks: call it in a thread.
 
-    `beside` is another session of the same ledger whose steps count as steps of this one.
+    `beside` is another session of the ledger whose steps count as steps of this session.
     """
 
     def __init__(
@@ -61,23 +63,23 @@ class Reversal:
         self._check = check
 
     def plan(self, request: UndoRequest) -> tuple[PathChange, ...]:
-        """What would happen, in order; nothing happens. Raises ToolError."""
+        """Return the planned moves in order, without changing anything. Raises `ToolError`."""
         planned_states: dict[Path, FileState | None] = {}
         moves: list[PathChange] = []
         units: set[Hashable] = set()
         products: dict[Path, BuildProducts] = {}
         for step in self._steps(request):
-            # What is done on the page belongs to no turn.
+            # Changes made on the page belong to no turn.
             is_of_turn = request.by_turn and step.session == self._session
             unit = ("turn", step.turn) if is_of_turn else ("step", step.id)
             if request.since is None and unit not in units and len(units) == request.steps:
                 continue
             changes = [c for c in _in_order(step, request.direction) if _is_requested(c, request)]
-            if _passes_over_products(step, request):
+            if _skips_build_products(step, request):
                 if step.root not in products:
                     products[step.root] = BuildProducts(step.root)
                 ignored = _ignored(changes, products[step.root])
-                moves += [PathChange(step.id, step.root, each, "ignored") for each in ignored]
+                moves += [PathChange(step.id, step.root, change, "ignored") for change in ignored]
                 changes = [change for change in changes if change not in ignored]
             planned = [self._move(step, change, request, planned_states) for change in changes]
             moves += planned
@@ -88,27 +90,31 @@ class Reversal:
     def carry_out(
         self, key: str, direction: Direction, moves: Sequence[PathChange]
     ) -> ReversalResult:
-        """Do what was planned; the same again under the same key."""
-        act = self._changes.ledger.begin(UndoOperation(key, self._session, direction, tuple(moves)))
-        if act.report is not None:
-            return self._repeat_outcome(act)
-        outcome = ReversalResult(tuple(self._make(move, direction) for move in act.moves))
+        """Carry out a plan; the same key repeats the same operation."""
+        operation = self._changes.ledger.begin(
+            UndoOperation(key, self._session, direction, tuple(moves))
+        )
+        if operation.report is not None:
+            return self._repeat_outcome(operation)
+        outcome = ReversalResult(
+            tuple(self._carry_out_move(move, direction) for move in operation.moves)
+        )
         changes = [(move.step, move.change) for move in outcome.moves]
         self._changes.ledger.end(UndoResult(key, self._session, changes, "done"))
         return outcome
 
-    def _repeat_outcome(self, act: UndoOperation) -> ReversalResult:
-        """What a repeated act came to when it was done."""
+    def _repeat_outcome(self, operation: UndoOperation) -> ReversalResult:
+        """Return the result of a repeated operation from when it was carried out."""
         steps = {step.id: step for step in self._stored_steps()}
         moves = []
-        for move in act.moves:
+        for move in operation.moves:
             step = steps.get(move.step)
             now = next((c for c in step.changes if c.n == move.change.n), None) if step else None
             moves.append(replace(move, change=now or move.change))
         return ReversalResult(tuple(moves))
 
     def _stored_steps(self) -> list[ChangeStep]:
-        """Newest first."""
+        """Return the stored steps, newest first."""
         ledger = self._changes.ledger
         steps = ledger.steps(self._session)
         if self._beside is None:
@@ -128,24 +134,24 @@ class Reversal:
         request: UndoRequest,
         planned_states: dict[Path, FileState | None],
     ) -> PathChange:
-        """How one change goes back, after all that was planned before it."""
+        """Plan the move of one change, after all moves planned before it."""
         if not self._is_open(change.path):
             return PathChange(step.id, step.root, change, "closed")
-        source, target = _ends(change, request.direction)
+        source, target = _states(change, request.direction)
         now = (
             planned_states[change.path]
             if change.path in planned_states
-            else self._look(change.path, planned_states.keys())
+            else self._current_state(change.path, planned_states.keys())
         )
         verdict = self._verdict(step, change, (now, source, target))
-        if request.force and verdict in ("changed", "shared") and _can_follow(now, target):
-            # What is overwritten is what redoing (or undoing again) will bring back.
+        if request.force and verdict in ("changed", "shared") and _can_replace(now, target):
+            # The overwritten content is what a redo (or another undo) restores.
             verdict = "go"
             change = _with_source(change, now, request.direction)
         elif verdict == "go" and now is not None and source is not None:
             change = _with_mode(change, now, request.direction)
         if verdict == "go":
-            planned_states[change.path] = _ends(change, request.direction)[1]
+            planned_states[change.path] = _states(change, request.direction)[1]
         return PathChange(step.id, step.root, change, verdict)
 
     def _verdict(
@@ -172,30 +178,32 @@ class Reversal:
             return False
         return True
 
-    def _look(self, path: Path, planned: KeysView[Path]) -> FileState | None:
+    def _current_state(self, path: Path, planned: KeysView[Path]) -> FileState | None:
         try:
             return snapshot_path(path, self._blobs)[0]
         except ToolError:
             if not planned.isdisjoint(path.parents):
-                return None  # what is in the way now will be a folder by then
-            # Something unrecorded, or behind a link: not what was there.
+                return None  # a planned folder will replace it by then
+            # An unrecorded object or a path behind a link: not the recorded state.
             return FileState("file")
 
-    def _make(self, move: PathChange, direction: Direction) -> PathChange:
-        """Bring one path back, if it still is what it was when this was planned."""
+    def _carry_out_move(self, move: PathChange, direction: Direction) -> PathChange:
+        """Carry out one move, if the path is still as planned."""
         change = move.change
         status, undone = change.status, _target_status(direction)
         if move.verdict == "already":
-            # It never happened, or was undone by hand.
+            # The change never happened, or was undone by hand.
             status = "gone" if direction == "undo" else "done"
         elif move.verdict != "go":
             status = "kept" if direction == "undo" else "gone"
         else:
-            source, target = _ends(change, direction)
-            status = undone if self._bring(move, source, target) else "kept"
+            source, target = _states(change, direction)
+            status = undone if self._restore(move, source, target) else "kept"
         return replace(move, change=replace(change, status=status))
 
-    def _bring(self, move: PathChange, source: FileState | None, target: FileState | None) -> bool:
+    def _restore(
+        self, move: PathChange, source: FileState | None, target: FileState | None
+    ) -> bool:
         path, modes = move.change.path, move.change.is_of_mode
         try:
             self._check(path)
@@ -213,13 +221,13 @@ class Reversal:
         return True
 
 
-def _passes_over_products(step: ChangeStep, request: UndoRequest) -> bool:
+def _skips_build_products(step: ChangeStep, request: UndoRequest) -> bool:
     is_narrow = request.path is not None or request.since is not None or request.force
     return step.tool == COMMAND_TOOL and request.direction == "undo" and not is_narrow
 
 
 def _ignored(changes: Sequence[FileChange], products: BuildProducts) -> list[FileChange]:
-    """Return the changes of build products, and of folders that were made for nothing else."""
+    """Return the changes of build products, and of folders created only for them."""
     others = [change for change in changes if change.path not in products]
     files = [change.path for change in others if not change.is_of_folder]
     made_for_others = [
@@ -235,10 +243,10 @@ def _target_status(direction: Direction) -> ChangeStatus:
     return "undone" if direction == "undo" else "done"
 
 
-def _ends(change: FileChange, direction: Direction) -> tuple[FileState | None, FileState | None]:
-    """What should be there now, and what is to be there."""
-    there, back = change.after, change.before
-    return (there, back) if direction == "undo" else (back, there)
+def _states(change: FileChange, direction: Direction) -> tuple[FileState | None, FileState | None]:
+    """Return the expected current state and the target state."""
+    after, before = change.after, change.before
+    return (after, before) if direction == "undo" else (before, after)
 
 
 def _with_source(change: FileChange, now: FileState | None, direction: Direction) -> FileChange:
@@ -246,9 +254,8 @@ def _with_source(change: FileChange, now: FileState | None, direction: Direction
 
 
 def _with_mode(change: FileChange, now: FileState, direction: Direction) -> FileChange:
-    """The change, with the permission bits as they are now: what others have made of them
-    since stays."""
-    source, target = _ends(change, direction)
+    """Return the change with the current permission bits: changes of others to them stay."""
+    source, target = _states(change, direction)
     assert source is not None, "what is there was there"
     foreign = None not in (source.mode, now.mode) and source.mode != now.mode
     if foreign and target is not None and not change.is_of_mode:
@@ -257,8 +264,8 @@ def _with_mode(change: FileChange, now: FileState, direction: Direction) -> File
     return replace(change, before=before, after=after)
 
 
-def _can_follow(now: FileState | None, target: FileState | None) -> bool:
-    """Whether the one can take the place of the other in one go."""
+def _can_replace(now: FileState | None, target: FileState | None) -> bool:
+    """Return whether the target can replace the current state in one operation."""
     if now is not None and not now.is_known:
         return False
     return now is None or target is None or now.kind == target.kind == "file"

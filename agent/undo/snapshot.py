@@ -1,7 +1,7 @@
-"""All files of a folder at one moment: contents kept once, fingerprints to tell what changed.
+"""Snapshots of all files in a folder, with contents stored and fingerprints to detect changes.
 
-The walk goes by descriptors and follows no link. `.git`, `node_modules`, what `.gitignore` files
-leave out and Kore's own folder are not looked at.
+The walk uses descriptors and follows no links. It skips `.git`, `node_modules`, ignored files and
+Kore's own folder.
 """
 
 import os
@@ -24,16 +24,16 @@ from agent.undo.records import FileState
 FILE_BYTES = 2_000_000
 TREE_BYTES = 250_000_000
 TREE_ENTRIES = 50_000
-# Each level above takes a descriptor while it is walked.
+# Each level of the walk needs a descriptor.
 TREE_DEPTH = 200
 LEFT_OUT = frozenset({".git", "node_modules"})
-# A file that changed this shortly before it was read may change again unnoticed.
-_GRAIN_NS = 1_000_000_000
+# A file read this soon after its change may change again unnoticed.
+_TIMESTAMP_GRANULARITY_NS = 1_000_000_000
 
 
 @frozen
 class SnapshotLimits:
-    """Of one file, and of all files of a folder: bytes, and how many there are."""
+    """Limits: bytes per file, bytes of all files, and number of entries."""
 
     file_bytes: int = FILE_BYTES
     tree_bytes: int = TREE_BYTES
@@ -42,23 +42,25 @@ class SnapshotLimits:
 
 @frozen
 class SnapshotEntry:
-    """What stood at a path. `stamp` changes when it changes (times, size, inode, mode)."""
+    """State of a path. `stamp` changes with the file (times, size, inode, mode)."""
 
     state: FileState
     stamp: tuple[int, ...]
     read_at_ns: int = 0
 
     def is_sure(self, stamp: tuple[int, ...]) -> bool:
-        """Whether something with this stamp is certainly still the same."""
-        return self.stamp == stamp and stamp[1] < self.read_at_ns - _GRAIN_NS
+        """Return whether a path with this stamp is certainly unchanged."""
+        return self.stamp == stamp and stamp[1] < self.read_at_ns - _TIMESTAMP_GRANULARITY_NS
 
 
 @dataclass(slots=True)
 class FolderSnapshot:
-    """Entries by their path below the root. `is_cut`: there is more than was looked at, `is_full`:
-    there are more bytes than are kept.
-    `unreadable_folders` are folders that could not be listed or entered; `files_read` counts the
-    files that were read."""
+    """Entries by path below the root.
+
+    `is_cut`: there are more entries than the limit. `is_full`: there are more bytes than can be
+    stored. `unreadable_folders` could not be listed or entered; `files_read` counts the files that
+    were read.
+    """
 
     entries: dict[str, SnapshotEntry] = field(default_factory=dict)
     is_cut: bool = False
@@ -68,9 +70,9 @@ class FolderSnapshot:
 
 
 class SnapshotWalker:
-    """Walks the same folder again and again, by the rules that held at first.
+    """Walks the same folder repeatedly, by the rules of the first walk.
 
-    A `.gitignore` that appears later would otherwise make files look new or gone.
+    Otherwise a new `.gitignore` would make files look new or deleted.
     """
 
     def __init__(
@@ -89,9 +91,9 @@ class SnapshotWalker:
         self._ignores = Ignores(root, root, self._ignore_file)
 
     def tree(self, earlier: Mapping[str, SnapshotEntry]) -> FolderSnapshot:
-        """The folder as it is now; what is unchanged since `earlier` is not read again.
+        """Return a snapshot; files unchanged since `earlier` are not read again.
 
-        Raises OSError when the folder itself cannot be read, or contents cannot be kept.
+        Raises `OSError` when the folder itself is unreadable, or contents cannot be stored.
         """
         tree = FolderSnapshot()
         self.blobs.expire_hourly()
@@ -102,8 +104,10 @@ class SnapshotWalker:
         return tree
 
     def survey(self) -> FolderSnapshot:
-        """Return the folder as a snapshot would find it; nothing is read or kept, and what would
-        be kept counts as known. Raises OSError."""
+        """Return the entries of a snapshot without reading or storing files. Raises `OSError`.
+
+        Files that a snapshot would store count as known.
+        """
         tree = FolderSnapshot()
         look = _Survey(self, tree, {})
         with open_folder_beneath(self.root, flags=LISTED) as folder:
@@ -120,7 +124,7 @@ class SnapshotWalker:
             return True
         if "/".join(parts) in self._closed:
             return True
-        # The same is asked again after the command.
+        # The walk after the command asks about the same paths again.
         if (parts, is_folder) not in self._ignored_by_path:
             self._ignored_by_path[parts, is_folder] = self._ignores.hides(
                 parts, is_folder=is_folder
@@ -147,7 +151,7 @@ class _SnapshotPass:
         self._tree = tree
         self._earlier = earlier
         self._stored_names = walk.blobs.names()
-        # What makes room for others must not be part of the same moment.
+        # Contents of the same snapshot must not be dropped to make room.
         self._needed = {entry.state.value for entry in earlier.values()}
         self._is_full = False
         self._room_bytes = walk.limits.tree_bytes
@@ -166,9 +170,9 @@ class _SnapshotPass:
                     continue
                 info = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # gone since the folder was listed
+                continue  # deleted since the folder was listed
             except PermissionError:
-                # With the mode r-- names can be listed and nothing else is known.
+                # With mode r-- the names can be listed, but nothing else is known.
                 if not above:
                     raise
                 self._tree.unreadable_folders.add("/".join(above))
@@ -218,16 +222,16 @@ class _SnapshotPass:
         if self._room_bytes < 0 or self._is_full:
             self._tree.is_full = True
             return unknown
-        return self._keep(name, path, stamp, folder) or unknown
+        return self._store(name, path, stamp, folder) or unknown
 
-    def _keep(
+    def _store(
         self, name: str, path: str, stamp: tuple[int, ...], folder: int
     ) -> SnapshotEntry | None:
-        """Return the file with its content in the store; None where that cannot be kept."""
+        """Store a file and return its entry; None when it cannot be stored."""
         size, mode = stamp[2], stamp[4] & 0o777
         try:
             with open_regular(name, folder=folder, follow_links=False) as file:
-                # A further name of the file may lie outside.
+                # Another hard link of the file may be outside.
                 if os.fstat(file.fileno()).st_nlink > 1:
                     return None
                 now = time.time_ns()
@@ -245,12 +249,12 @@ class _SnapshotPass:
 
 
 class _Survey(_SnapshotPass):
-    """A walk that only looks."""
+    """A walk that stores nothing."""
 
-    def _keep(
+    def _store(
         self, name: str, path: str, stamp: tuple[int, ...], folder: int
     ) -> SnapshotEntry | None:
-        # Cheaper than opening each file, for a question before every deletion.
+        # Cheaper than opening each file, since it runs before every deletion.
         if os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink > 1:
             return None
         if not os.access(name, os.R_OK, dir_fd=folder, effective_ids=True):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from agent.agent import Agent
 from agent.records import frozen
-from agent.skills.authoring import wish_in
+from agent.skills.authoring import find_skill_request
 from agent.skills.definition import Skill
 from agent.skills.invocation import invocation_in
 from gateway.access.control import AccessControl
@@ -26,7 +26,7 @@ class CommandReader:
         command = read_command(message)
         if command is None or not self.access.is_allowed(message):
             return command
-        if command.name == "skills" and wish_in(message.content) is not None:
+        if command.name == "skills" and find_skill_request(message.content) is not None:
             return None
         if command.name:
             return command

@@ -17,7 +17,7 @@ from agent.i18n import t
 from agent.security.files.paths import INBOX_FOLDER
 from agent.text.media_types import LIMIT_BYTES
 from agent.types import ImageFile, Message
-from agent.undo.blob_store import KEEP_S
+from agent.undo.blob_store import RETENTION_S
 from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.outbound_files import shared_names
 from gateway.media import storage
@@ -140,7 +140,7 @@ async def sweep(files: SharedFiles, database: Store, keep_days: int | None, now:
 
     def delete() -> int:
         deleted = files.outgoing.delete_others(needed, before=now - _ROW_FOLLOWS_S)
-        deleted += files.undo.delete_others(before=now - KEEP_S)
+        deleted += files.undo.delete_others(before=now - RETENTION_S)
         if keep_days is not None:
             deleted += files.all_inboxes.delete_others(before=now - keep_days * _DAY_S)
         files.objects.discard_unfinished(now - _DAY_S)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from agent.errors import KoreError
 from agent.records import frozen
-from agent.text.ranking import NOISE, SIMILAR, fused, most_alike, query_terms, scores
+from agent.text.ranking import MAX_SIMILAR, NOISE_SHARE, fused, most_alike, query_terms, scores
 from agent.tools.base import MemoryHit, Similarity
 from gateway.core.messages import CONSOLE, InboundMessage, Route
 from gateway.core.records import SearchHit
@@ -72,7 +72,7 @@ class ConversationSearch:
             return []
         # A person may have joined the turn meanwhile.
         self._scope()
-        hits = [messages[n] for n in most_alike(cosines, SIMILAR)]
+        hits = [messages[n] for n in most_alike(cosines, MAX_SIMILAR)]
         return [replace(hit, snippet=_beginning(hit.snippet)) for hit in hits]
 
     async def around(self, session: str, n: int) -> Sequence[MemoryHit]:
@@ -148,7 +148,7 @@ def _ranked(
         snippets.setdefault((hit.session, hit.n), []).append(hit)
     texts = [" ".join(dict.fromkeys(hit.snippet for hit in hits)) for hits in snippets.values()]
     ranks = dict(zip(snippets, scores(query_terms(words), texts), strict=True))
-    least = max(ranks.values(), default=0.0) * NOISE
+    least = max(ranks.values(), default=0.0) * NOISE_SHARE
     places = [key for key, rank in ranks.items() if key in first or rank >= least]
     places.sort(key=lambda key: (key not in first, -ranks[key], -snippets[key][0].at))
     return [snippets[key][0] for key in places]

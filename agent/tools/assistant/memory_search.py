@@ -14,13 +14,13 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.ranking import (
-    NOISE,
-    SIMILAR,
+    MAX_SIMILAR,
+    NOISE_SHARE,
+    count_shared_prefixes,
     fused,
     most_alike,
     query_terms,
     scores,
-    shared_beginnings,
 )
 from agent.tools.base import CallContext, MemoryHit
 from agent.tools.files.workspace_scope import WorkspaceScope, lines
@@ -112,7 +112,7 @@ class MemorySearch:
         if call.similarity is not None and hits:
             try:
                 cosines = await call.similarity(query, [_DATED.sub("", text) for text in texts])
-                ranking = fused(ranking[:most], most_alike(cosines, SIMILAR))
+                ranking = fused(ranking[:most], most_alike(cosines, MAX_SIMILAR))
             except KoreError as exc:
                 note = f"\n(searched by words alone: {exc.text_for(is_owner=call.owner)})"
         return [hits[n] for n in ranking[:most]], note
@@ -142,8 +142,8 @@ def _by_words(query: str, texts: Sequence[str]) -> list[int]:
     terms = query_terms(query)
     ranks = scores(terms, texts)
     if not any(ranks):
-        ranks = [float(shared_beginnings(terms, text)) for text in texts]
-    least = max(ranks, default=0.0) * NOISE
+        ranks = [float(count_shared_prefixes(terms, text)) for text in texts]
+    least = max(ranks, default=0.0) * NOISE_SHARE
     # A line with one word of three is noise beside one that has all of them.
     places = [n for n, rank in enumerate(ranks) if rank > 0 and rank >= least]
     return sorted(places, key=lambda n: -ranks[n])

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from agent.undo.ledger import KEEP_S, UndoOperation, UndoResult
+from agent.undo.ledger import RETENTION_S, UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
 from gateway.store.port import Transaction
 
@@ -27,7 +27,7 @@ def add(tx: Transaction, step: ChangeStep) -> None:
     for table in ("file_change", "undo_operation"):
         tx.run(
             f"DELETE FROM {table} WHERE made_at < ?",
-            (step.made_at - KEEP_S,),
+            (step.made_at - RETENTION_S,),
         )
     tx.run(
         "UPDATE file_change SET state = 'gone' WHERE session = ? AND state = 'undone'",

@@ -8,7 +8,7 @@ from agent.context.active_skills import SKILL_TOOL
 from agent.records import frozen
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.skills.authoring import wish_in, writing_request
+from agent.skills.authoring import find_skill_request, writing_request
 from agent.skills.definition import Skill
 from agent.skills.invocation import SkillInvocation, invocation_in
 from agent.subagents import profile
@@ -36,7 +36,7 @@ class SkillCalls:
                 await self._add_skill(draft, message)
 
     async def _add_skill(self, draft: TurnDraft, message: InboundMessage) -> None:
-        if (wish := wish_in(message.content)) is not None:
+        if (wish := find_skill_request(message.content)) is not None:
             if not draft.is_resumed:
                 root = self.permissions.working_dir(message)
                 draft.append(writing_request(wish, root, self.permissions.workspace))

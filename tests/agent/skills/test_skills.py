@@ -10,7 +10,7 @@ from agent.context.compaction.compactor import shorten_old_result
 from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.command_marks import TaintingCommand
 from agent.security.taint.file_marks import mark_tainted
-from agent.skills.authoring import wish_in, writing_request
+from agent.skills.authoring import find_skill_request, writing_request
 from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
 from agent.skills.definition import read_skill
 from agent.skills.substitution import fill_in
@@ -330,7 +330,7 @@ def test_a_large_folder_hides_no_other_skill(tmp_path: Path) -> None:
     ],
 )
 def test_who_wants_a_skill_written(text: str, wish: str | None) -> None:
-    assert wish_in(text) == wish
+    assert find_skill_request(text) == wish
 
 
 def test_a_project_gets_a_skill_of_its_own(tmp_path: Path) -> None:

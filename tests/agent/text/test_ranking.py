@@ -1,6 +1,6 @@
 import pytest
 
-from agent.text.ranking import fused, most_alike, query_terms, scores, shared_beginnings, stem
+from agent.text.ranking import count_shared_prefixes, fused, most_alike, query_terms, scores, stem
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,10 @@ def test_the_nearest_texts_are_taken_and_none_that_is_far() -> None:
 
 
 def test_words_that_begin_alike_are_shared_whichever_is_longer() -> None:
-    assert shared_beginnings(query_terms("what allergies"), "Allergic to peanuts") == 1
-    assert shared_beginnings(query_terms("a novelist"), "Reads novels") == 1
-    assert shared_beginnings(query_terms("a book"), "keeps a fotobook") == 1
+    assert count_shared_prefixes(query_terms("what allergies"), "Allergic to peanuts") == 1
+    assert count_shared_prefixes(query_terms("a novelist"), "Reads novels") == 1
+    assert count_shared_prefixes(query_terms("a book"), "keeps a fotobook") == 1
     assert (
-        shared_beginnings(query_terms("what to do about the beetle"), "has a bee, what else") == 0
+        count_shared_prefixes(query_terms("what to do about the beetle"), "has a bee, what else")
+        == 0
     )

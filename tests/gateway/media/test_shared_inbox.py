@@ -9,7 +9,7 @@ import pytest
 
 from agent.security.taint.file_marks import is_marked
 from agent.types import ImageFile, Message
-from agent.undo.blob_store import KEEP_S
+from agent.undo.blob_store import RETENTION_S
 from gateway.core.messages import InboundMessage, Media, OutboundFile, OutboundPart, Route
 from gateway.media.shared_inbox import SharedInbox, sweep
 from gateway.media.uploads import Uploads
@@ -155,8 +155,8 @@ async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine)
     for name in "ab":
         age(files.outgoing.name_of(outgoing[name], name * 32)[-64:], "outgoing", 2 * 3_600)
     undo = [files.undo.put(one) for one in (b"old", b"new")]
-    age(undo[0], "undo", KEEP_S + 60)
-    age(undo[1], "undo", KEEP_S - 60)
+    age(undo[0], "undo", RETENTION_S + 60)
+    age(undo[1], "undo", RETENTION_S - 60)
     received = [files.inbox("inbox").put(one) for one in (b"old", b"new")]
     age(received[0], "inbox", 31 * day_s)
     async with opened(tmp_path, [], files=files) as parts:

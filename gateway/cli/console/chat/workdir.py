@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.skills.authoring import wish_in, writing_request
+from agent.skills.authoring import find_skill_request, writing_request
 from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
 from gateway.commands import find_command
 
@@ -75,7 +75,7 @@ class ConsoleWorkdir:
             return UserLine(
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
-        if (wish := wish_in(text)) is not None:
+        if (wish := find_skill_request(text)) is not None:
             return UserLine(writing_request(wish, self.folder, self.workspace or self.folder))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None

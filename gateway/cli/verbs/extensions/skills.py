@@ -93,10 +93,10 @@ def _validate(args: argparse.Namespace) -> int:
 
 def _new(args: argparse.Namespace) -> int:
     from agent.prompts import render_prompt
-    from agent.skills.definition import MOST_NAME_CHARS, NAME
+    from agent.skills.definition import MAX_NAME_CHARS, NAME
     from gateway.runtime.paths import write_private
 
-    if not NAME.fullmatch(args.name) or len(args.name) > MOST_NAME_CHARS:
+    if not NAME.fullmatch(args.name) or len(args.name) > MAX_NAME_CHARS:
         raise KoreError(
             t(
                 "found the name {args!r}, expected lowercase letters, digits and -",
