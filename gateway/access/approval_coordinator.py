@@ -1,4 +1,4 @@
-"""Approvals: questions to people that are stored, so that they live through a restart."""
+"""Approvals: requested from people, stored so that they survive a restart, and published."""
 
 import asyncio
 import logging
@@ -35,8 +35,10 @@ _PAUSE_S = 5.0
 
 
 class ApprovalCoordinator:
-    """Asks, takes answers, tells who has to know, and says no when the time is over. `wake` lets
-    a lane go on; `tell_asked` and `tell_settled` tell other processes, where they run turns, too.
+    """Requests approvals, takes answers, notifies whom they concern, and denies expired ones.
+
+    `wake` lets a lane continue; `tell_asked` and `tell_settled` notify other processes that run
+    turns.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -67,13 +69,13 @@ class ApprovalCoordinator:
         return TurnApprover(self, context)
 
     async def run(self) -> None:
-        """Close questions without an answer at their deadline, until cancelled; and first those
-        of servers that are gone."""
+        """Close expired approvals until cancelled; first, withdraw questions of servers that ended
+        with an earlier process."""
         while True:
             self._changed.clear()
             try:
                 if has_orphans := self._has_orphans:
-                    # Before the look: a process may end while it lasts.
+                    # Before the query: a process may end while it runs.
                     self._has_orphans = False
                     self.publish_closed(
                         await self._database.transact(
@@ -95,8 +97,8 @@ class ApprovalCoordinator:
                 await wait_for(self._changed, next_at - self._service.clock())
 
     async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
-        """The answer that is stored for this call. Raises `AwaitingAnswer` when there is none
-        yet, and `KoreError` when no one can be asked."""
+        """Return the stored answer for this call. Raises `AwaitingAnswer` until there is an answer,
+        and `KoreError` when nobody can be asked."""
         result = await self._database.transact(self._service.ask, context, request, time.time())
         if isinstance(result, ApprovalPrompt):
             for lane in {result.lane, result.route.lane}:
@@ -109,20 +111,20 @@ class ApprovalCoordinator:
     async def ask_for_server(
         self, context: ApprovalContext, call: ToolCall, query: ServerQuestion
     ) -> ApprovalPrompt | None:
-        """Put what a server asks in the middle of this call, and wait: how it was settled, with
-        the `value` that was answered. None when nobody can be asked."""
+        """Send a server's question during this call, and wait. Returns the closed approval with the
+        answer in `value`; None when nobody can be asked."""
         nonce = new_nonce()
         settled: asyncio.Future[ApprovalPrompt] = asyncio.get_running_loop().create_future()
         self._awaited[nonce] = settled
         try:
-            question = await self._database.transact(
+            approval = await self._database.transact(
                 self._service.ask_for_server, context, call, (nonce, query), time.time()
             )
-            if question is None:
+            if approval is None:
                 return None
-            for lane in {question.lane, question.route.lane}:
+            for lane in {approval.lane, approval.route.lane}:
                 self._sender.wake(lane)
-                self._events.publish(lane, self.request_event(question))
+                self._events.publish(lane, self.request_event(approval))
             self.look_again()
             self._tell_asked()
             return await settled
@@ -135,26 +137,27 @@ class ApprovalCoordinator:
                 await asyncio.shield(self._withdraw(nonce))
 
     def look_again(self, *, orphans: bool = False) -> None:
-        """A question was put; with `orphans`, a process has ended that may have waited for one."""
+        """Check for expiries again after a new approval; with `orphans`, also for questions that an
+        ended process waited for."""
         self._has_orphans = self._has_orphans or orphans
         self._changed.set()
 
     async def settle(self, nonce: str, value: str | None) -> None:
-        """Another process has settled what a server asked here; None: what it was answered with is
-        not known, so that it has no answer."""
+        """Return a server's question to its waiting call after another process has settled it.
+        Without a `value` the answer is lost, and the question counts as withdrawn."""
         awaited = self._awaited.get(nonce)
         if awaited is None:
             return
-        question = await self._database.transact(approvals.find, nonce)
-        if question is None or question.state == "open" or awaited.done():
+        approval = await self._database.transact(approvals.find, nonce)
+        if approval is None or approval.state == "open" or awaited.done():
             return
-        is_lost = value is None and question.state == "once"
+        is_lost = value is None and approval.state == "once"
         awaited.set_result(
-            replace(question, value=value or "", state="withdrawn" if is_lost else question.state)
+            replace(approval, value=value or "", state="withdrawn" if is_lost else approval.state)
         )
 
     async def settle_missed(self) -> None:
-        """The same for all, should another process's word have been lost."""
+        """Settle all questions of servers here, in case a notice of another process was lost."""
         for nonce in list(self._awaited):
             await self.settle(nonce, None)
 
@@ -167,64 +170,64 @@ class ApprovalCoordinator:
         )
 
     async def answer(self, nonce: str, reply: ApprovalReply, by: str) -> bool:
-        """An answer from a screen of the owner; False when the question is not open any more."""
+        """Answer an approval from a screen of the owner; False when it is no longer open."""
         settled = await self._database.transact(self._service.answer, nonce, reply, by, time.time())
         self.publish_closed(settled)
-        return any(one.state != "expired" for one in settled)
+        return any(approval.state != "expired" for approval in settled)
 
     async def open_questions(self, lane: str | None = None) -> Sequence[ApprovalPrompt]:
         return await self._database.transact(approvals.open_questions, lane)
 
     async def publish_open(self, lane: str) -> None:
-        """Show a lane's open questions to its viewers, each once."""
-        for question in await self.open_questions(lane):
-            for place in {question.lane, question.route.lane}:
-                self._events.publish(place, self.request_event(question))
+        """Show a lane's open approvals to its viewers, each once."""
+        for approval in await self.open_questions(lane):
+            for place in {approval.lane, approval.route.lane}:
+                self._events.publish(place, self.request_event(approval))
 
-    def request_event(self, question: ApprovalPrompt) -> ApprovalAsked:
-        """The question as screens see it; the time that is left counts from now."""
-        return self._service.event(question, self._left_s(question))
+    def request_event(self, approval: ApprovalPrompt) -> ApprovalAsked:
+        """Return the event that shows an approval on screens, with the remaining time."""
+        return self._service.event(approval, self._left_s(approval))
 
-    def _left_s(self, question: ApprovalPrompt) -> float | None:
-        if math.isinf(question.expires_at):
+    def _left_s(self, approval: ApprovalPrompt) -> float | None:
+        if math.isinf(approval.expires_at):
             return None
-        return max(0.0, round(question.expires_at - self._service.clock(), 1))
+        return max(0.0, round(approval.expires_at - self._service.clock(), 1))
 
     def publish_closed(self, closed: Iterable[ApprovalPrompt]) -> None:
-        """What was settled is on disk: screens, senders and lanes hear of it."""
-        for question in closed:
+        """Notify screens, senders and lanes of closed approvals that are on disk."""
+        for approval in closed:
             answers: tuple[Answer, ...] = ("once", "session", "always")
             answer: Answer = next(
-                (choice for choice in answers if choice == question.state), "deny"
+                (choice for choice in answers if choice == approval.state), "deny"
             )
-            by = question.by or question.state
-            server_question = question.request.server_question
+            by = approval.by or approval.state
+            server_question = approval.request.server_question
             event = ApprovalAnswered(
-                question.nonce,
+                approval.nonce,
                 by,
                 answer,
-                question.words,
-                _prefix_of(question),
-                question.request.network if question.scope == "network" else (),
+                approval.words,
+                _prefix_of(approval),
+                approval.request.network if approval.scope == "network" else (),
                 "" if server_question is None else server_question.server,
             )
-            if (awaited := self._awaited.get(question.nonce)) is not None and not awaited.done():
-                awaited.set_result(question)
+            if (awaited := self._awaited.get(approval.nonce)) is not None and not awaited.done():
+                awaited.set_result(approval)
             if server_question is not None:
-                self._tell_settled(question.nonce, question.value)
-            for lane in {question.lane, question.route.lane}:
+                self._tell_settled(approval.nonce, approval.value)
+            for lane in {approval.lane, approval.route.lane}:
                 self._events.publish(lane, event)
                 self._sender.wake(lane)
-            self._wake(question.lane)
+            self._wake(approval.lane)
 
     def deny_unseen(self, tx: Transaction, delivery_id: str) -> Callable[[], None]:
-        """Deny the question whose file this delivery was: it is given up. Returns what publishes
-        that once it is on disk."""
+        """Deny the approval whose file could not be delivered. Returns a function that publishes
+        this once it is on disk."""
         closed = self._service.deny_unseen(tx, delivery_id, time.time())
         return lambda: self.publish_closed(closed)
 
     async def acknowledge(self, outcome: ButtonOutcome) -> None:
-        """Show the presser what came of it, as long as the platform still can."""
+        """Show the result to the person who pressed the button, while the platform still can."""
         message = outcome.message
         channel = self._renderer.can_ask(message.route)
         if channel is None:
@@ -238,23 +241,23 @@ class ApprovalCoordinator:
             and message.pressed_on
             and isinstance(channel, SupportsButtonRemoval)
         ):
-            # Should it fail, the buttons go on working.
+            # If this fails, the buttons keep working.
             try:
                 await channel.take_buttons(message.route, message.pressed_on)
             except SendError as exc:
                 log.info("pressed buttons could not be removed: %s", exc)
 
 
-def _prefix_of(question: ApprovalPrompt) -> str | None:
-    """The prefix that the answer is about, if it is about one."""
-    return str(question.request.prefix) if question.scope == "prefix" else None
+def _prefix_of(approval: ApprovalPrompt) -> str | None:
+    """Return the prefix that the answer covers, if any."""
+    return str(approval.request.prefix) if approval.scope == "prefix" else None
 
 
 @frozen
 class TurnApprover:
     """Asks on behalf of one turn; implements `agent.security.policy.base.Approver`.
 
-    `asking` says for whom, which may change while the turn runs.
+    `asking` returns the message that is being answered, which may change while the turn runs.
     """
 
     approvals: ApprovalCoordinator

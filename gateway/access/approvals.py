@@ -1,4 +1,4 @@
-"""Approvals in the database: asked, answered and closed inside the caller's transaction."""
+"""Approvals inside the caller's transaction: request, answer, expiry and withdrawal."""
 
 import math
 import secrets
@@ -40,18 +40,18 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-# Who decided, where it was not a person.
+# Names in place of a person who decided.
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
 _MOST_WORDS_CHARS = 4_000
-# A server waits with its call for an answer, and a turn waits for the call.
+# Time that a server waits for an answer; meanwhile, its turn waits for the call.
 _SERVER_WAITS_S = 900.0
 
 
 @frozen
 class ApprovalContext:
-    """The turn that asks: its number, the message that it answers, its session, and the folder
-    where relative paths start."""
+    """The turn that asks: its number, message and session, and the folder where relative paths
+    start."""
 
     turn: int
     message: InboundMessage
@@ -61,9 +61,9 @@ class ApprovalContext:
 
 @frozen
 class ButtonOutcome:
-    """What a press came to: a sentence for the presser, and the question if it was settled.
+    """Result of a pressed button: a sentence for the person, and the approval if it was closed.
 
-    `removes_buttons`: the message that it stands below loses its buttons.
+    With `removes_buttons`, the message loses its buttons.
     """
 
     message: InboundMessage
@@ -73,10 +73,10 @@ class ButtonOutcome:
 
 
 class ApprovalService:
-    """What is closed here is published by `ApprovalCoordinator` once the transaction is on disk.
+    """Requests and closes approvals; `ApprovalCoordinator` publishes them after the transaction.
 
-    Questions are put, and expire, by `clock`, which does not jump; without `expires_s` they
-    wait until they are answered.
+    `clock`, which never jumps, times requests and expiries; without `expires_s`, approvals wait
+    until they are answered.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ApprovalService:
         route, principal = self._where(tx, context.message)
         clean = self._renderer.clean
         asked_at = self.clock()
-        question = ApprovalPrompt(
+        approval = ApprovalPrompt(
             nonce=new_nonce(),
             number=0,
             title=clean(title_of(request)),
@@ -141,9 +141,9 @@ class ApprovalService:
             expires_at=math.inf if self.expires_s is None else asked_at + self.expires_s,
             root=str(context.root),
         )
-        question = approvals.open_approval(tx, key, question)
-        _put(tx, question, context.turn, self._render_prompt(question, context.message), now)
-        return question
+        approval = approvals.open_approval(tx, key, approval)
+        _put(tx, approval, context.turn, self._render_prompt(approval, context.message), now)
+        return approval
 
     def ask_for_server(
         self,
@@ -153,7 +153,7 @@ class ApprovalService:
         question: tuple[str, ServerQuestion],
         now: float,
     ) -> ApprovalPrompt | None:
-        """Put what a server asks, under this nonce; None when the turn is to stop."""
+        """Send a server's question under this nonce; None when the turn is being stopped."""
         if approvals.is_stopping(tx, context.turn):
             return None
         nonce, query = question
@@ -188,46 +188,46 @@ class ApprovalService:
     def withdraw_for_server(
         self, tx: Transaction, nonce: str, words: str, now: float
     ) -> list[ApprovalPrompt]:
-        """The call that the question belongs to is over."""
-        question = approvals.find(tx, nonce)
-        if question is None or question.state != "open":
+        """Withdraw a server's question whose call has ended."""
+        approval = approvals.find(tx, nonce)
+        if approval is None or approval.state != "open":
             return []
-        return [self._close(tx, replace(question, words=words), "withdrawn", None, now)]
+        return [self._close(tx, replace(approval, words=words), "withdrawn", None, now)]
 
     def withdraw_orphans(
         self, tx: Transaction, awaited: Collection[str], now: float
     ) -> list[ApprovalPrompt]:
-        """Withdraw what servers asked that have ended with an earlier process: nobody would hear
-        the answer, and no other call may get it. Those in `awaited` are asked by this one."""
+        """Withdraw questions of servers that ended with an earlier process: nobody waits for the
+        answer, and no other call may get it. This process waits for the questions in `awaited`."""
         closed = []
-        for question in approvals.open_server_questions(tx):
-            if question.nonce not in awaited:
-                with use_locale(self._languages.of_person(question.principal)):
+        for approval in approvals.open_server_questions(tx):
+            if approval.nonce not in awaited:
+                with use_locale(self._languages.of_person(approval.principal)):
                     words = t("I was restarted, and the server no longer waits for the answer")
-                    closed += self.withdraw_for_server(tx, question.nonce, words, now)
-                    self._report_withdrawal(tx, question, words, now)
+                    closed += self.withdraw_for_server(tx, approval.nonce, words, now)
+                    self._report_withdrawal(tx, approval, words, now)
         return closed
 
     def _report_withdrawal(
-        self, tx: Transaction, question: ApprovalPrompt, words: str, now: float
+        self, tx: Transaction, approval: ApprovalPrompt, words: str, now: float
     ) -> None:
-        """Where no message shows what became of the question: at the console."""
-        if question.route.channel != CONSOLE or question.request.server_question is None:
+        """Report a withdrawal at the console, where no message shows it."""
+        if approval.route.channel != CONSOLE or approval.request.server_question is None:
             return
         text = t(
             "⏹ What the MCP server {name} asked is withdrawn: {words}.",
-            name=escape_markdown(question.request.server_question.server),
+            name=escape_markdown(approval.request.server_question.server),
             words=words,
         )
-        parts = self._renderer.render(question.route, text)
-        reply = OutgoingReply(f"q{question.number}.withdrawn", question.route, parts, "notice")
-        _put(tx, question, None, [reply], now)
+        parts = self._renderer.render(approval.route, text)
+        reply = OutgoingReply(f"q{approval.number}.withdrawn", approval.route, parts, "notice")
+        _put(tx, approval, None, [reply], now)
 
     def _where(
         self, tx: Transaction, message: InboundMessage, *, alone: bool = False
     ) -> tuple[Route, str]:
-        """The chat where the question is put, `alone` one where no other person reads along, and
-        who may answer it."""
+        """Return the chat to ask in (with `alone`, a chat without other readers) and the person who
+        may answer."""
         is_here = message.private or message.channel == CONSOLE or not alone
         if self._access.is_owner(message) and is_here:
             route, principal = message.route, message.principal
@@ -242,133 +242,133 @@ class ApprovalService:
         return route, principal
 
     def _render_prompt(
-        self, question: ApprovalPrompt, message: InboundMessage
+        self, approval: ApprovalPrompt, message: InboundMessage
     ) -> list[OutgoingReply]:
-        """The question, and a note to the other person's chat that it was asked."""
+        """Return the messages that ask, with a note to the turn's chat if it is another."""
         replies = []
-        channel = self._renderer.can_ask(question.route)
-        elsewhere = question.route.lane != message.route.lane
+        channel = self._renderer.can_ask(approval.route)
+        elsewhere = approval.route.lane != message.route.lane
         if channel is not None:
             reply_to = None if elsewhere or message.private else message.message_id
-            name = f"q{question.number}"
-            with use_locale(self._languages.of_person(question.principal)):
-                part = channel.render_approval(question)
-                file = channel.render_details(question)
+            name = f"q{approval.number}"
+            with use_locale(self._languages.of_person(approval.principal)):
+                part = channel.render_approval(approval)
+                file = channel.render_details(approval)
                 if file is not None:
-                    caption = t("🔐 Question {n} in full", n=question.number)
+                    caption = t("🔐 Question {n} in full", n=approval.number)
                     above = [OutboundPart(caption, files=(file,))]
-                    file_name = _file_of(question.number)
-                    replies.append(OutgoingReply(file_name, question.route, above, "notice"))
-            replies.append(OutgoingReply(name, question.route, [part], "approval", reply_to))
+                    file_name = _file_of(approval.number)
+                    replies.append(OutgoingReply(file_name, approval.route, above, "notice"))
+            replies.append(OutgoingReply(name, approval.route, [part], "approval", reply_to))
         if elsewhere:
             parts = [OutboundPart(t("⏸ This needs the owner's approval. I've asked for it."))]
             replies.append(
-                OutgoingReply(f"q{question.number}.told", message.route, parts, "notice")
+                OutgoingReply(f"q{approval.number}.told", message.route, parts, "notice")
             )
         return replies
 
-    def event(self, question: ApprovalPrompt, expires_s: float | None) -> ApprovalAsked:
-        """The question for screens, in the language of the person who is asked."""
-        with use_locale(self._languages.of_person(question.principal)):
-            return approval_event(question, expires_s)
+    def event(self, approval: ApprovalPrompt, expires_s: float | None) -> ApprovalAsked:
+        """Return the event for screens, in the language of the person who is asked."""
+        with use_locale(self._languages.of_person(approval.principal)):
+            return approval_event(approval, expires_s)
 
     def answer(
         self, tx: Transaction, nonce: str, reply: ApprovalReply, by: str, now: float
     ) -> list[ApprovalPrompt]:
-        question = approvals.find(tx, nonce)
-        if question is None or question.state != "open":
+        approval = approvals.find(tx, nonce)
+        if approval is None or approval.state != "open":
             return []
-        if question.expires_at <= self.clock():
-            return [self._close(tx, question, "expired", None, now)]
-        return [self._close(tx, _answered(question, reply), reply.answer, by, now)]
+        if approval.expires_at <= self.clock():
+            return [self._close(tx, approval, "expired", None, now)]
+        return [self._close(tx, _answered(approval, reply), reply.answer, by, now)]
 
     def expire(self, tx: Transaction, now: float) -> list[ApprovalPrompt]:
         expired = approvals.expired(tx, self.clock())
-        return [self._close(tx, question, "expired", None, now) for question in expired]
+        return [self._close(tx, approval, "expired", None, now) for approval in expired]
 
     def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ApprovalPrompt]:
-        """Deny the question whose file this delivery was: it could not be sent, and no one is
-        asked to allow what they cannot see whole."""
+        """Deny the approval whose file could not be sent: nobody should allow what they cannot see
+        completely."""
         closed = []
-        for question in approvals.open_questions(tx):
-            if delivery_id != _file_of(question.number):
+        for approval in approvals.open_questions(tx):
+            if delivery_id != _file_of(approval.number):
                 continue
-            closed.append(self._close(tx, question, "deny", t(_UNSEEN), now))
-            with use_locale(self._languages.of_person(question.principal)):
+            closed.append(self._close(tx, approval, "deny", t(_UNSEEN), now))
+            with use_locale(self._languages.of_person(approval.principal)):
                 text = t(
                     "⛔ Question {n} ({title}) is denied: the file with the full text "
                     "could not be sent here.",
-                    n=question.number,
-                    title=escape_markdown(question.title),
+                    n=approval.number,
+                    title=escape_markdown(approval.title),
                 )
-                parts = self._renderer.render(question.route, text)
-            reply = OutgoingReply(f"q{question.number}.unseen", question.route, parts, "notice")
-            _put(tx, question, None, [reply], now)
+                parts = self._renderer.render(approval.route, text)
+            reply = OutgoingReply(f"q{approval.number}.unseen", approval.route, parts, "notice")
+            _put(tx, approval, None, [reply], now)
         return closed
 
     def _close(
         self,
         tx: Transaction,
-        question: ApprovalPrompt,
+        approval: ApprovalPrompt,
         state: State,
         by: str | None,
         now: float,
     ) -> ApprovalPrompt:
-        """Store what was decided; the message that asked shows it and loses its buttons."""
+        """Store the decision; the message that asked shows it and loses its buttons."""
         if state in ("session", "always"):
-            option = AnswerOption(state, question.scope)
-            state = state if option in options_for(question.request) else "once"
-        # What a server is answered is for it alone.
-        closed = approvals.close_approval(tx, replace(question, value=""), state, by, now)
-        name = f"q{question.number}"
-        channel = self._renderer.can_ask(question.route)
+            option = AnswerOption(state, approval.scope)
+            state = state if option in options_for(approval.request) else "once"
+        # The answer to a server is never stored.
+        closed = approvals.close_approval(tx, replace(approval, value=""), state, by, now)
+        name = f"q{approval.number}"
+        channel = self._renderer.can_ask(approval.route)
         if channel is not None and not outbox.drop_unsent(tx, name, "decided"):
-            with use_locale(self._languages.of_person(question.principal)):
-                part = channel.render_approval(question, verdict(closed))
-            reply = OutgoingReply(f"{name}.done", question.route, [part], "approval", edits=name)
-            _put(tx, question, None, [reply], now)
-        return replace(closed, value=question.value)
+            with use_locale(self._languages.of_person(approval.principal)):
+                part = channel.render_approval(approval, verdict(closed))
+            reply = OutgoingReply(f"{name}.done", approval.route, [part], "approval", edits=name)
+            _put(tx, approval, None, [reply], now)
+        return replace(closed, value=approval.value)
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
-        """Carry out a pressed button, or say why not."""
+        """Carry out a pressed button, or return why it cannot be."""
         choice = read_choice(message.content)
         press = read_press(message.content)
         nonce = choice[0] if choice else press[0] if press else ""
-        question = approvals.find(tx, nonce) if nonce else None
-        if question is None:
+        approval = approvals.find(tx, nonce) if nonce else None
+        if approval is None:
             return ButtonOutcome(message, t("This button no longer works."))
         route = (message.channel, message.account, message.chat_id)
-        if route != (question.route.channel, question.route.account, question.route.chat_id):
+        if route != (approval.route.channel, approval.route.account, approval.route.chat_id):
             return ButtonOutcome(message, t("This question belongs to another chat."))
-        if message.principal != question.principal or not self._access.is_owner(message):
+        if message.principal != approval.principal or not self._access.is_owner(message):
             return ButtonOutcome(message, t("Only the owner may answer this question."))
-        if question.state != "open":
-            decided = verdict(question)
+        if approval.state != "open":
+            decided = verdict(approval)
             return ButtonOutcome(message, t("Too late: {decided}.", decided=decided))
-        if question.expires_at <= self.clock():
-            closed = self._close(tx, question, "expired", None, now)
+        if approval.expires_at <= self.clock():
+            closed = self._close(tx, approval, "expired", None, now)
             late = t("Too late: the question has expired and counts as denied.")
             return ButtonOutcome(message, late, closed)
         reply = ApprovalReply("deny")
-        if choice is not None and question.request.server_question is not None:
-            reply = ApprovalReply("once", words_of(question.request.server_question, choice[1]))
+        if choice is not None and approval.request.server_question is not None:
+            reply = ApprovalReply("once", words_of(approval.request.server_question, choice[1]))
         elif press is not None:
             reply = ApprovalReply(press[1], scope=press[2])
-        question = _answered(question, reply)
-        closed = self._close(tx, question, reply.answer, _name_of(message), now)
+        approval = _answered(approval, reply)
+        closed = self._close(tx, approval, reply.answer, _name_of(message), now)
         sentence = t("{decided}.", decided=verdict(closed, names=False))
         return ButtonOutcome(message, sentence, closed)
 
     def settle_by_reply(
         self, tx: Transaction, message: InboundMessage, now: float
     ) -> ApprovalPrompt | None:
-        """A reply to a question's message is a no, and its text is for the model; to what a server
-        asks it is the answer. Returns the question; None when the message is no such reply."""
-        own_files = any(not one.quoted for one in message.media)
+        """Deny the approval that a message replies to, with its text for the model; a reply to a
+        server's question is the answer. Returns the approval; None for any other message."""
+        own_files = any(not media.quoted for media in message.media)
         if message.quoted_id is None or message.forwarded or message.edited or own_files:
             return None
         number = outbox.question_below(tx, message.route.lane, message.quoted_id)
-        mine = [one for one in self._answerable(tx, message) if one.number == number]
+        mine = [each for each in self._answerable(tx, message) if each.number == number]
         if mine and mine[0].request.server_question is not None:
             return self._answer_server(tx, mine[0], message, now)
         return self._deny(tx, mine[0], message, message.content, now) if mine else None
@@ -376,125 +376,127 @@ class ApprovalService:
     def deny_by_command(
         self, tx: Transaction, message: InboundMessage, argument: str, now: float
     ) -> tuple[str, ApprovalPrompt | None]:
-        """`/deny [NUMBER] [TEXT]`: what is said of it, and the question if it was settled."""
-        questions = self._answerable(tx, message)
+        """Carry out `/deny [NUMBER] [TEXT]`; returns a sentence, and the approval if closed."""
+        open_approvals = self._answerable(tx, message)
         word, _, rest = argument.partition(" ")
-        matches = [one for one in questions if str(one.number) == word.removeprefix("#")]
-        if not questions:
+        matches = [each for each in open_approvals if str(each.number) == word.removeprefix("#")]
+        if not open_approvals:
             return t("There is no open question here that you can answer."), None
-        if not matches and len(questions) > 1:
-            numbers = ", ".join(str(one.number) for one in questions)
+        if not matches and len(open_approvals) > 1:
+            numbers = ", ".join(str(each.number) for each in open_approvals)
             return t(
                 "Several questions are open: {numbers}. Send /deny NUMBER.", numbers=numbers
             ), None
         words = rest if matches else argument
-        question = self._deny(tx, (matches or questions)[0], message, words, now)
-        decided = verdict(question, names=False)
-        return t("Question {n}: {decided}", n=question.number, decided=decided), question
+        approval = self._deny(tx, (matches or open_approvals)[0], message, words, now)
+        decided = verdict(approval, names=False)
+        return t("Question {n}: {decided}", n=approval.number, decided=decided), approval
 
     def _answer_server(
-        self, tx: Transaction, question: ApprovalPrompt, message: InboundMessage, now: float
+        self, tx: Transaction, approval: ApprovalPrompt, message: InboundMessage, now: float
     ) -> ApprovalPrompt:
-        if question.expires_at <= self.clock():
-            return self._close(tx, question, "expired", None, now)
-        question = _answered(question, ApprovalReply("once", message.content))
-        return self._close(tx, question, "once", _name_of(message), now)
+        if approval.expires_at <= self.clock():
+            return self._close(tx, approval, "expired", None, now)
+        approval = _answered(approval, ApprovalReply("once", message.content))
+        return self._close(tx, approval, "once", _name_of(message), now)
 
     def _answerable(self, tx: Transaction, message: InboundMessage) -> list[ApprovalPrompt]:
-        """The open questions that were put where the message stands, to who wrote it."""
+        """Return the open approvals in the message's chat that its sender may answer."""
         if not self._access.is_owner(message):
             return []
         lane = message.route.lane
         return [
-            one
-            for one in approvals.open_questions(tx, lane)
-            if one.route.lane == lane and one.principal == message.principal
+            approval
+            for approval in approvals.open_questions(tx, lane)
+            if approval.route.lane == lane and approval.principal == message.principal
         ]
 
     def _deny(
         self,
         tx: Transaction,
-        question: ApprovalPrompt,
+        approval: ApprovalPrompt,
         message: InboundMessage,
         words: str,
         now: float,
     ) -> ApprovalPrompt:
-        if question.expires_at <= self.clock():
-            return self._close(tx, question, "expired", None, now)
-        question = _answered(question, ApprovalReply("deny", words))
-        return self._close(tx, question, "deny", _name_of(message), now)
+        if approval.expires_at <= self.clock():
+            return self._close(tx, approval, "expired", None, now)
+        approval = _answered(approval, ApprovalReply("deny", words))
+        return self._close(tx, approval, "deny", _name_of(message), now)
 
     def withdraw(self, tx: Transaction, lane: str, now: float) -> list[ApprovalPrompt]:
-        """Close the open questions of the lane's turn: it is to stop."""
+        """Withdraw the open approvals of the lane's turn, which is being stopped."""
         return [
-            self._close(tx, question, "withdrawn", None, now)
-            for question in approvals.open_questions(tx, lane)
-            if question.lane == lane
+            self._close(tx, approval, "withdrawn", None, now)
+            for approval in approvals.open_questions(tx, lane)
+            if approval.lane == lane
         ]
 
     def notify_blocked(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
-        """Tell the first message behind an open question that it has to wait; False without one."""
+        """Notify the chat that its message waits behind an open approval; False without one."""
         lane = message.session_key
-        questions = approvals.open_questions(tx, lane)
-        waits = bool(questions) and approvals.is_awaited(tx, lane)
-        open_here = [q for q in questions if q.lane == lane or (waits and q.route.lane == lane)]
-        for question in open_here[:1]:
+        open_approvals = approvals.open_questions(tx, lane)
+        waits = bool(open_approvals) and approvals.is_awaited(tx, lane)
+        open_here = [
+            q for q in open_approvals if q.lane == lane or (waits and q.route.lane == lane)
+        ]
+        for approval in open_here[:1]:
             text = t(
                 "⏸ Waiting for your answer to question {n} ({title}). Your message is "
                 "queued; /stop withdraws the question."
-                if question.route.lane == lane
+                if approval.route.lane == lane
                 else "⏸ Waiting for the owner's answer to question {n} ({title}). Your "
                 "message is queued; /stop withdraws the question.",
-                n=question.number,
-                title=escape_markdown(question.title),
+                n=approval.number,
+                title=escape_markdown(approval.title),
             )
             parts = self._renderer.render(message.route, text)
-            reply = OutgoingReply(f"q{question.number}.waits", message.route, parts, "notice")
-            _put(tx, question, None, [reply], now)
+            reply = OutgoingReply(f"q{approval.number}.waits", message.route, parts, "notice")
+            _put(tx, approval, None, [reply], now)
         return bool(open_here)
 
 
 def _put(
     tx: Transaction,
-    question: ApprovalPrompt,
+    approval: ApprovalPrompt,
     turn: int | None,
     replies: list[OutgoingReply],
     now: float,
 ) -> None:
-    """Queue what is told of a question, which may stand in another chat than its conversation."""
-    taint = sessions.taint_of(tx, question.session)
+    """Queue messages about an approval, which may go to another chat than its conversation."""
+    taint = sessions.taint_of(tx, approval.session)
     outbox.put(tx, turn, [replace(reply, taint=taint) for reply in replies], now)
 
 
-def _answered(question: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
-    """The question with what its answer says beside yes and no."""
-    if question.request.server_question is not None:
-        return replace(question, value=reply.words if reply.answer == "once" else "")
+def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
+    """Return the approval with the words, scope and value of its answer."""
+    if approval.request.server_question is not None:
+        return replace(approval, value=reply.words if reply.answer == "once" else "")
     words = reply.words.strip() if reply.answer == "deny" else ""
     if len(words) > _MOST_WORDS_CHARS:
         words = f"{words[:_MOST_WORDS_CHARS]}…"
     lasts = reply.answer in ("session", "always")
     scope: Scope = "call"
-    if lasts and question.request.network:
+    if lasts and approval.request.network:
         scope = "network"
-    elif lasts and question.request.prefix is not None and reply.scope == "prefix":
+    elif lasts and approval.request.prefix is not None and reply.scope == "prefix":
         scope = "prefix"
-    return replace(question, words=words, scope=scope)
+    return replace(approval, words=words, scope=scope)
 
 
 def _name_of(message: InboundMessage) -> str:
-    """Who answered, for people and for the audit log."""
+    """Return the name of the person who answered, for people and for the audit log."""
     name = message.sender.name
     return f"{name} ({message.principal})" if name else message.principal
 
 
 def _file_of(number: int) -> str:
-    """The delivery of the file that stands above a question."""
+    """Return the delivery id of the file with the full text of an approval."""
     return f"q{number}.whole"
 
 
 def _grant_hash(request: ApprovalRequest, context: ApprovalContext) -> str:
-    """What a standing answer binds; where none is offered, something that comes once."""
+    """Return the hash that a standing answer is bound to; a unique value where none is offered."""
     if AnswerOption("always") not in options_for(request):
         return secrets.token_hex()
     return fingerprint(request, context.root, diff=False)

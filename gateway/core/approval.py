@@ -188,19 +188,19 @@ def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
     return f"not asked: {by} {did}" + (f" ({about})" if about else "")
 
 
-def verdict(question: ApprovalPrompt, *, names: bool = True) -> str:
+def verdict(approval: ApprovalPrompt, *, names: bool = True) -> str:
     """Return the decision in words, with the person if `names`, and the words of a denial."""
-    request = question.request
-    decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[question.state])
-    if question.scope == "prefix" and request.prefix is not None:
+    request = approval.request
+    decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[approval.state])
+    if approval.scope == "prefix" and request.prefix is not None:
         decision = t("✅ Always allowed: {prefix}", prefix=str(request.prefix))
-    if question.scope == "network":
+    if approval.scope == "network":
         decision = t(
             "✅ Allowed for this session: network to {hosts}"
-            if question.state == "session"
+            if approval.state == "session"
             else "✅ Always allowed: network to {hosts}",
             hosts=", ".join(request.network),
         )
-    if names and question.by:
-        decision = t("{decided} by {name}", decided=decision, name=question.by)
-    return f"{decision}: {question.words}" if names and question.words else decision
+    if names and approval.by:
+        decision = t("{decided} by {name}", decided=decision, name=approval.by)
+    return f"{decision}: {approval.words}" if names and approval.words else decision

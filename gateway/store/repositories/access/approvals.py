@@ -102,27 +102,27 @@ def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
     return Answered("session" if hosts[0][0] else "always", text, scope="network")
 
 
-def open_approval(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> ApprovalPrompt:
+def open_approval(tx: Transaction, wish: ApprovalKey, approval: ApprovalPrompt) -> ApprovalPrompt:
     """Store an approval and make its turn wait; returns it with its number."""
-    number = _store(tx, wish, question)
+    number = _store(tx, wish, approval)
     wait(tx, wish.turn)
     return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
 
 
 def open_server_question(
-    tx: Transaction, turn: int, call_id: str, question: ApprovalPrompt
+    tx: Transaction, turn: int, call_id: str, approval: ApprovalPrompt
 ) -> ApprovalPrompt:
     """Store a server's question in the middle of a call, like `open_approval`; the turn continues,
     and the answer holds for nothing else."""
-    key = ApprovalKey(turn, call_id, question.session, question.asker, _ASKED, question.nonce)
-    return replace(question, number=_store(tx, key, question))
+    key = ApprovalKey(turn, call_id, approval.session, approval.asker, _ASKED, approval.nonce)
+    return replace(approval, number=_store(tx, key, approval))
 
 
-def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
-    route, step = question.route, _step(tx, wish)
+def _store(tx: Transaction, wish: ApprovalKey, approval: ApprovalPrompt) -> int:
+    route, step = approval.route, _step(tx, wish)
     place = (
-        *(question.nonce, wish.turn, step, wish.args_hash, wish.grant_hash, question.session),
-        *(question.asker, question.principal, question.lane),
+        *(approval.nonce, wish.turn, step, wish.args_hash, wish.grant_hash, approval.session),
+        *(approval.asker, approval.principal, approval.lane),
         *(route.channel, route.account, route.chat_id, route.thread_id, "open", None),
     )
     (number,) = tx.one(
@@ -131,22 +131,22 @@ def _store(tx: Transaction, wish: ApprovalKey, question: ApprovalPrompt) -> int:
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         " 'open') RETURNING id",
         (
-            question.nonce,
+            approval.nonce,
             wish.turn,
             step,
             wish.args_hash,
             wish.grant_hash,
-            question.lane,
-            question.session,
-            question.asker,
-            question.principal,
+            approval.lane,
+            approval.session,
+            approval.asker,
+            approval.principal,
             route.channel,
             route.account,
             route.chat_id,
             route.thread_id,
-            tx.seal(_format_content(question), QUESTION, *place),
-            question.asked_at,
-            question.expires_at,
+            tx.seal(_format_content(approval), QUESTION, *place),
+            approval.asked_at,
+            approval.expires_at,
         ),
     )
     return int(number)
@@ -158,7 +158,7 @@ def wait(tx: Transaction, turn: int) -> None:
 
 
 def close_approval(
-    tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
+    tx: Transaction, approval: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> ApprovalPrompt:
     """Close an approval and return it. Its turn continues when no other is open, without counting
     an attempt.
@@ -166,46 +166,46 @@ def close_approval(
     Its `words` are stored with the answer. Raises `SealBroken` for an approval that was changed
     since it was stored.
     """
-    _close(tx, question, state, by, now)
+    _close(tx, approval, state, by, now)
     if state in ("session", "always"):
-        session = question.session if state == "session" else ""
-        grants.put_grant(tx, question, session, by or "", now)
-        reason = f"question {question.number}: allowed from now on by {by or 'the owner'}"
-        params = {"action": state, "who": question.asker, "chat": question.lane}
-        audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=question.session))
-    server_question = question.request.server_question
+        session = approval.session if state == "session" else ""
+        grants.put_grant(tx, approval, session, by or "", now)
+        reason = f"question {approval.number}: allowed from now on by {by or 'the owner'}"
+        params = {"action": state, "who": approval.asker, "chat": approval.lane}
+        audit_outbox.put(tx, AuditNote(now, "grant", reason, params, session=approval.session))
+    server_question = approval.request.server_question
     if server_question is not None:
         reason = (
-            f"question {question.number} of the MCP server {server_question.server}: "
+            f"question {approval.number} of the MCP server {server_question.server}: "
             f"{audit_text_for_server(state, by)}"
         )
-        params = {"who": question.asker, "chat": question.lane}
+        params = {"who": approval.asker, "chat": approval.lane}
         is_answered = state == "once"
         note = AuditNote(
-            now, "question", reason, params, allowed=is_answered, session=question.session
+            now, "question", reason, params, allowed=is_answered, session=approval.session
         )
         audit_outbox.put(tx, note)
     elif state == "withdrawn":
         # The turn is to stop: the call itself never comes to its decision again.
         reason = (
-            f"question {question.number} about {question.request.tool}: {audit_text(state, by)}"
+            f"question {approval.number} about {approval.request.tool}: {audit_text(state, by)}"
         )
-        params = {"who": question.asker, "chat": question.lane}
-        note = AuditNote(now, "question", reason, params, allowed=False, session=question.session)
+        params = {"who": approval.asker, "chat": approval.lane}
+        note = AuditNote(now, "question", reason, params, allowed=False, session=approval.session)
         audit_outbox.put(tx, note)
     tx.run(
         "UPDATE turn SET state = 'running', is_suspended = 1 WHERE state = 'waiting'"
         " AND id = (SELECT turn_id FROM approval WHERE nonce = ?) AND NOT EXISTS"
         " (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open')",
-        (question.nonce,),
+        (approval.nonce,),
     )
-    return replace(question, state=state, by=by)
+    return replace(approval, state=state, by=by)
 
 
 def _close(
-    tx: Transaction, question: ApprovalPrompt, state: State, by: str | None, now: float
+    tx: Transaction, approval: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> None:
-    row = tx.one(f"{_SELECT} WHERE nonce = ?", (question.nonce,))
+    row = tx.one(f"{_SELECT} WHERE nonce = ?", (approval.nonce,))
     # Raises for a changed row: the seal made below would make it valid.
     _stored_approval(tx, row)
     place = (*row[-len(_PLACE_COLUMNS) : -2], state, by)
@@ -214,8 +214,8 @@ def _close(
         " WHERE nonce = ?",
         (
             *(state, by, now),
-            tx.seal(_format_content(question), QUESTION, *place),
-            question.nonce,
+            tx.seal(_format_content(approval), QUESTION, *place),
+            approval.nonce,
         ),
     )
 
@@ -250,8 +250,8 @@ def _void(tx: Transaction, number: int) -> None:
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
     """Return the open approvals, oldest first; with `lane`, its turn's and those sent to it."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
-    questions = list(_readable(tx, rows))
-    return [q for q in questions if lane is None or lane in (q.lane, q.route.lane)]
+    open_approvals = list(_readable(tx, rows))
+    return [q for q in open_approvals if lane is None or lane in (q.lane, q.route.lane)]
 
 
 def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
