@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from agent.security.sandbox.base import Limits, SandboxCommand
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 from agent.security.shell.classifier import only_reads
 from agent.security.shell.program_table import options, programs, wrappers
 from agent.tools.shell.process_group import run
@@ -301,7 +301,7 @@ def bubblewrap() -> Bubblewrap | None:
     if program is None:
         return None
     told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
+    return Bubblewrap(program, features_of(told.stdout + told.stderr), LIMITS)
 
 
 def open_judge(scratch: Path) -> Callable[[Any], None]:

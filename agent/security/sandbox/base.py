@@ -1,4 +1,4 @@
-"""The port to a sandbox: what a command is given, and how it is then started."""
+"""Port for sandboxes: commands, limits and spawn specifications."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -13,11 +13,11 @@ from agent.security.files.folder_identity import FolderIdentity, open_folder
 
 @frozen
 class Limits:
-    """What one command may use up: processes at a time, bytes of one file, of one process's memory
-    and of the private /tmp, and seconds of a processor for one process.
+    """Limits for one command: processes, bytes per file, memory per process, size of the private
+    /tmp, and processor time per process.
 
-    `session_bytes` is the memory of all commands of a session together, `disk_bytes` what one may
-    add to its workspace, and `free_bytes` of the disk it has to leave.
+    `session_bytes` limits the memory of all commands of a session together, `disk_bytes` the growth
+    of a command's workspace, and `free_bytes` is the disk space that must stay free.
     """
 
     processes: int = 256
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 
 class EgressChannel(Protocol):
-    """Kore's proxy for one command. A sandbox uses one of the two, once.
+    """Kore's proxy for one command. A sandbox calls one of the two methods, once.
 
-    `channel` is a Unix socket to inherit, over which a listener of the command's own network is
-    handed out, the password that each request to it has to bring, and the names that programs reach
-    without it; the caller closes it.
-    `listener` is a port of 127.0.0.1 out here, and the token with which each connection to it has
-    to begin.
+    `channel` returns a Unix socket to inherit, over which a listener in the command's network is
+    passed to Kore, the password required in each request, and the names to reach without the proxy;
+    the caller closes the socket. `listener` returns a port of 127.0.0.1 on the host, and the token
+    that each connection must start with.
     """
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]: ...
@@ -52,17 +51,17 @@ class EgressChannel(Protocol):
 class SandboxCommand:
     """A shell command to run in `folder`.
 
-    `workspace`, a real path, is all that it may change, except some existing files and folders in
-    there: it must not see `forbidden_paths`, so that a sandbox that cannot hide them refuses;
-    `masked_paths` are hidden and `read_only_paths` made read-only where a sandbox can. Without
-    `egress` it has no network. `stdin` is the descriptor that it reads from, which stays the
-    caller's; without one there is nothing to read. `terminal` is the descriptor of a terminal that
-    the command gets as well, under the same number or, in a sandbox that closes all others, as its
-    input. With `read_only` it may not change the workspace either, only /tmp.
-    `temporary` is a folder that no command sees, whose `tmp` and `shm` are /tmp and /dev/shm to it;
-    without one those are new and gone afterwards.
-    `network` is one that it shares with others, where the sandbox has such. `variables` are the
-    command's own: what builds the sandbox must not have them, its linker would heed them out here.
+    `workspace`, a real path, is everything that it may change, with exceptions: it must not see
+    `forbidden_paths`, so a sandbox that cannot hide them refuses; `masked_paths` are hidden and
+    `read_only_paths` made read-only if the sandbox can do so. With `read_only` it may change only
+    /tmp. Without `egress` it has no network. `network` is a network shared with other commands, if
+    the sandbox supports that.
+
+    `stdin` is the descriptor of its input, which the caller closes; without it, the input is empty.
+    `terminal` is the descriptor of a terminal for the command, under the same number or, in a
+    sandbox that closes all others, as its input. `temporary` is a hidden folder whose `tmp` and
+    `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
+    for the command only: the dynamic linker of programs that build the sandbox would obey them.
     """
 
     command: str
@@ -82,8 +81,10 @@ class SandboxCommand:
 
     @contextmanager
     def open_workspace(self) -> Iterator[int]:
-        """A descriptor of the workspace, which is the folder of `identity` if that is known. Raises
-        `ToolError` where a link or another folder has taken its place."""
+        """Open the workspace, whose identity must match `identity` if set.
+
+        Raises `ToolError` if it was replaced by a link or another folder.
+        """
         if self.workspace == Path("/"):
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         with open_folder(self.workspace, self.identity) as descriptor:
@@ -92,13 +93,12 @@ class SandboxCommand:
 
 @frozen
 class SpawnSpec:
-    """A program to start as the leader of a process group of its own.
+    """A program to start as the leader of its own process group.
 
-    Its standard input is a pipe whose other end only Kore holds: at that pipe's end everything
-    that was started has to die. With `is_supervised` it does that itself and needs a moment
-    for it; of any other the group is killed. `resources` are closed once it has started. `user` is
-    the id of the user that its pipes must belong to, if that is not Kore's own. `groups` are the
-    folders of its control groups.
+    Its standard input is a pipe whose other end only Kore has: when the pipe ends, all of its
+    processes must end. With `is_supervised` the program ends them itself and needs a moment;
+    otherwise its group is killed. `resources` are closed once it has started. `user` is the ID that
+    its pipes must belong to, if not Kore's own. `groups` are the folders of its control groups.
     """
 
     argv: tuple[str, ...]
@@ -112,11 +112,11 @@ class SpawnSpec:
 
 
 class Sandbox(Protocol):
-    """One way to keep a command in its workspace.
+    """A way to confine a command to its workspace.
 
-    `confines` says whether it does so at all, `supports_egress` whether it can use an
-    `EgressChannel`. What `prepare` opens is closed with its context; it raises `ToolError` with a
-    sentence for the model when the command cannot be run.
+    `confines` is False if it does not confine at all, `supports_egress` tells whether it can use an
+    `EgressChannel`. The context of `prepare` closes everything that it opens; it raises `ToolError`
+    with a sentence for the model when the command cannot be run.
     """
 
     @property
@@ -131,29 +131,30 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class KeepsHome(Protocol):
-    """Optional ability of a sandbox: the home folder outlives a command."""
+    """Optional capability of a sandbox: the home folder outlives a command."""
 
     def home(self, temporary: Path) -> tuple[Path, str]:
-        """Return where the home lies in `SandboxCommand.temporary`, and its path for commands."""
+        """Return the home folder inside `SandboxCommand.temporary`, and its path for commands."""
         ...
 
 
 @runtime_checkable
 class ShowsFolders(Protocol):
-    """Optional ability of a sandbox: further folders to read and run from."""
+    """Optional capability of a sandbox: additional folders to read and run from."""
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:
-        """Files and folders of programs on this machine that a command can read and run from."""
+        """Files and folders of this machine that a command can read and run from."""
         ...
 
     def showing(self, folders: tuple[Path, ...]) -> Sandbox:
-        """The same sandbox, with these folders as well."""
+        """Return the same sandbox with additional folders."""
         ...
 
 
 @runtime_checkable
 class SharesNetwork(Protocol):
-    """Optional ability of a sandbox: several commands in one network. Raises OSError; may block."""
+    """Optional capability of a sandbox: a network for several commands. Raises `OSError`; may
+    block."""
 
     def open_network(self) -> "SessionNetwork": ...

@@ -1,4 +1,4 @@
-"""Runs a prepared command to its end in the calling thread, for questions that take a moment."""
+"""Runs a prepared command to its end in the calling thread, for queries that take a moment."""
 
 import os
 import select
@@ -12,15 +12,15 @@ from agent.security.sandbox.base import SpawnSpec
 from agent.security.sandbox.orphan_processes import process_mark
 
 _CHUNK_BYTES = 65_536
-_SUPERVISED_S = 5.0
+_SUPERVISED_TIMEOUT_S = 5.0
 
 
 def run_briefly(
     spawn: SpawnSpec, timeout_s: float, on_output: Callable[[bytes], None]
 ) -> int | None:
-    """Return the exit code, or None for a command that took longer; nothing of it runs on.
+    """Return the exit code, or None for a command that exceeded the timeout and was killed.
 
-    `on_output` takes the standard output, errors are dropped. Blocks. Raises OSError when the
+    `on_output` takes the standard output; errors are discarded. Blocks. Raises `OSError` when the
     command cannot be started.
     """
     deadline = time.monotonic() + timeout_s
@@ -34,9 +34,9 @@ def run_briefly(
         try:
             if spawn.resources is not None:
                 spawn.resources.close()
-            waiting = select.poll()
-            waiting.register(process.stdout)
-            while (left_s := deadline - time.monotonic()) > 0 and waiting.poll(left_s * 1000):
+            poll = select.poll()
+            poll.register(process.stdout)
+            while (left_s := deadline - time.monotonic()) > 0 and poll.poll(left_s * 1000):
                 if not (data := os.read(process.stdout.fileno(), _CHUNK_BYTES)):
                     return process.wait(max(deadline - time.monotonic(), 0))
                 on_output(data)
@@ -47,8 +47,9 @@ def run_briefly(
             process.stdin.close()
             if spawn.is_supervised:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(_SUPERVISED_S)
-            # The group of a supervisor that has ended is gone, and its number may be another's.
+                    process.wait(_SUPERVISED_TIMEOUT_S)
+            # The process group of a supervisor that has ended is gone, and its number may be
+            # reused.
             if not spawn.is_supervised or process.poll() is None:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)

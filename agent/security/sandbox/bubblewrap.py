@@ -1,4 +1,4 @@
-"""Commands in namespaces of their own, made by bubblewrap (`bwrap`)."""
+"""Shell sandbox based on bubblewrap (`bwrap`), with private namespaces."""
 
 import errno
 import fcntl
@@ -23,37 +23,39 @@ from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - of its own to every command or conversation
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - private to each command or session
 _HOME = f"{environment.TEMPORARY}/home"
-# Each takes a descriptor, of which a process has 1,024 at first; bwrap takes 9,000 words.
-_MOST_MOUNTS = 200
-_MOST_HIDDEN = 1000
+# Each mount needs a descriptor, of which a process has 1,024 by default; bwrap accepts 9,000
+# arguments.
+_MAX_MOUNTS = 200
+_MAX_HIDDEN = 1000
 # The shell around bwrap uses lower numbers itself.
 _FIRST_FREE_FD = 10
-# Options that not every version knows, of those that are used here.
+# Options used here that not every version supports.
 FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
-# No session of its own (`--new-session`): the first process of the namespace stays in the group
-# that Kore kills, from its first moment to its last, and takes the whole namespace with it.
+# Without `--new-session`, the first process of the namespace stays in the group that Kore kills,
+# and its end ends the whole namespace.
 _NAMESPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
-# Where root's folders are shown as another user's, before bwrap begins.
+# Stage where root's folders are mounted for another user before bwrap starts.
 _STAGE = Path(environment.TEMPORARY)
-# What the kernel says to a root that may not mount, or that is older than such mounts.
+# Errors for a root user without the right to mount, and for kernels without such mounts.
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 @frozen
 class Bubblewrap:
-    """`program` is the path of bwrap, `features` those of `FEATURES` that it knows.
+    """A sandbox with private namespaces.
 
-    A command sees the programs of this machine and a few files of /etc, all read-only, its
-    workspace, the /tmp of its job and a /proc of its own that it cannot write to; no other process,
-    no other file, and no network but its own or that of its job, in which the way out listens.
+    `program` is the path of bwrap, `features` the supported ones of `FEATURES`. A command sees the
+    programs of this machine and a few files of /etc, all read-only, its workspace, its /tmp, and a
+    read-only /proc of its own; no other process or file, and no network except its own or a shared
+    one, in which the proxy listens.
 
-    Root's command is not root: it runs as a user of its own, to whom the workspace belongs in a
-    mount namespace that is made for it.
+    If Kore runs as root, the command runs as another user, who owns the workspace in a mount
+    namespace created for it.
     """
 
     name: ClassVar[str] = "bwrap"
@@ -86,11 +88,11 @@ class Bubblewrap:
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
-        """The command in its namespaces. Raises `ToolError`."""
+        """Prepare the command in its namespaces. Raises `ToolError`."""
         workspace = job.workspace
-        with ExitStack() as stack, ExitStack() as lent:
+        with ExitStack() as stack, ExitStack() as handed_over:
             opened = stack.enter_context(job.open_workspace())
-            setup = _Setup(lent, [*_NAMESPACES])
+            setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
             setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
@@ -113,7 +115,7 @@ class Bubblewrap:
                 for descriptor in (job.stdin, job.terminal):
                     if descriptor is not None:
                         os.fchown(descriptor, USER, -1)
-            above = _folder_beside(workspace)
+            above = _folder_above(workspace)
             self._base(setup, sources, job.temporary, above)
             bind, source = "--ro-bind" if job.read_only else "--bind", str(sources[workspace])
             if self._by_descriptor and not self.runs_as_root:
@@ -137,14 +139,20 @@ class Bubblewrap:
             command = with_parent_watch([*argv, *start], moved_to, job.stdin)
             user = USER if self.runs_as_root else None
             yield SpawnSpec(
-                command, {}, Path("/"), tuple(setup.fds), resources=lent, user=user, groups=groups
+                command,
+                {},
+                Path("/"),
+                tuple(setup.fds),
+                resources=handed_over,
+                user=user,
+                groups=groups,
             )
 
     def _start(self, setup: "_Setup", job: SandboxCommand) -> list[str]:
-        """The words of the command, for which the variables are set."""
+        """Return the arguments that start the command, and set its variables."""
         programs = self.readable_programs
         env = environment.command_environment(os.environ, _HOME, programs)
-        env |= {**self.toolchains.variables, **environment.of_job(job)}
+        env |= {**self.toolchains.variables, **environment.variables_of_command(job)}
         for name, value in env.items():
             setup.arguments += ["--setenv", name, value]
         setup.add_variables(job.variables)
@@ -154,10 +162,10 @@ class Bubblewrap:
             return [shell, "-c", job.command]
         channel, password, direct_names = job.egress.channel()
         words = [str(setup.own(channel)), password, ",".join(direct_names), shell, job.command]
-        return [*self._inlet(), *words]
+        return [*self._listener_command(), *words]
 
     def open_network(self) -> SessionNetwork:
-        """A network that several commands can share."""
+        """Open a network that several commands can share."""
         return SessionNetwork.open(self.program)
 
     def _map_to_user(
@@ -167,10 +175,11 @@ class Bubblewrap:
         temporary: Path | None,
         own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
-        """Where the folders lie for `USER`, and the words that make a program theirs.
+        """Map the folders to `USER`; return their new paths, and the arguments that start a program
+        there.
 
-        `opened_workspace` is its path and a descriptor of it. What is `own_mounts` in the workspace
-        is a mount of its own, read-only or not.
+        `opened_workspace` is the path and a descriptor of the workspace. The paths in `own_mounts`
+        become separate mounts, read-only or not.
         """
         from agent.security.sandbox import idmapped_mounts
 
@@ -180,7 +189,7 @@ class Bubblewrap:
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
-        # The workspace may be among them; it is mounted below.
+        # The workspace may be among them; it is already mounted.
         folders = (path for path in self._visible if path not in sources and path.exists())
         for number, path in enumerate(folders):
             sources[path] = _STAGE / str(number)
@@ -205,8 +214,8 @@ class Bubblewrap:
         enter = (_find_nsenter(), f"--mount={space}", "-S", user, "-G", user, "--")
         return sources, enter
 
-    def _inlet(self) -> list[str]:
-        """The words of the program that hands a listener out, without its arguments."""
+    def _listener_command(self) -> list[str]:
+        """Return the arguments of the listener program, without the command's own."""
         python = environment.python(self.readable_programs)
         if python is None:
             raise ToolError(load_prompt("sandbox/no_python"))
@@ -225,7 +234,7 @@ class Bubblewrap:
             _show(path, path, arguments)
         for name in environment.CONFIGURATION:
             arguments += ["--ro-bind-try", name, name]
-        for name, text in self._people().items():
+        for name, text in self._account_files().items():
             arguments += ["--ro-bind-data", str(setup.add_data(text.encode())), name]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
         for folder in (_SHARED_MEMORY, environment.TEMPORARY):
@@ -238,7 +247,7 @@ class Bubblewrap:
         arguments += ["--remount-ro", "/dev", "--dir", _HOME]
         for place in above:
             arguments += ["--tmpfs", place]
-        # They may lie below /tmp themselves.
+        # These may be below /tmp themselves.
         for path in self._visible:
             if path.exists():
                 _show(path, sources.get(path, path), arguments)
@@ -246,16 +255,16 @@ class Bubblewrap:
     def _mounts(
         self, job: SandboxCommand, workspace: Path
     ) -> tuple[Sequence[Path], Sequence[Path]]:
-        """What is mounted on itself, and then what is made read-only; the outer before the inner.
+        """Return the paths to mount on themselves and those to make read-only, outermost first.
 
-        What covers a path has an effect as long as no folder above it is renamed: so each of
-        these is a mount of its own, which cannot be renamed. Where that takes too many, or cannot
-        be done, the uppermost of them is frozen as a whole.
+        A mount that covers a path is effective only while no folder above it is renamed, so each of
+        these folders becomes a mount, which cannot be renamed. If that takes too many mounts or is
+        impossible, the uppermost folder becomes read-only as a whole.
         """
         hidden_paths = (*job.forbidden_paths, *job.masked_paths)
-        if len(hidden_paths) > _MOST_HIDDEN:
+        if len(hidden_paths) > _MAX_HIDDEN:
             raise ToolError(
-                render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MOST_HIDDEN)
+                render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MAX_HIDDEN)
             )
         frozen: set[Path] = set() if job.read_only else set(job.read_only_paths)
         pins: set[Path] = set()
@@ -265,7 +274,7 @@ class Bubblewrap:
                 pins.update(above)
             elif path not in job.read_only_paths:
                 frozen.update(above[-1:])
-        if len(pins) + len(frozen) > _MOST_MOUNTS:
+        if len(pins) + len(frozen) > _MAX_MOUNTS:
             frozen = {workspace / path.relative_to(workspace).parts[0] for path in (*pins, *frozen)}
             pins = set()
         return sorted(pins), sorted(frozen)
@@ -281,8 +290,8 @@ class Bubblewrap:
             elif path.is_dir():
                 setup.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
 
-    def _people(self) -> dict[str, str]:
-        """Files that give names to the ids of the command, and to no others."""
+    def _account_files(self) -> dict[str, str]:
+        """Return files that name the IDs of the command and no others."""
         uid, gid = (USER,) * 2 if self.runs_as_root else (os.geteuid(), os.getegid())
         return {
             "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n",
@@ -299,11 +308,11 @@ class Bubblewrap:
             "t": self.limits.cpu_s,
             "u": self.limits.processes,
         }
-        return f'{{ {environment.with_limits(limits)}; }} 2>/dev/null; exec setsid "$@"'
+        return f'{{ {environment.limit_commands(limits)}; }} 2>/dev/null; exec setsid "$@"'
 
     def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
-        # Some more, for what watches and what reaps.
-        # Some more memory, too: Kore, which says why, is to be there before the kernel.
+        # Some extra for the watcher and the reaper, and extra memory, so that Kore, which reports
+        # the reason, acts before the kernel.
         memory_bytes = self.limits.session_bytes * 5 // 4
         bounds = cgroup.GroupLimits(self.limits.processes + 4, memory_bytes)
         try:
@@ -314,10 +323,11 @@ class Bubblewrap:
             ) from exc
 
 
-def _folder_beside(workspace: Path) -> tuple[str, ...]:
-    """The uppermost folder above a workspace that lies below /tmp or /dev/shm.
+def _folder_above(workspace: Path) -> tuple[str, ...]:
+    """Return the uppermost folder above a workspace that is below /tmp or /dev/shm.
 
-    It is to be read-only, or a write beside the workspace would end in the sandbox's own /tmp.
+    It must be read-only: otherwise a write next to the workspace would go to the sandbox's own
+    /tmp.
     """
     for private in map(Path, (environment.TEMPORARY, _SHARED_MEMORY)):
         if workspace.is_relative_to(private) and workspace.parent != private:
@@ -326,7 +336,7 @@ def _folder_beside(workspace: Path) -> tuple[str, ...]:
 
 
 def _show(path: Path, source: Path, arguments: list[str]) -> None:
-    """Let a folder or file be read; a link is made again."""
+    """Show a folder or file read-only; a link is created again."""
     if path.is_symlink():
         arguments += ["--symlink", os.readlink(path), str(path)]
     else:
@@ -335,21 +345,22 @@ def _show(path: Path, source: Path, arguments: list[str]) -> None:
 
 @dataclass(slots=True)
 class _Setup:
-    """The words for bwrap so far, and the descriptors that they speak of."""
+    """The collected arguments for bwrap and the descriptors that they refer to."""
 
     stack: ExitStack
     arguments: list[str]
     fds: list[int] = field(default_factory=list)
 
     def add_data(self, data: bytes) -> int:
-        """A descriptor to read this from; small enough to wait in a pipe."""
+        """Return a descriptor to read the data from, which must be small enough for a pipe."""
         reader, writer = os.pipe()
         with os.fdopen(writer, "wb") as file:
             file.write(data)
         return self.own(reader)
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
-        """Those of the command's own, which may be secret: nobody reads them from the words."""
+        """Add the command's variables through a descriptor: they may be secret, and arguments are
+        public."""
         if variables:
             words = [word for pair in variables.items() for word in ("--setenv", *pair)]
             fd = self.own(os.memfd_create("variables"))
@@ -367,10 +378,10 @@ class _Setup:
             self.arguments += ["--bind-fd", str(fd), str(path)]
 
     def freeze(self, path: Path, *, by_descriptor: bool) -> None:
-        """Let it be read only; a link is left as it is, it leads nowhere else.
+        """Make a path read-only; a link is left alone, since its target is not shown.
 
-        By its name, another command could put a link in its place meanwhile and so have any
-        folder of this machine shown: then the folder is shown empty.
+        Without descriptors the folder is shown empty: another command could replace the path by a
+        link and so expose any folder of this machine.
         """
         fd = _open_path(path)
         if fd is None:
@@ -387,7 +398,7 @@ class _Setup:
             self.arguments += ["--ro-bind", "/dev/null", str(path)]
 
     def own(self, descriptor: int) -> int:
-        """Pass it on, and close it in the end; returns its number there."""
+        """Pass a descriptor on and close it afterwards; return its number there."""
         if descriptor < _FIRST_FREE_FD:
             low, descriptor = (
                 descriptor,
@@ -407,7 +418,7 @@ def _find_nsenter() -> str:
 
 
 def _open_path(path: Path) -> int | None:
-    """A descriptor of what lies there, also of a link, and never by way of one; or None."""
+    """Open a path, or the link itself, without following links; None when it fails."""
     try:
         with open_folder_beneath(path.parent) as folder:
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -416,6 +427,6 @@ def _open_path(path: Path) -> int | None:
         return None
 
 
-def version_words(help_text: str) -> frozenset[str]:
-    """The features that `bwrap --help` tells of."""
+def features_of(help_text: str) -> frozenset[str]:
+    """Return the supported features according to `bwrap --help`."""
     return frozenset(feature for feature in FEATURES if f"{feature} " in f"{help_text} ")

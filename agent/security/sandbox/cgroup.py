@@ -1,5 +1,7 @@
-"""Control groups of commands, where root may make them: a bound on processes, by which RLIMIT_NPROC
-does not bind root, and on the memory of all of them together."""
+"""Control groups that limit the processes and memory of commands, where root may create them.
+
+RLIMIT_NPROC does not limit root.
+"""
 
 import os
 import secrets
@@ -11,42 +13,44 @@ from pathlib import Path
 from agent.records import frozen
 
 _PREFIX = "kore-command-"
-# A group without members that is older than this is left over.
-_FRESH_S = 60
+# An empty group older than this is a leftover.
+_MIN_LEFTOVER_AGE_S = 60
 _ROOT = Path("/sys/fs/cgroup")
 MEMBERS = "cgroup.procs"
-# Where either version says how many processes were killed for memory.
+# Files that count processes killed for memory, in either version.
 _KILLS = ("memory.events", "memory.oom_control")
 
 
 @frozen
 class GroupLimits:
-    """What the processes of one group may come to."""
+    """Limits for the processes of a group."""
 
     processes: int
     memory_bytes: int
 
 
 def delegated_trees(root: Path = _ROOT) -> tuple[Path, ...]:
-    """Where groups can be made that count processes, and memory if the kernel has that, too.
+    """Return the trees in which groups can limit processes, and memory if the kernel supports that.
 
-    Version 1 has a tree for each, version 2 one tree for everything.
+    Version 1 has one tree per resource, version 2 one tree for all.
     """
-    if _takes(root) and "pids" in _read_text(root / "cgroup.subtree_control"):
+    if _is_delegated(root) and "pids" in _read_text(root / "cgroup.subtree_control"):
         return (root,)
     pids, memory = root / "pids", root / "memory"
-    if not _takes(pids):
+    if not _is_delegated(pids):
         return ()
-    return (pids, memory) if _takes(memory) else (pids,)
+    return (pids, memory) if _is_delegated(memory) else (pids,)
 
 
-def has_run_out(groups: Sequence[Path]) -> bool:
-    """Whether the kernel has killed a process of these for the memory that they took."""
-    words = [_read_text(group / name).split() for group in groups for name in _KILLS]
-    return any(each[each.index("oom_kill") + 1] != "0" for each in words if "oom_kill" in each)
+def has_run_out_of_memory(groups: Sequence[Path]) -> bool:
+    """Return whether the kernel has killed a process of these groups for its memory use."""
+    counters = [_read_text(group / name).split() for group in groups for name in _KILLS]
+    return any(
+        words[words.index("oom_kill") + 1] != "0" for words in counters if "oom_kill" in words
+    )
 
 
-def _takes(folder: Path) -> bool:
+def _is_delegated(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and (folder / MEMBERS).exists()
 
 
@@ -59,11 +63,10 @@ def _read_text(file: Path) -> str:
 
 @contextmanager
 def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator[tuple[Path, ...]]:
-    """A group in each of these trees: the file `MEMBERS` of each takes the id of the process that
-    moves in.
+    """Create a group in each tree; a process joins by writing its ID to the `MEMBERS` file.
 
-    Raises OSError when one cannot be made. A group with a process in it outlives the block and is
-    removed with a later one.
+    Raises `OSError` when a group cannot be created. A group that still has processes outlives the
+    context and is removed by a later call.
     """
     with ExitStack() as stack:
         yield tuple(stack.enter_context(_group(folder, bounds)) for folder in folders)
@@ -71,15 +74,15 @@ def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator
 
 @contextmanager
 def _group(folder: Path, bounds: GroupLimits) -> Iterator[Path]:
-    now = time.monotonic()  # since the boot, as groups are; a clock may be set
+    now = time.monotonic()  # relative to boot, like groups; a wall clock may be changed
     for old in folder.glob(f"{_PREFIX}*-*"):
         with suppress(OSError, ValueError):
-            if int(old.name.removeprefix(_PREFIX).partition("-")[0]) < now - _FRESH_S:
+            if int(old.name.removeprefix(_PREFIX).partition("-")[0]) < now - _MIN_LEFTOVER_AGE_S:
                 old.rmdir()
     group = folder / f"{_PREFIX}{now:.0f}-{secrets.token_hex(4)}"
     group.mkdir()
     try:
-        for name, most in {
+        for name, limit in {
             "pids.max": bounds.processes,
             "memory.max": bounds.memory_bytes,
             "memory.swap.max": 0,
@@ -88,7 +91,7 @@ def _group(folder: Path, bounds: GroupLimits) -> Iterator[Path]:
             "memory.memsw.limit_in_bytes": bounds.memory_bytes,
         }.items():
             if (group / name).exists():
-                (group / name).write_text(str(most))
+                (group / name).write_text(str(limit))
         yield group
     finally:
         with suppress(OSError):

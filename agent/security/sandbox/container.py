@@ -1,4 +1,4 @@
-"""Commands in a container of their own, made by docker or podman; without network."""
+"""Sandbox based on containers of docker or podman, without network."""
 
 import os
 import secrets
@@ -14,21 +14,21 @@ from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.sandbox import environment
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.parent_watch import source
+from agent.security.sandbox.parent_watch import input_path
 from agent.security.sandbox.seccomp.profile import seccomp_profile
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH
 
-# Which shell an image has is known in there only.
+# The shell of an image is known only inside.
 _SHELL = 'command -v bash >/dev/null && exec bash -c "$0"; exec sh -c "$0"'
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
 @frozen
 class ContainerSandbox:
-    """`program` is docker or podman, `image` one that is there already and has /bin/sh.
+    """A sandbox that runs each command in a new container.
 
-    A command sees the programs of the image and the workspace; the socket of the container
-    service is never among it.
+    `program` is docker or podman; `image` must exist locally and contain /bin/sh. A command sees
+    the programs of the image and the workspace, never the socket of the container service.
     """
 
     name: ClassVar[str] = "container"
@@ -44,23 +44,23 @@ class ContainerSandbox:
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
-        """The command in a new container. Raises `ToolError`."""
+        """Prepare the command in a new container. Raises `ToolError`."""
         if job.egress is not None:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         if job.terminal is not None:
             raise ToolError("A container has no terminal; bubblewrap and Landlock do.")
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot use a folder with a colon in its name.")
-        # The service opens the folder by its path: a link that is put there now is followed.
+        # The service opens the folder by its path and would follow a link.
         with job.open_workspace():
             pass
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
-        # The client starts helpers of its own by their names.
+        # The client starts helpers by name.
         env["PATH"] = f"{Path(self.program).parent}:{SYSTEM_PATH}"
-        # A container outlives its client: when the pipe ends, it is killed by its name.
+        # A container outlives its client: it is killed by name when the pipe ends.
         script = load_prompt("sandbox/attended")
-        attended = ("/bin/sh", "-c", script, "sh", self.program, name, source(job.stdin))
+        attended = ("/bin/sh", "-c", script, "sh", self.program, name, input_path(job.stdin))
         pass_fds = () if job.stdin is None else (job.stdin,)
         with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".json") as file:
             file.write(seccomp_profile())
@@ -73,7 +73,7 @@ class ContainerSandbox:
     def arguments(
         self, job: SandboxCommand, name: str, filter_file: str, variables_file: str = ""
     ) -> list[str]:
-        """What the program is told, without its name."""
+        """Return the arguments of the program, without its name."""
         workspace = job.workspace
         arguments = [
             "run", "--rm", "--init", "--pull", "never", "--name", name,
@@ -90,14 +90,14 @@ class ContainerSandbox:
             "--workdir", str(job.folder),
             "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
-        # Frozen folders are hidden like the others: a source that is named by its path could be
-        # made a link to somewhere else meanwhile.
+        # Frozen folders are hidden as well: a input_path given by its path could become a link to
+        # somewhere else.
         for path in (*job.forbidden_paths, *job.masked_paths, *job.read_only_paths):
             if path.is_dir() and not path.is_symlink():
                 arguments += ["--tmpfs", f"{path}:ro,size=4k"]
             else:
                 arguments += ["--volume", f"/dev/null:{path}:ro"]
-        for name, value in environment.of_job(job).items():
+        for name, value in environment.variables_of_command(job).items():
             arguments += ["--env", f"{name}={value}"]
         if variables_file:
             arguments += ["--env-file", variables_file]
@@ -112,7 +112,8 @@ class ContainerSandbox:
 
 @contextmanager
 def _variables_file(job: SandboxCommand) -> Iterator[str]:
-    """A file with the command's own variables, which nobody else can read; '' for none."""
+    """Write the command's own variables to a private file and yield its name; '' without
+    variables."""
     if not job.variables:
         yield ""
         return

@@ -1,6 +1,6 @@
-"""All processes below this one, also those that left their group and lost their parent.
+"""Killing of all descendants, including those that left their group or lost their parent.
 
-For a process that is a child subreaper (prctl(2)): it becomes the parent of those.
+For a process that is a child subreaper (prctl(2)), which becomes the parent of orphans.
 """
 
 import os
@@ -8,7 +8,7 @@ import signal
 
 
 def kill_descendants() -> None:
-    """Kill every process below this one. They are stopped first, or a fork could outrun it."""
+    """Kill all descendants. They are stopped first, so that no fork escapes."""
     stopped: set[int] = set()
     while _has_children():
         new = _find_descendants() - stopped
@@ -34,7 +34,7 @@ def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:
 
 
 def _find_descendants() -> set[int]:
-    """All living descendants: what lost its parent has become a child of this process."""
+    """Return all living descendants; orphans have become children of this process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,4 +1,5 @@
-"""What a confined command sees of this machine beside its workspace: programs, and no secrets."""
+"""The part of the machine that a confined command sees: programs, configuration and variables
+without secrets."""
 
 import os
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
-# On a machine with a merged /usr the others are links into it.
+# With a merged /usr, the other folders are links into it.
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 CONFIGURATION = (
     "/etc/alternatives",
@@ -29,28 +30,28 @@ CONFIGURATION = (
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 )
-# Of its own to every command.
+# Private to each command.
 TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
 _BASH = ("/bin/bash", "/usr/bin/bash")
 _PASSED = ("LANG", "TERM", "TZ")
 
 
 def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """The folders to read and run from, as they are on this machine."""
+    """Return the existing folders to read and run from."""
     return tuple(path for path in (*map(Path, PROGRAMS), *further) if path.exists())
 
 
 def shell() -> str:
-    """The shell of commands: bash where this machine has one."""
+    """Return the shell for commands: bash if the machine has it."""
     return next((path for path in _BASH if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def command_environment(
     environ: Mapping[str, str], home: str, visible: Iterable[Path]
 ) -> dict[str, str]:
-    """All variables of a confined command: none comes along but a few harmless ones.
+    """Return all variables of a confined command, with only a few harmless inherited ones.
 
-    Of PATH remain the folders below what is `visible`.
+    PATH is limited to folders below `visible`.
     """
     roots = [os.path.realpath(path) for path in visible]
     folders = [
@@ -63,24 +64,25 @@ def command_environment(
         name: value for name, value in environ.items() if name in _PASSED or name.startswith("LC_")
     }
     own = {"PATH": path, "HOME": home, "TMPDIR": TEMPORARY, "LANG": "C.UTF-8"}
-    # git gives up when a file is there that it may not read.
+    # git fails on a configuration file that it may not read.
     return {**own, "GIT_CONFIG_NOSYSTEM": "1", **inherited}
 
 
-def of_job(job: SandboxCommand) -> dict[str, str]:
-    """Further variables: in a read-only workspace git does not try to refresh its index."""
+def variables_of_command(job: SandboxCommand) -> dict[str, str]:
+    """Return further variables: in a read-only workspace git must not refresh its index."""
     return {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
 
 
-def proxied(port: int) -> dict[str, str]:
-    """The variables that lead programs to a proxy at this port of 127.0.0.1, for every host."""
+def proxy_variables(port: int) -> dict[str, str]:
+    """Return the variables that direct programs to a proxy at this port of 127.0.0.1 for all
+    hosts."""
     names = ("http_proxy", "https_proxy", "all_proxy")
     spelled = [*names, *map(str.upper, names)]
     return dict.fromkeys(spelled, f"http://127.0.0.1:{port}") | {"no_proxy": "", "NO_PROXY": ""}
 
 
 def python(visible: Iterable[Path]) -> str | None:
-    """A Python that a confined command can run too: Kore's own, or the machine's."""
+    """Return a Python that a confined command can run: Kore's own or the machine's, or None."""
     roots = [os.path.realpath(path) for path in visible]
     for program in (sys.executable, find_trusted_program("python3", path=SYSTEM_PATH)):
         if program and any(_is_below(os.path.realpath(program), root) for root in roots):
@@ -88,13 +90,13 @@ def python(visible: Iterable[Path]) -> str | None:
     return None
 
 
-def with_limits(limits: Mapping[str, int]) -> str:
-    """Shell words that set limits for good: soft and hard ones, of `ulimit` of any sh.
+def limit_commands(limits: Mapping[str, int]) -> str:
+    """Return shell commands that set hard and soft limits with the `ulimit` of any sh.
 
-    Processes are -u in bash and -p in dash and busybox, where -p is something else to bash. File
-    sizes count blocks of 512 bytes, memory kilobytes.
+    The process limit is -u in bash and -p in dash and busybox, where -p has another meaning in
+    bash. File sizes are in blocks of 512 bytes, memory in kilobytes.
     """
-    commands = [f"ulimit -{letter} {value}" for letter, value in limits.items() if letter != "u"]
+    commands = [f"ulimit -{option} {value}" for option, value in limits.items() if option != "u"]
     count = limits.get("u")
     if count is not None:
         commands.append(f"{{ ulimit -u {count} || ulimit -p {count}; }} 2>/dev/null")

@@ -1,7 +1,7 @@
-"""Root's folders for a process that is not root: a mount namespace in which they belong to it.
+"""Mount namespaces in which root's folders belong to an unprivileged user.
 
-The kernel's documentation: mount_setattr(2), Documentation/filesystems/idmappings.rst. On the disk
-everything stays root's: what the process makes belongs to root, and what root made it may change.
+See mount_setattr(2) and Documentation/filesystems/idmappings.rst. On disk everything still belongs
+to root: files that the process creates belong to root, and it may change root's files.
 """
 
 import ctypes
@@ -20,14 +20,14 @@ from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox.unprivileged_user import USER
 
 _IDS = 0xFFFFFFFF
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same numbers everywhere
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same numbers on all architectures
 _CLONE, _CLOSE_ON_EXEC, _RECURSIVE, _EMPTY_PATH = 0x1, 0x80000, 0x8000, 0x1000
 _FROM_EMPTY_PATH = 0x4
 _READ_ONLY, _NO_SET_UID, _NO_DEVICES, _MAPPED = 0x1, 0x2, 0x4, 0x100000
 _NEW_MOUNTS = 0x20000
 _PRIVATE = 0x4000 | 1 << 18
 
-# Makes a user namespace, whose owner then writes its map, and waits until it has been opened.
+# Creates a user namespace and waits: its parent writes the ID map and opens the namespace.
 _NAMESPACE = """\
 import ctypes, os
 made = ctypes.CDLL(None).unshare(0x10000000)
@@ -49,9 +49,9 @@ class _Attributes(ctypes.Structure):
 
 @frozen
 class Mount:
-    """What to show at `place`: a folder in the stage, or something below one.
+    """A source to mount at `place`, which is in the stage or below another mount.
 
-    A descriptor of it is not fooled by a link that is put in its place.
+    A source given as a descriptor cannot be replaced by a link.
     """
 
     source: Path | int
@@ -61,11 +61,10 @@ class Mount:
 
 @contextmanager
 def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
-    """The file of a mount namespace where `stage` is a new file system with these mounts in it,
-    which belong to `USER` where they are root's.
+    """Create a mount namespace and yield its file; `stage` is a new file system with these mounts.
 
-    A mount below another one comes after it. Raises OSError where the kernel or a file system
-    cannot do it.
+    Sources of root belong to `USER` inside. A mount below another must come after it. Raises
+    `OSError` where the kernel or a file system does not support this.
     """
     with ExitStack() as stack:
         trees = []
@@ -101,7 +100,7 @@ def _tree(mount: Mount) -> int:
 
 
 def _mount_in_thread(stage: Path, mounts: Sequence[tuple[Mount, int]]) -> int:
-    """The mount namespace that a thread of its own makes: no other thread is ever in it."""
+    """Create the mount namespace in a separate thread, so that no other thread ever enters it."""
     namespaces: list[int] = []
     errors: list[OSError] = []
 
@@ -133,17 +132,17 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
                 os.mkdir(place.name, 0o755, dir_fd=folder)
             else:
                 os.close(os.open(place.name, os.O_CREAT | os.O_EXCL, 0o444, dir_fd=folder))
-        # Without a flag for it, a link at the end is not followed.
+        # Without a flag, a link at the end is not followed.
         name = os.fsencode(place.name)
         _call(_libc.syscall, _MOVE_MOUNT, tree, b"", folder, name, _FROM_EMPTY_PATH)
 
 
 @cache
 def _map_root_to_user() -> int:
-    """The user namespace that maps root to `USER`, and everybody else to themselves; kept open."""
+    """Return the user namespace that maps root to `USER` and keeps all other IDs; it stays open."""
     command = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    # Killed with Kore it has nobody to complain to.
+    # Errors are discarded: it is killed together with Kore.
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
@@ -156,7 +155,7 @@ def _map_root_to_user() -> int:
 
 
 def _call(function: "ctypes._NamedFuncPointer", *arguments: object) -> int:
-    """A C function that says -1 for failure. Raises OSError."""
+    """Call a C function and return its result. Raises `OSError` when it is negative."""
     result: int = function(*arguments)
     if result < 0:
         code = ctypes.get_errno()

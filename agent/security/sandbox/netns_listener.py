@@ -1,9 +1,8 @@
-"""The first program in a sandbox with hosts: hands a listener of its network out to Kore.
+"""First program in a sandbox with network access: passes a listener in its network to Kore.
 
-The variables that it sets lead programs there, with a password that other commands of the same
-network do not know.
-Its text runs in the sandbox, `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SHELL COMMAND`, and
-then it is the command: of itself it leaves nothing.
+It sets the proxy variables, with a password unknown to other commands in the same network. The text
+of this module runs as `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SHELL COMMAND` in the
+sandbox, and is then replaced by the command.
 """
 
 import _socket

@@ -1,10 +1,10 @@
-"""Commands whose Kore was killed, and that nothing else has ended: found by a mark, and killed.
+"""Detection and cleanup of commands left behind by a Kore that was killed.
 
-Each program that Kore starts for a command carries, in the environment that it begins with, which
-process started it. The mark is there from its first moment, as no note in a file could be.
-A process that carries it is not always Kore's to end: a terminal multiplexer that a person started
-lives on when its Kore has ended. So each Kore is noted in a file for as long as it runs,
-and only what those have left who are noted there still is killed.
+Each program that Kore starts for a command has an environment variable that names the Kore process.
+The mark is present from its first moment, which a note in a file could not guarantee. A marked
+process is not always Kore's to end: a terminal multiplexer that a person started should survive.
+Therefore each Kore is recorded in a file while it runs, and only processes of a Kore that is still
+recorded there are killed.
 """
 
 import os
@@ -19,7 +19,7 @@ NAME = "KORE_STARTED_BY"
 
 
 def process_mark() -> dict[str, str]:
-    """The variable that names this process; empty where there is no /proc."""
+    """Return the variable that names this process; empty without /proc."""
     try:
         return {NAME: f"{_process_table()}:{os.getpid()}:{_began(os.getpid())}"}
     except OSError:
@@ -28,7 +28,7 @@ def process_mark() -> dict[str, str]:
 
 @contextmanager
 def recorded_commands(file: Path) -> Iterator[None]:
-    """Record this process there until the block ends, in place of an earlier one."""
+    """Record this process in the file while the context is open, replacing an earlier record."""
     new_file = file.with_name(f"{file.name}.new")
     new_file.unlink(missing_ok=True)
     new_file.touch(mode=0o600)
@@ -41,9 +41,9 @@ def recorded_commands(file: Path) -> Iterator[None]:
 
 
 def end_orphans(file: Path) -> int:
-    """Kill what the Kore noted there has left, if it is gone; how many processes that were.
+    """Kill the processes left by the recorded Kore, if it is gone. Return their number.
 
-    Neither this process nor those around it are among them.
+    This process and its ancestors are never killed.
     """
     try:
         mark = file.read_text(encoding="ascii", errors="replace")
@@ -55,18 +55,18 @@ def end_orphans(file: Path) -> int:
     ended = 0
     for pid in set(map(int, filter(str.isdigit, names))) - around:
         with suppress(OSError):
-            process = os.pidfd_open(pid)
+            pidfd = os.pidfd_open(pid)
             try:
                 if _is_left(pid, mark):
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     ended += 1
             finally:
-                os.close(process)
+                os.close(pidfd)
     return ended
 
 
 def end_all_orphans(files: Iterable[Path]) -> int:
-    """The same for several, whose files go once their processes are gone."""
+    """Do the same for several files, and remove those whose Kore is gone."""
     ended = 0
     for file in files:
         ended += end_orphans(file)
@@ -77,8 +77,8 @@ def end_all_orphans(files: Iterable[Path]) -> int:
 
 
 def is_gone(mark: str) -> bool:
-    """Whether the process that this value of `process_mark` names has ended, as far as it can be
-    known: one of another machine counts as running."""
+    """Return whether the process named by this mark has ended; one on another machine counts as
+    running."""
     try:
         return _is_gone(mark, _process_table())
     except OSError:
@@ -92,7 +92,7 @@ def _is_left(pid: int, mark: str) -> bool:
 
 
 def _ancestors(pid: int) -> Iterator[int]:
-    """The process, its parent, and so on."""
+    """Yield the process, its parent, and so on."""
     while pid > 0:
         yield pid
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -108,7 +108,7 @@ def _marks(pid: int) -> Iterator[str]:
 
 
 def _is_gone(value: str, table: str) -> bool:
-    """Whether a mark names a process of this process table that is no more."""
+    """Return whether a mark names a process of this process table that no longer exists."""
     of_table, _, process = value.partition(":")
     pid, _, began = process.partition(":")
     if of_table != table or not pid.isdigit():
@@ -124,7 +124,7 @@ def _process_table() -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in ticks since the machine did: a number is used again, this is not."""
+    """Return the start time in ticks since boot; unlike the number it is never reused."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return "gone" if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -1,4 +1,4 @@
-"""Tries a sandbox before it is trusted: commands that really attempt to get out of it."""
+"""Probe that verifies a sandbox by running commands that try to escape from it."""
 
 import os
 import secrets
@@ -22,15 +22,15 @@ _SOCKET_NAME = "unix_listener"
 _CALLS = ("keyctl", "io_uring_setup", "bpf", "unshare")
 _END_LINE = "the probe ran to its end"
 _TIMEOUT_S = 20.0
-_EXIT_S = 5.0
-_LOOK_S = 0.01
+_EXIT_TIMEOUT_S = 5.0
+_POLL_S = 0.01
 
 
 def probe(sandbox: Sandbox, folder: Path) -> str | None:
-    """What is wrong with the sandbox, as a part of a sentence; None when it held.
+    """Return the failure of a sandbox as part of a sentence, or None if it is effective.
 
-    `folder` exists and is Kore's own, so that its being out of reach is part of the proof.
-    Blocks for a tenth of a second or so.
+    `folder` must exist and belong to Kore, which proves that it is out of reach. Blocks for about a
+    tenth of a second.
     """
     with (
         _probe_targets(folder) as targets,
@@ -66,15 +66,15 @@ def probe(sandbox: Sandbox, folder: Path) -> str | None:
 
 
 def _numbers() -> dict[str, int | None]:
-    """The numbers of system calls on this machine."""
+    """Return the system call numbers of this machine."""
     column = list(ARCHITECTURES).index(os.uname().machine)
     return {name: NUMBERS[name][column] for name in _CALLS}
 
 
 @contextmanager
 def _unix_listener(workspace: Path) -> Iterator[socket.socket]:
-    """A program outside that listens at a Unix socket in the workspace."""
-    # The whole path may be longer than an address.
+    """Open a Unix socket in the workspace that an outside program listens to."""
+    # The whole path may be too long for a socket address.
     folder = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as unix_listener:
@@ -88,7 +88,7 @@ def _unix_listener(workspace: Path) -> Iterator[socket.socket]:
 
 @frozen
 class _ProbeTargets:
-    """What a command must not reach; `mark` is in the command line of what it leaves behind."""
+    """Targets that a command must not reach; `mark` is in the command lines of its processes."""
 
     workspace: Path
     outside: Path
@@ -99,7 +99,7 @@ class _ProbeTargets:
 
 @contextmanager
 def _probe_targets(folder: Path) -> Iterator[_ProbeTargets]:
-    # As it stands in /proc: a link on the way would be no part of the proof.
+    # The resolved path, as in /proc: a link in the path would invalidate the proof.
     with scratch_folder("probe-", folder.resolve()) as base:
         canary, mark = secrets.token_hex(12), secrets.token_hex(12)
         process = subprocess.Popen(
@@ -116,7 +116,7 @@ def _probe_targets(folder: Path) -> Iterator[_ProbeTargets]:
 
 
 def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
-    """What it said, and whose its processes were."""
+    """Return the output, and the users of its processes."""
     users: set[int] = set()
     deadline = time.monotonic() + _TIMEOUT_S
     with subprocess.Popen(
@@ -126,11 +126,11 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
     ) as process:  # fmt: skip
         assert process.stdin is not None, "a pipe was asked for"
         assert process.stdout is not None, "a pipe was asked for"
-        # Not `communicate`: it would close the pipe that says that Kore lives.
+        # `communicate` would close the pipe that shows that Kore is alive.
         while process.poll() is None and time.monotonic() < deadline:
             users |= _users(mark)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_S)
+                process.wait(_POLL_S)
         process.stdin.close()
         if not spawn.is_supervised:
             with suppress(ProcessLookupError):
@@ -141,7 +141,7 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
 
 
 def _users(mark: str) -> set[int]:
-    """The real users of the processes that hold the mark, in a process table of their own."""
+    """Return the real users of marked processes in a process table of their own."""
     users = set[int]()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -180,14 +180,14 @@ def _verdict(
         return "a command could kill a process outside"
     if not _is_gone(targets.mark):
         return "a command could leave a process behind"
-    # Last: whatever it did get, it did not get it by failing.
+    # Check last that nothing failed, which would make the other checks meaningless.
     if not (targets.workspace / "inside").exists() or _END_LINE not in output:
         return f"it failed to start ({_first_line(output)})"
     return None
 
 
 def _is_gone(mark: str) -> bool:
-    deadline = time.monotonic() + _EXIT_S
+    deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while mark.encode() in b"".join(_command_lines()):
         if time.monotonic() > deadline:
             return False

@@ -1,4 +1,4 @@
-"""Which sandbox commands run in: the first that works here, or the one that was asked for."""
+"""Selection of the sandbox for commands: the configured one, or the first that works here."""
 
 import json
 import os
@@ -22,15 +22,17 @@ from agent.version import VERSION
 
 SandboxName = Literal["auto", "bwrap", "landlock", "container", "none"]
 ORDER = ("bwrap", "landlock", "container")
-FAILURE_VALID_S = 600
+FAILURE_TTL_S = 600
 _INSTALL = "install bubblewrap (apt install bubblewrap), then run kore doctor"
 _OTHER_USER = "run Kore as another user (docs/docker.md says how in a container), then kore doctor"
 
 
 @frozen
 class SandboxOptions:
-    """What was asked for: the limits, further folders to read, toolchains, the image of a
-    container, and the workspaces, in which no program of Kore's own is looked for."""
+    """Configured options of sandboxes.
+
+    `workspaces` are the folders in which programs of the sandbox itself are not looked for.
+    """
 
     name: SandboxName = "auto"
     limits: Limits = field(default_factory=Limits)
@@ -42,7 +44,7 @@ class SandboxOptions:
 
 @frozen
 class SandboxChoice:
-    """The sandbox, and what is wrong with each that comes before it."""
+    """The selected sandbox, and the failures of those with a higher preference."""
 
     sandbox: Sandbox
     failures: Mapping[str, str]
@@ -55,10 +57,10 @@ class SandboxChoice:
 
 
 def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False) -> SandboxChoice:
-    """The sandbox to use; each is tried once for this kernel, boot and version of its program.
+    """Return the sandbox to use; each is probed once per kernel, boot and version of its program.
 
-    What a try came to is kept in `home`, which exists; with `afresh` it is tried again. May block
-    for some tenths of a second. Raises `ConfigError` when the named one does not work.
+    Results are cached in `home`, which must exist; `afresh` ignores the cache. May block for some
+    tenths of a second. Raises `ConfigError` when the configured sandbox does not work.
     """
     if options.name == "none":
         return SandboxChoice(Unconfined(), {})
@@ -67,7 +69,7 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
     for name in ORDER if options.name == "auto" else (options.name,):
         try:
             sandbox, failure = _MAKERS[name](options, cache, home)
-        except OSError as exc:  # its program lies where this user may not look
+        except OSError as exc:  # this user may not access the folder of its program
             sandbox, failure = None, f"{exc.filename}: {exc.strerror}"
         if sandbox is not None and failure is None:
             return SandboxChoice(sandbox, failures)
@@ -89,12 +91,12 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
 
 
 def installation_hint() -> str:
-    """What to do for a sandbox where none works."""
+    """Return advice on how to get a working sandbox."""
     return _OTHER_USER if is_root() and find_trusted_program("bwrap") else _INSTALL
 
 
 class _CachedChoice:
-    """What earlier tries came to, by a key that changes with all that they depend on."""
+    """Cached probe results under keys that change with everything they depend on."""
 
     def __init__(self, file: Path, afresh: bool) -> None:
         self._file = file
@@ -105,13 +107,13 @@ class _CachedChoice:
                 self._entries = data if isinstance(data, dict) else {}
 
     def facts(self, name: str, key: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The facts that `find` came to under this key, now or before."""
+        """Return the cached facts of this key, or those that `find` determines now."""
         entry = self._entries.get(name)
         if isinstance(entry, dict) and entry.get("key") == key and _is_fresh(entry):
             return entry
         self._entries[name] = {"key": key, "at": time.time(), **find()}
         text = json.dumps(self._entries, indent=1)
-        with suppress(OSError):  # then it is tried again next time
+        with suppress(OSError):  # it is probed again next time
             part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             part.write_text(text, encoding="utf-8")
             part.chmod(0o600)
@@ -120,15 +122,16 @@ class _CachedChoice:
 
 
 def _is_fresh(entry: Mapping[str, Any]) -> bool:
-    """What failed may work by now: a service was started, a switch of the kernel was turned."""
-    return entry.get("failure") is None or 0 <= time.time() - entry["at"] < FAILURE_VALID_S
+    """Return whether a result is still valid; a failure expires, since the system may have
+    changed."""
+    return entry.get("failure") is None or 0 <= time.time() - entry["at"] < FAILURE_TTL_S
 
 
 _Made = tuple[Sandbox | None, str | None]
 
 
 def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
-    from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+    from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 
     program = find_trusted_program("bwrap", options.workspaces)
     if program is None:
@@ -147,7 +150,7 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
         import subprocess
 
         ran = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-        features = sorted(version_words(ran.stdout + ran.stderr))
+        features = sorted(features_of(ran.stdout + ran.stderr))
         return {"features": features, "failure": _probe(make_sandbox(features), home)}
 
     facts = cache.facts("bwrap", _key(program, options), find)
@@ -210,7 +213,7 @@ def _probe(sandbox: Sandbox, home: Path) -> str | None:
 
 
 def _key(program: str, options: SandboxOptions) -> str:
-    """Changes with the boot, the kernel, the user, the program, Kore and what was asked for."""
+    """Return a key that changes with the boot, kernel, user, program, Kore version and options."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     info, machine = os.stat(program), os.uname()
     parts = (

@@ -1,4 +1,4 @@
-"""A network for one conversation: its commands meet at 127.0.0.1, and there is no way out."""
+"""Network for a session: its commands share 127.0.0.1 and have no way out."""
 
 import os
 import subprocess
@@ -8,15 +8,15 @@ from typing import Self
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import is_root
 
-# Holds the namespaces until its standard input ends: with Kore, however that ends.
+# Keeps the namespaces open until its standard input ends, that is, until Kore ends.
 _HOLD = "echo $$; read -r _"
-_EXIT_S = 5.0
+_EXIT_TIMEOUT_S = 5.0
 
 
 class SessionNetwork:
-    """A network namespace with a loopback device, held open by a process of its own.
+    """A network namespace with a loopback device, held by a process.
 
-    `enter` are the words that start a program in it.
+    `enter` is the command line prefix that starts a program in it.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", nsenter: str, holder: int) -> None:
@@ -24,12 +24,13 @@ class SessionNetwork:
         space = f"/proc/{holder}/ns"
         self.enter: tuple[str, ...] = (nsenter, f"--net={space}/net")
         if not is_root():
-            # It belongs to a user namespace, which is to be entered before it.
+            # The network belongs to a user namespace, which must be entered first.
             self.enter += (f"--user={space}/user", "--preserve-credentials")
 
     @classmethod
     def open(cls, bwrap: str) -> Self:
-        """May block for some hundredths of a second. Raises OSError where it cannot be made."""
+        """Create a network. May block for some hundredths of a second. Raises `OSError` on
+        failure."""
         nsenter = find_trusted_program("nsenter", path=SYSTEM_PATH)
         if nsenter is None:
             raise FileNotFoundError("nsenter is not installed")
@@ -53,21 +54,22 @@ class SessionNetwork:
         return network
 
     def close(self) -> None:
-        """Programs that are in it keep it; it takes in no more. May block for a moment."""
+        """Close the network; programs in it stay, but no others can enter. May block for a
+        moment."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(_EXIT_S)
+            self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
     def _can_be_entered(self, bwrap: str) -> bool:
-        """Whether a sandbox works in there."""
+        """Return whether a sandbox works in the network."""
         command = [*self.enter, "--", bwrap, "--unshare-user", "--ro-bind", "/", "/", "true"]
         env = {"PATH": os.defpath}
-        ended = subprocess.run(
+        process = subprocess.run(
             command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
-        return ended.returncode == 0
+        return process.returncode == 0

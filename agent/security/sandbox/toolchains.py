@@ -1,4 +1,4 @@
-"""The programs that version managers keep in a home folder, for commands in a sandbox."""
+"""Toolchains of version managers in a home folder, for commands in a sandbox."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from agent.records import frozen
 
 @frozen
 class Toolchains:
-    """Folders and files to read and run from, and the variables that lead programs there."""
+    """Folders and files to read and run from, and variables that point to them."""
 
     folders: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_toolchains(home: Path) -> Toolchains:
-    """Those of `toolchains.toml` that this home folder has."""
+    """Return the toolchains of `toolchains.toml` that exist in this home folder."""
     folders: list[Path] = []
     variables: dict[str, str] = {}
     for entry in _table().values():

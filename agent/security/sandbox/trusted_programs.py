@@ -1,7 +1,7 @@
-"""Programs that Kore itself starts outside a sandbox, such as bwrap, rg or docker.
+"""Search for programs that Kore itself starts outside a sandbox, such as bwrap, rg or docker.
 
-A PATH may name folders that a command or a model can write to, such as the `.venv/bin` of a
-project; what lies there is no helper.
+PATH may contain folders that commands or models can write to, such as the `.venv/bin` of a project.
+Programs there are never used.
 """
 
 import os
@@ -17,22 +17,22 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def find_trusted_program(
     name: str, workspaces: Iterable[Path] = (), path: str | None = None
 ) -> str | None:
-    """Where the program lies: the first in `path` (mostly PATH) that `is_trusted`, or None."""
+    """Return the first program in `path` (default: PATH) that `is_trusted`, or None."""
     search_path = os.environ.get("PATH", "") if path is None else path
-    places = tuple(workspaces)
+    untrusted_folders = tuple(workspaces)
     for folder in search_path.split(os.pathsep):
         if os.path.isabs(folder):
             program = shutil.which(name, path=folder)
-            if program is not None and is_trusted(program, places):
+            if program is not None and is_trusted(program, untrusted_folders):
                 return program
     return None
 
 
 def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
-    """Whether only root and this user can have put the program there, and no command.
+    """Return whether only root and this user, and no command, can have installed the program.
 
-    It lies in no workspace, not in the current folder, and in no environment of a project; it and
-    all folders above it belong to root or this user, and no other user may write there.
+    It must be outside of all workspaces, the current folder and project environments. The program
+    and all folders above it must belong to root or this user and not be writable by other users.
     """
     real = os.path.realpath(program)
     own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _current_folder())]
@@ -45,7 +45,7 @@ def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
 
 
 def is_closed_file(path: str) -> bool:
-    """Whether only root and this user can change the file, or put another one in its place."""
+    """Return whether only root and this user can change or replace the file."""
     return all(map(_is_closed, (path, *map(str, Path(path).parents))))
 
 
@@ -62,7 +62,7 @@ def _is_of_project(path: str) -> bool:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether only root and this user can change or replace it."""
+    """Return whether only root and this user can change or replace the path."""
     try:
         info = os.stat(path)
     except OSError:
@@ -70,7 +70,7 @@ def _is_closed(path: str) -> bool:
     if info.st_uid not in (0, os.geteuid()):
         return False
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
-        # In a folder such as /tmp users cannot replace the files of others.
+        # In a sticky folder such as /tmp users cannot replace the files of others.
         return True
     if info.st_mode & stat.S_IWOTH:
         return False
@@ -79,7 +79,7 @@ def _is_closed(path: str) -> bool:
 
 @cache
 def _is_own_group(group: int) -> bool:
-    """Whether only root and this user are in it: many systems give each user such a group."""
+    """Return whether only root and this user are members: many systems give each user a group."""
     import grp
     import pwd
 
@@ -88,8 +88,8 @@ def _is_own_group(group: int) -> bool:
     except KeyError:
         return False
     people = pwd.getpwall()
-    members |= {one.pw_name for one in people if one.pw_gid == group}
-    return members <= {one.pw_name for one in people if one.pw_uid in (0, os.geteuid())}
+    members |= {person.pw_name for person in people if person.pw_gid == group}
+    return members <= {person.pw_name for person in people if person.pw_uid in (0, os.geteuid())}
 
 
 def _is_below(path: str, place: str) -> bool:

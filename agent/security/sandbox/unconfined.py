@@ -1,4 +1,4 @@
-"""Commands without a sandbox, and no commands at all."""
+"""Execution without a sandbox, and rejection of all commands."""
 
 import os
 import re
@@ -15,14 +15,17 @@ from agent.security.sandbox.parent_watch import with_parent_watch
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
 
 
-# Names of variables that hold secrets.
+# Names of variables that may contain secrets.
 _SECRET = re.compile("key|token|secret|passw|credential|auth(?!or)", re.IGNORECASE)
 
 
 @frozen
 class Unconfined:
-    """A command can do all that its user can. It gets no variable that could hold a secret: few
-    of them all, and with `passes_environment` those whose names do not speak of one."""
+    """Runs commands with all rights of the user.
+
+    Variables that may contain secrets are removed: only a few remain, or with `passes_environment`
+    all whose names do not suggest a secret.
+    """
 
     passes_environment: bool = False
 
@@ -49,7 +52,7 @@ class Unconfined:
 
 @frozen
 class NoCommands:
-    """No command runs; `reason` is a sentence that says why, and how to change that."""
+    """Rejects all commands; `reason` is a sentence that says why and how to change that."""
 
     reason: str
 

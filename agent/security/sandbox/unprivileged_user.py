@@ -1,13 +1,13 @@
-"""The user of commands when Kore is root: one that owns nothing on this machine."""
+"""The unprivileged user that runs commands when Kore runs as root."""
 
 import os
 
-# An id that no other user has: above those of services, containers and subordinate users.
+# An unused ID, above the ranges of services, containers and subordinate users.
 USER = 1_900_000_000
 
 
 def is_root() -> bool:
-    """Whether this process is the root of the machine; not that of a user namespace."""
+    """Return whether this process is root of the machine, not only of a user namespace."""
     if os.geteuid() != 0:
         return False
     try:

@@ -11,7 +11,7 @@ from io import FileIO
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import SpawnSpec
-from agent.security.sandbox.cgroup import has_run_out
+from agent.security.sandbox.cgroup import has_run_out_of_memory
 from agent.security.sandbox.orphan_processes import process_mark
 from agent.tools.shell.resource_limits import CommandMeter
 
@@ -73,7 +73,7 @@ async def run(
                 meter.attach(process.pid, child.end)
             end = await _communicate(child, out_r, timeout_s, on_output)
             why = "" if meter is None else meter.end_reason
-            if not why and has_run_out(spawn.groups):
+            if not why and has_run_out_of_memory(spawn.groups):
                 why = load_prompt("tools/exec_killed")
             return replace(end, reason=why)
         finally:

@@ -1,4 +1,4 @@
-"""A hundred skills laid out as people publish them: each loads, or one line says why not."""
+"""A hundred skills in published layouts: each loads, or one line says why not."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.agent.skills.test_skills import catalog, write
 from tests.gateway.cli.kore import kore
 
 D = "description: Makes PDF files.\n"
-# Fields as they are written, beside a description; what is said of each, or nothing.
+# Fields as written next to a description, and the remark about each.
 FIELDS = {
     "name": ("name: {place}\n", ""),
     "quoted name": ('name: "{place}"\n', ""),
@@ -118,7 +118,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "no last line end": (f"---\n{D}---".encode(), ""),
     "a large body": (f"---\n{D}---\n{'x' * 300_000}".encode(), "longer than 256,000"),
 }
-# What is no skill.
+# Files that are not skills.
 NONE: dict[str, bytes] = {
     "empty": b"",
     "only a text": b"# PDF maker\n\nMakes PDF files.",
@@ -132,7 +132,7 @@ NONE: dict[str, bytes] = {
 
 
 def layouts() -> Iterator[tuple[str, bytes, str]]:
-    """Titles, files and what is said of each."""
+    """Yield titles, files and remarks."""
     for title, (fields, remark) in FIELDS.items():
         yield f"fields: {title}", f"---\n{fields}{D}---\nB".encode(), remark
     for title, (description, remark) in DESCRIPTIONS.items():
@@ -141,12 +141,12 @@ def layouts() -> Iterator[tuple[str, bytes, str]]:
         yield f"file: {title}", data, remark
 
 
-def test_there_are_a_hundred() -> None:
+def test_there_are_a_hundred_layouts() -> None:
     assert len([*layouts(), *NONE]) >= 100
 
 
-def test_all_load_side_by_side(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Also in folders of folders, beside what is none."""
+def test_all_layouts_load_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In nested folders and next to files that are not skills."""
     skills = catalog(tmp_path)
     top = tmp_path / "user" / ".claude" / "skills"
     for n, (_, data, _) in enumerate(layouts()):
@@ -157,15 +157,15 @@ def test_all_load_side_by_side(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     expected = {f"skill-{n}" for n, (_, data, _) in enumerate(layouts()) if b"\nname:" not in data}
     assert set(skills.load()) == expected
     skills.load()
-    said = [one for one in caplog.messages if "is no skill" in one]
-    assert len(said) == len(NONE)
+    warnings = [message for message in caplog.messages if "is no skill" in message]
+    assert len(warnings) == len(NONE)
     assert all(line.isprintable() for line in skills.listing(tmp_path).splitlines())
 
 
 @pytest.mark.parametrize(
-    ("title", "data", "remark"), [*layouts()], ids=[one[0] for one in layouts()]
+    ("title", "data", "remark"), [*layouts()], ids=[layout[0] for layout in layouts()]
 )
-def test_what_is_published_loads(tmp_path: Path, title: str, data: bytes, remark: str) -> None:
+def test_published_layout_loads(tmp_path: Path, title: str, data: bytes, remark: str) -> None:
     skills = catalog(tmp_path)
     data = data.replace(b"{place}", b"pdf")
     write(tmp_path / "own" / "skills", "pdf", data)
@@ -177,12 +177,12 @@ def test_what_is_published_loads(tmp_path: Path, title: str, data: bytes, remark
         "file: no last line end",
         "file: a large body",
     )
-    assert all(one.isprintable() and "\n" not in one for one in skill.remarks)
-    assert any(remark in one for one in skill.remarks) if remark else skill.remarks == ()
+    assert all(line.isprintable() and "\n" not in line for line in skill.remarks)
+    assert any(remark in line for line in skill.remarks) if remark else skill.remarks == ()
 
 
 @pytest.mark.parametrize("data", NONE.values(), ids=NONE)
-def test_one_line_says_why_one_does_not(tmp_path: Path, data: bytes) -> None:
+def test_one_line_says_why_a_file_does_not_load(tmp_path: Path, data: bytes) -> None:
     place = write(tmp_path, "pdf", data or b"\n")
     answer = kore("skills", "validate", place, home=tmp_path / "kore")
     assert answer.returncode != 0
@@ -190,7 +190,7 @@ def test_one_line_says_why_one_does_not(tmp_path: Path, data: bytes) -> None:
     assert len(answer.stderr.strip().splitlines()) == 1
 
 
-async def test_an_untrusted_folders_skills_never_reach_a_prompt_and_it_stays_the_same(
+async def test_skills_of_an_untrusted_folder_do_not_change_the_prompt(
     tmp_path: Path,
 ) -> None:
     project = tmp_path / "project"

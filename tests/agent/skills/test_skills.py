@@ -1,4 +1,4 @@
-"""Skills as people lay them out: read, found, shown to the model, and kept through a compaction."""
+"""Skills from their files to the prompt of the model."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.agent.props import calls
 
 
 def write(folder: Path, name: str, text: str | bytes = "", **files: str) -> Path:
-    """A skill's folder; without a text an ordinary one."""
+    """Write a skill's folder, with an ordinary text by default."""
     place = folder / name
     place.mkdir(parents=True)
     text = text or f"---\nname: {name}\ndescription: How to do {name}.\n---\nFirst look, then leap."
@@ -56,7 +56,7 @@ def catalog(tmp_path: Path, *trusted: Path) -> SkillCatalog:
         ("---\nname: x\ndescription: " + "d" * 2000 + "\n---\nB", "x", "d" * 1023 + "…", "longer"),
     ],
 )
-def test_what_is_published_is_read(
+def test_published_skill_is_read(
     tmp_path: Path, text: str, name: str, description: str, remark: str | None
 ) -> None:
     skill = read_skill(text.encode(), tmp_path / "x")
@@ -65,11 +65,11 @@ def test_what_is_published_is_read(
     if remark is None:
         assert skill.remarks == ()
     else:
-        assert any(remark in one for one in skill.remarks) or not remark
+        assert any(remark in line for line in skill.remarks) or not remark
 
 
 @pytest.mark.parametrize("text", [b"", b"# Only a text", b"---\nname: x\n---\nB", b"\xff\x00\xfe"])
-def test_what_says_not_what_it_is_for_is_none(tmp_path: Path, text: bytes) -> None:
+def test_file_without_a_description_is_not_a_skill(tmp_path: Path, text: bytes) -> None:
     assert read_skill(text, tmp_path / "x") is None
 
 
@@ -88,7 +88,9 @@ def test_what_says_not_what_it_is_for_is_none(tmp_path: Path, text: bytes) -> No
         ("Open 'quote $0", "it's", (), "Open 'quote it's"),
     ],
 )
-def test_arguments(body: str, arguments: str, names: tuple[str, ...], text: str) -> None:
+def test_arguments_are_filled_in(
+    body: str, arguments: str, names: tuple[str, ...], text: str
+) -> None:
     assert fill_in(body, arguments, names) == text
 
 
@@ -102,7 +104,7 @@ def test_arguments(body: str, arguments: str, names: tuple[str, ...], text: str)
         ("Say $0", "'!`rm -r x`'", "Say !`rm -r x`"),
     ],
 )
-def test_commands_in_a_text_are_for_exec(
+def test_commands_in_a_text_are_left_to_exec(
     tmp_path: Path, body: str, arguments: str, text: str
 ) -> None:
     place = write(tmp_path, "one", f"---\ndescription: d\n---\n{body}")
@@ -126,7 +128,7 @@ def test_paths_model_and_effort(tmp_path: Path) -> None:
     assert "- one (only for src/*.ts, docs/**): d" in skills.listing(tmp_path)
 
 
-def test_the_nearest_of_a_name_wins_and_a_project_needs_trust(tmp_path: Path) -> None:
+def test_nearest_skill_wins_and_project_needs_trust(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     project = tmp_path / "project"
     write(tmp_path / "user" / ".claude" / "skills", "shared", "---\ndescription: user\n---\n")
@@ -143,7 +145,7 @@ def test_the_nearest_of_a_name_wins_and_a_project_needs_trust(tmp_path: Path) ->
     assert trusting.load(tmp_path)["shared"].description == "workspace"
 
 
-def test_depth_ends(tmp_path: Path) -> None:
+def test_search_depth_is_limited(tmp_path: Path) -> None:
     folder = tmp_path / "own" / "skills"
     write(folder / "a" / "b", "nested")
     write(folder.joinpath(*"abcdefgh"), "deep")
@@ -151,7 +153,7 @@ def test_depth_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["user/.claude/skills", "own/skills", "workspace/skills"])
-def test_links_count_in_the_persons_own_folders(tmp_path: Path, place: str) -> None:
+def test_links_count_in_the_persons_folders(tmp_path: Path, place: str) -> None:
     skills = catalog(tmp_path)
     folder = tmp_path / place
     folder.mkdir(parents=True)
@@ -162,7 +164,7 @@ def test_links_count_in_the_persons_own_folders(tmp_path: Path, place: str) -> N
 
 
 @pytest.mark.parametrize("link", [".claude/skills/one", ".claude/skills", ".claude"])
-def test_no_link_leads_out_of_a_project(tmp_path: Path, link: str) -> None:
+def test_link_out_of_a_project_is_ignored(tmp_path: Path, link: str) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     write(tmp_path / "elsewhere/skills", "one")
@@ -173,7 +175,7 @@ def test_no_link_leads_out_of_a_project(tmp_path: Path, link: str) -> None:
     assert set(catalog(tmp_path, project).load(project)) == {"mine"}
 
 
-def test_no_link_leads_out_of_a_plugin(tmp_path: Path) -> None:
+def test_link_out_of_a_plugin_is_ignored(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin" / "skills"
     write(plugin, "mine")
     (plugin / "one").symlink_to(write(tmp_path / "elsewhere", "one"))
@@ -182,7 +184,7 @@ def test_no_link_leads_out_of_a_plugin(tmp_path: Path) -> None:
     assert set(skills.load()) == {"mine"}
 
 
-def test_a_link_that_a_tainted_command_may_have_made_does_not_count(tmp_path: Path) -> None:
+def test_link_created_by_a_tainted_command_is_ignored(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     workspace = tmp_path / "workspace"
     other = write(tmp_path / "elsewhere", "other")
@@ -200,7 +202,7 @@ def test_a_link_that_a_tainted_command_may_have_made_does_not_count(tmp_path: Pa
     assert skills.load() == {}
 
 
-def test_what_strangers_may_have_written_is_not_used(tmp_path: Path) -> None:
+def test_marked_skill_is_ignored(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     place = write(tmp_path / "workspace" / "skills", "odd")
     assert "odd" in skills.load()
@@ -208,7 +210,7 @@ def test_what_strangers_may_have_written_is_not_used(tmp_path: Path) -> None:
     assert "odd" not in skills.load()
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_changed_file_is_read_again(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     place = write(tmp_path / "own" / "skills", "one")
     assert skills.load()["one"].description == "How to do one."
@@ -216,7 +218,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert skills.load()["one"].description == "Another way entirely."
 
 
-def test_a_hundred_skills_take_little_of_the_prompt(tmp_path: Path) -> None:
+def test_hundred_skills_take_little_of_the_prompt(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     assert skills.listing(tmp_path) == ""
     for n in range(100):
@@ -240,7 +242,7 @@ async def ask(tmp_path: Path, *steps: Message | str) -> tuple[Result, ScriptedPr
         return await agent.run("go"), model
 
 
-async def test_the_model_is_told_of_skills_and_reads_one(tmp_path: Path) -> None:
+async def test_model_sees_the_listing_and_reads_a_skill(tmp_path: Path) -> None:
     catalog(tmp_path)
     place = write(
         tmp_path / "own" / "skills",
@@ -254,26 +256,26 @@ async def test_the_model_is_told_of_skills_and_reads_one(tmp_path: Path) -> None
     result, model = await ask(tmp_path, read, file, away, "done")
     assert "- release: Makes a release." in model.requests[0].system
     assert "skill" in [tool.name for tool in model.requests[0].tools]
-    text, script, refused = (one for one in result.messages if one.role == "tool")
+    text, script, failure = (message for message in result.messages if message.role == "tool")
     assert text.text.startswith(f"Skill release, in the folder {place}:")
     assert "Tag v1." in text.text
     assert "scripts/tag" in text.text
     assert text.taint == frozenset()
     assert script.text == "#!/bin/sh\n"
-    assert "has no file" in refused.text
-    # What it says outlasts the shortening of old results.
+    assert "has no file" in failure.text
+    # The text of the skill survives the shortening of old results.
     long = Message("tool", (Text(text.text + "x" * 5_000),), tool_call_id="c1")
     assert shorten_old_result(long) == long
 
 
-async def test_without_skills_nothing_is_said(tmp_path: Path) -> None:
+async def test_prompt_without_skills_does_not_mention_them(tmp_path: Path) -> None:
     catalog(tmp_path)
     _, model = await ask(tmp_path, "done")
     assert "# Skills" not in model.requests[0].system
     assert "skill" not in [tool.name for tool in model.requests[0].tools]
 
 
-async def test_one_that_is_for_people_alone_is_not_listed(tmp_path: Path) -> None:
+async def test_skill_for_people_only_is_not_listed(tmp_path: Path) -> None:
     catalog(tmp_path)
     write(
         tmp_path / "own" / "skills",
@@ -281,12 +283,14 @@ async def test_one_that_is_for_people_alone_is_not_listed(tmp_path: Path) -> Non
         "---\ndescription: d\ndisable-model-invocation: true\n---\nB",
     )
     result, model = await ask(tmp_path, calls(skill_call("c1", name="secret-plan")), "done")
-    assert "There is no skill" in next(one.text for one in result.messages if one.role == "tool")
+    assert "There is no skill" in next(
+        message.text for message in result.messages if message.role == "tool"
+    )
     assert "secret-plan" not in model.requests[0].system
     assert "skill" not in [tool.name for tool in model.requests[0].tools]
 
 
-async def test_one_that_forks_is_done_by_a_sub_agent(tmp_path: Path) -> None:
+async def test_forked_skill_runs_in_a_sub_agent(tmp_path: Path) -> None:
     catalog(tmp_path)
     write(
         tmp_path / "own" / "skills",
@@ -296,7 +300,7 @@ async def test_one_that_forks_is_done_by_a_sub_agent(tmp_path: Path) -> None:
     fork = calls(skill_call("c1", name="survey", arguments="files"))
     result, model = await ask(tmp_path, fork, "there are three", "done")
     assert "Count the files." in model.requests[1].messages[-1].text
-    (report,) = (one for one in result.messages if one.role == "tool")
+    (report,) = (message for message in result.messages if message.role == "tool")
     assert "there are three" in report.text
 
 
@@ -310,7 +314,7 @@ def test_hidden_files_and_links_are_not_listed(tmp_path: Path) -> None:
     assert "docs/b" in skill_text(skill)
 
 
-def test_a_large_folder_hides_no_other_skill(tmp_path: Path) -> None:
+def test_large_folder_does_not_hide_other_skills(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     for n in range(2_100):
         (tmp_path / "own" / "skills" / "large" / str(n)).mkdir(parents=True)
@@ -329,11 +333,11 @@ def test_a_large_folder_hides_no_other_skill(tmp_path: Path) -> None:
         ("say /skills new", None),
     ],
 )
-def test_who_wants_a_skill_written(text: str, wish: str | None) -> None:
+def test_skill_request_is_recognized(text: str, wish: str | None) -> None:
     assert find_skill_request(text) == wish
 
 
-def test_a_project_gets_a_skill_of_its_own(tmp_path: Path) -> None:
+def test_project_skill_is_written_to_the_project(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     request = writing_request("x", tmp_path, tmp_path / "workspace")
     assert "`.agents/skills/NAME/SKILL.md`" in request

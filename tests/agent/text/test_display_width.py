@@ -22,12 +22,12 @@ ACCENT = "e\u0301"
         ("", 0),
     ],
 )
-def test_a_text_is_as_wide_as_it_looks(text: str, columns: int) -> None:
+def test_width_matches_the_display(text: str, columns: int) -> None:
     assert display_width(text) == columns
     assert display_width(padded(text, 10)) == 10
 
 
-def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() -> None:
+def test_long_text_is_cut_at_a_character_with_an_ellipsis() -> None:
     assert shortened("文件已恢复", 10) == "文件已恢复"
     assert shortened("文件已恢复", 9) == "文件已恢…"
     assert shortened("文件已恢复", 8) == "文件已…"
@@ -50,28 +50,28 @@ def test_a_text_that_is_too_long_ends_with_an_ellipsis_and_whole_characters() ->
         FAMILY,
     ],
 )
-def test_lines_fit_and_lose_nothing_but_blanks(text: str, columns: int) -> None:
+def test_wrapped_lines_fit_and_lose_only_spaces(text: str, columns: int) -> None:
     lines = wrapped(text, columns)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(display_width(line) <= max(columns, 2) for line in lines)
 
 
-def test_words_stay_whole_and_no_line_begins_with_a_closing_mark() -> None:
+def test_words_stay_whole_and_no_line_begins_with_closing_punctuation() -> None:
     assert wrapped("one two three", 8) == ["one two", "three"]
     assert wrapped("one two", 7) == ["one two"]
     lines = wrapped("回答是空的。请再问一次，或者换个说法。", 10)
     assert not any(line.startswith(("，", "。")) for line in lines)
 
 
-def test_a_latin_mark_begins_no_line_of_chinese_either() -> None:
+def test_latin_punctuation_does_not_begin_a_chinese_line() -> None:
     lines = wrapped("打开设置(高级),然后保存.完成!", 6)
     assert not any(line.startswith((")", ",", ".", "!")) for line in lines)
     assert not any(line.endswith("(") for line in lines)
 
 
-def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
-    told = "kore: this is too long for it\n      and a hint that is\n\nshort"
-    assert wrap_paragraphs(told, 26) == (
+def test_paragraphs_break_between_words() -> None:
+    message = "kore: this is too long for it\n      and a hint that is\n\nshort"
+    assert wrap_paragraphs(message, 26) == (
         "kore: this is too long for\nit\n      and a hint that is\n\nshort"
     )
     assert wrap_paragraphs("  open this one and that one", 24) == "  open this one and that\n  one"
@@ -81,7 +81,7 @@ def test_what_a_terminal_would_cut_within_a_word_is_cut_between_two() -> None:
     assert wrap_paragraphs("narrow as it is", 10) == "narrow as it is"
 
 
-def test_plain_text_loads_no_table_of_widths() -> None:
+def test_ascii_text_does_not_import_wcwidth() -> None:
     probe = (
         "import agent.text.display_width as w, sys; w.wrapped('plain text', 4); "
         "print('wcwidth' in sys.modules)"

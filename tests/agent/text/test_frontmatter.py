@@ -6,45 +6,47 @@ from agent.text import frontmatter
 from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
 
-def test_yaml_is_read_with_its_kinds_of_values() -> None:
-    found = read('---\na: "x: y"\nb: [1, two]\nc: true\nd:\ne: >\n  folded\n  text\n---\n\nBody\n')
-    assert found.fields == {
+def test_yaml_values_keep_their_types() -> None:
+    document = read(
+        '---\na: "x: y"\nb: [1, two]\nc: true\nd:\ne: >\n  folded\n  text\n---\n\nBody\n'
+    )
+    assert document.fields == {
         "a": "x: y",
         "b": [1, "two"],
         "c": True,
         "d": None,
         "e": "folded text",
     }
-    assert found.body == "Body"
-    assert found.remarks == ()
+    assert document.body == "Body"
+    assert document.remarks == ()
 
 
-def test_an_unquoted_colon_costs_nothing() -> None:
+def test_unquoted_colon_loses_no_field() -> None:
     text = (
         "---\nname: reviewer\ndescription: Use it when: code changed. E.g. <example>a</example>\n"
         "tools: Read, Grep\nmodel: opus\n---\nYou review."
     )
-    found = read(text)
-    assert found.fields["name"] == "reviewer"
-    assert found.fields["description"].endswith("<example>a</example>")
-    assert found.fields["tools"] == "Read, Grep"
-    assert found.body == "You review."
-    assert "not valid YAML" in found.remarks[0]
+    document = read(text)
+    assert document.fields["name"] == "reviewer"
+    assert document.fields["description"].endswith("<example>a</example>")
+    assert document.fields["tools"] == "Read, Grep"
+    assert document.body == "You review."
+    assert "not valid YAML" in document.remarks[0]
 
 
-def test_a_pasted_dialogue_stays_in_the_description() -> None:
+def test_pasted_dialogue_stays_in_the_description() -> None:
     text = "---\nname: a\ndescription: When: asked\nuser: hello\nassistant: hi\nmodel: opus\n---\nx"
-    found = read(text).fields
-    assert found["description"] == "When: asked\nuser: hello\nassistant: hi"
-    assert found["model"] == "opus"
+    document = read(text).fields
+    assert document["description"] == "When: asked\nuser: hello\nassistant: hi"
+    assert document["model"] == "opus"
 
 
-def test_lists_and_blocks_are_understood_line_by_line() -> None:
+def test_lists_and_blocks_are_read_line_by_line() -> None:
     text = "---\nbad: a: b\nt:\n  - Read\n  - 'B'\ntext: |\n  one\n  two\nflow: [a, \"b\"]\n---\n"
-    found = read(text).fields
-    assert found["t"] == ["Read", "B"]
-    assert found["text"] == "one\ntwo"
-    assert found["flow"] == ["a", "b"]
+    document = read(text).fields
+    assert document["t"] == ["Read", "B"]
+    assert document["text"] == "one\ntwo"
+    assert document["flow"] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -56,21 +58,21 @@ def test_lists_and_blocks_are_understood_line_by_line() -> None:
         ("---\nno field here\nat all", "---\nno field here\nat all"),
     ],
 )
-def test_what_has_no_frontmatter_is_all_body(text: str, body: str) -> None:
-    found = read(text)
-    assert (found.fields, found.body) == ({}, body)
-    assert found.remarks == ("has no frontmatter",)
+def test_text_without_frontmatter_is_all_body(text: str, body: str) -> None:
+    document = read(text)
+    assert (document.fields, document.body) == ({}, body)
+    assert document.remarks == ("has no frontmatter",)
 
 
-def test_one_that_is_never_closed_ends_at_the_first_empty_line() -> None:
-    found = read("---\nname: a\nmodel: opus\n\nYou do x.\n")
-    assert found.fields == {"name": "a", "model": "opus"}
-    assert found.body == "You do x."
+def test_unclosed_frontmatter_ends_at_the_first_empty_line() -> None:
+    document = read("---\nname: a\nmodel: opus\n\nYou do x.\n")
+    assert document.fields == {"name": "a", "model": "opus"}
+    assert document.body == "You do x."
 
 
-def test_no_tag_is_ever_carried_out(tmp_path: object) -> None:
-    found = read("---\nname: !!python/object/apply:os.system ['touch /tmp/never']\n---\nx")
-    assert found.fields["name"] == ["touch /tmp/never"]
+def test_yaml_tags_are_ignored(tmp_path: object) -> None:
+    document = read("---\nname: !!python/object/apply:os.system ['touch /tmp/never']\n---\nx")
+    assert document.fields["name"] == ["touch /tmp/never"]
 
 
 def test_aliases_and_deep_nesting_are_read_as_plain_lines() -> None:
@@ -81,18 +83,18 @@ def test_aliases_and_deep_nesting_are_read_as_plain_lines() -> None:
     assert "nested too deeply" in read(deep).remarks[0]
 
 
-def test_line_ends_marks_and_encodings_of_any_editor_are_read() -> None:
+def test_line_ends_byte_order_marks_and_encodings_are_read() -> None:
     for raw in (
         b"\xef\xbb\xbf---\r\nname: a\r\n---\r\nx\r\ny",
         "---\nname: a\n---\nx\ny".encode("utf-16"),
         b"---\rname: a\r---\rx\ry",
     ):
-        found = read(decode(raw)[0])
-        assert found.fields == {"name": "a"}
-        assert found.body == "x\ny"
+        document = read(decode(raw)[0])
+        assert document.fields == {"name": "a"}
+        assert document.body == "x\ny"
 
 
-def test_bytes_that_are_no_text_and_too_many_of_them_are_said() -> None:
+def test_invalid_and_excess_bytes_are_reported() -> None:
     assert decode(b"a\xffb") == ("a\ufffdb", ("contains bytes that are not text",))
     text, remarks = decode(b"x" * (SIZE_LIMIT_BYTES + 1))
     assert len(text) == SIZE_LIMIT_BYTES
@@ -104,14 +106,14 @@ _PLAIN_VALUES = st.text("ab Z09_,.;()/'-: #", max_size=12) | st.sampled_from(["t
 
 
 @given(st.lists(st.tuples(_NAMES, _PLAIN_VALUES), min_size=1, max_size=4))
-def test_the_short_way_says_what_yaml_says(fields: list[tuple[str, str]]) -> None:
+def test_fast_path_agrees_with_yaml(fields: list[tuple[str, str]]) -> None:
     block = "\n".join(f"{name}: {value}" for name, value in fields)
     simple = frontmatter._simple(block)
     if simple is not None:
         assert simple == frontmatter._yaml(block)
 
 
-def test_files_as_most_are_written_take_the_short_way() -> None:
+def test_ordinary_files_take_the_fast_path() -> None:
     block = "name: explore\ndescription: Find, read; where it is.\ntools: read_file, grep"
     assert frontmatter._simple(block) is not None
     assert frontmatter._simple("name: a\ndescription: what: is this") is None

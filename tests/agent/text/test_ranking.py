@@ -12,13 +12,13 @@ from agent.text.ranking import count_shared_prefixes, fused, most_alike, query_t
         ("quick", "quickly"),
     ],
 )
-def test_forms_of_a_word_have_one_stem(words: tuple[str, ...]) -> None:
+def test_forms_of_a_word_share_a_stem(words: tuple[str, ...]) -> None:
     assert len(set(map(stem, words))) == 1
 
 
-@pytest.mark.parametrize(("one", "other"), [("tea", "team"), ("bus", "but"), ("2026", "202")])
-def test_other_words_have_other_stems(one: str, other: str) -> None:
-    assert stem(one) != stem(other)
+@pytest.mark.parametrize(("first", "second"), [("tea", "team"), ("bus", "but"), ("2026", "202")])
+def test_different_words_have_different_stems(first: str, second: str) -> None:
+    assert stem(first) != stem(second)
 
 
 @pytest.mark.parametrize(
@@ -32,31 +32,31 @@ def test_other_words_have_other_stems(one: str, other: str) -> None:
         ("茶", "喜欢喝绿茶"),
     ],
 )
-def test_the_text_with_the_rare_words_comes_first(query: str, best: str) -> None:
+def test_text_with_rare_words_comes_first(query: str, best: str) -> None:
     texts = ["lives in Zürich", "planning parties in May", "what is for the dog", "下周去北京出差"]
     texts += ["喜欢喝绿茶", "我们什么时候开会"]
     ranks = scores(query_terms(query), texts)
     assert texts[ranks.index(max(ranks))] == best
 
 
-def test_words_that_every_text_has_count_only_when_there_are_no_others() -> None:
+def test_stop_words_count_only_when_there_are_no_others() -> None:
     assert query_terms("who is the dog of the house") == [stem("dog"), stem("house")]
     assert query_terms("who are you") == ["who", "are", "you"]
     assert scores(["x"], []) == []
 
 
-def test_what_stands_high_in_both_rankings_comes_first() -> None:
+def test_item_high_in_both_rankings_comes_first() -> None:
     assert fused("abc", "cad") == ["a", "c", "b", "d"]
     assert fused("ab", "") == ["a", "b"]
     assert fused() == []
 
 
-def test_the_nearest_texts_are_taken_and_none_that_is_far() -> None:
+def test_only_similar_texts_are_taken() -> None:
     assert most_alike([0.2, -1.0, 0.9, 0.0, 0.5], 2) == [2, 4]
     assert most_alike([-1.0, 0.0], 5) == []
 
 
-def test_words_that_begin_alike_are_shared_whichever_is_longer() -> None:
+def test_words_with_a_common_prefix_match_in_both_directions() -> None:
     assert count_shared_prefixes(query_terms("what allergies"), "Allergic to peanuts") == 1
     assert count_shared_prefixes(query_terms("a novelist"), "Reads novels") == 1
     assert count_shared_prefixes(query_terms("a book"), "keeps a fotobook") == 1

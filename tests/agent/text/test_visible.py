@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.text.visible import escape_for_approval, escape_invisible, escape_line, hidden_character
 
-# Default_Ignorable_Code_Point in Unicode 17: what a screen shows nothing for.
+# Default_Ignorable_Code_Point in Unicode 17: characters without a visible glyph.
 # https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
 IGNORABLE = frozenset(
     code
@@ -19,7 +19,7 @@ IGNORABLE = frozenset(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
-# Blank or without width although they are not ignorable.
+# Blank or without width, although not ignorable.
 BLANK = frozenset(
     {0x2800, 0xFFFC, 0x1107F, 0x1D159, 0x16FE4, 0x2028, 0x2029, *range(0xFFF9, 0xFFFC)}
 )
@@ -27,7 +27,7 @@ HIDDEN = IGNORABLE | BLANK
 UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 EVERYTHING = range(0x110000)
 AROUND = ("", "a", "1", " ", "字", "ب", "क", "ก", "ខ", "👩", "🏴", "\u0301", "\U000e0067", "\ufe0f")
-# What belongs to a letter, an emoji or a word in some of these places.
+# Neighbours that give some of them a meaning in a script, emoji or word.
 NEEDED = frozenset("\u200b\u200c\u200d\ufe0e\ufe0f")
 
 
@@ -35,7 +35,7 @@ def escape(code: int) -> str:
     return f"\\u{{{code:x}}}"
 
 
-def test_no_character_of_unicode_hides_in_a_question() -> None:
+def test_no_character_is_hidden_in_an_approval() -> None:
     drawn, unassigned, hidden = [], [], []
     for code in EVERYTHING:
         category = unicodedata.category(chr(code))
@@ -48,11 +48,14 @@ def test_no_character_of_unicode_hides_in_a_question() -> None:
     assert escape_for_approval("".join(drawn)) == "".join(drawn)
     assert escape_for_approval("".join(map(chr, unassigned))) == "".join(map(escape, unassigned))
     for code in set(hidden) - {ord(c) for c in " \t\n"}:
-        for one in AROUND:
-            assert escape(code) in escape_for_approval(one + chr(code) + one), (hex(code), one)
+        for neighbour in AROUND:
+            assert escape(code) in escape_for_approval(neighbour + chr(code) + neighbour), (
+                hex(code),
+                neighbour,
+            )
 
 
-def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs() -> None:
+def test_prose_keeps_only_invisible_characters_of_scripts_and_emoji() -> None:
     plain = []
     for code in EVERYTHING:
         char = chr(code)
@@ -61,7 +64,9 @@ def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs()
             continue
         if (code in HIDDEN or category in ("Cc", "Cs")) and char not in "\t\n":
             shown = [
-                one for one in AROUND if escape(code) not in escape_invisible(one + char + one)
+                neighbour
+                for neighbour in AROUND
+                if escape(code) not in escape_invisible(neighbour + char + neighbour)
             ]
             assert not shown or char in NEEDED, (hex(code), shown)
         elif category[0] in "LNPSZM":
@@ -80,7 +85,7 @@ def test_nothing_invisible_passes_in_prose_but_what_a_script_or_an_emoji_needs()
         "שָׁלוֹם", "Cafe\u0301 Việt Nam", "a\u00a0b\u202fc\u2009d", "€ ½ ∑ → █ ✓ … — “q”", "a\tb\nc",
     ],
 )  # fmt: skip
-def test_what_people_write_stays_as_it_is(prose: str) -> None:
+def test_ordinary_text_is_unchanged(prose: str) -> None:
     assert escape_invisible(prose) == prose
     assert hidden_character(prose.replace("\t", "").replace("\n", "")) is None
 
@@ -100,7 +105,7 @@ def test_what_people_write_stays_as_it_is(prose: str) -> None:
         "Cafe\u0301",
     ],
 )
-def test_scripts_are_legible_in_questions_too(text: str) -> None:
+def test_scripts_are_legible_in_approvals(text: str) -> None:
     assert escape_for_approval(text) == text
 
 
@@ -115,7 +120,7 @@ def test_scripts_are_legible_in_questions_too(text: str) -> None:
         "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in "rmrf\x7f"), "\ufff9a\ufffab\ufffb",
     ],
 )  # fmt: skip
-def test_a_payload_is_spelled_out(show: Callable[[str], str], payload: str) -> None:
+def test_hidden_payload_is_escaped(show: Callable[[str], str], payload: str) -> None:
     unseen = [c for c in payload if ord(c) in IGNORABLE | BLANK]
     shown = show(payload)
     assert unseen
@@ -123,14 +128,14 @@ def test_a_payload_is_spelled_out(show: Callable[[str], str], payload: str) -> N
     assert not [c for c in shown[1:] if ord(c) in IGNORABLE | BLANK and c not in NEEDED]
 
 
-def test_marks_beyond_those_of_any_script_are_escaped() -> None:
+def test_excessive_marks_are_escaped() -> None:
     assert escape_invisible("a" + "\u0301" * 8) == "a" + "\u0301" * 8
     assert escape_invisible("a" + "\u0301" * 100).count("\\u{301}") == 92
     assert escape_for_approval("a" + "\u0301" * 100).count("\\u{301}") == 96
     assert escape_for_approval("-\u0335") == "-\\u{335}"
 
 
-def test_line_ends_of_one_line_are_escaped() -> None:
+def test_line_ends_are_escaped_in_a_line() -> None:
     assert escape_line("a\nb\x1b[2J\r\t") == r"a\u{a}b\u{1b}[2J\u{d}\u{9}"
     assert escape_invisible("a\r\nb\rc") == "a\nb\\u{d}c"
     assert escape_for_approval("a\r\nb") == "a\\u{d}\nb"
@@ -139,13 +144,13 @@ def test_line_ends_of_one_line_are_escaped() -> None:
 
 
 @given(st.text())
-def test_what_was_escaped_once_stays_as_it_is(text: str) -> None:
+def test_escaping_is_idempotent(text: str) -> None:
     for show in (escape_invisible, escape_line, escape_for_approval):
         assert show(show(text)) == show(text)
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_a_question_escapes_whatever_prose_escapes(text: str) -> None:
+def test_approval_escapes_everything_that_prose_escapes(text: str) -> None:
     assert escape_for_approval(text).count("\\u{") >= escape_invisible(
         text.replace("\r\n", "")
     ).count("\\u{")

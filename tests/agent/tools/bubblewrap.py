@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 
 
 def installed_bubblewrap() -> Bubblewrap:
@@ -14,4 +14,4 @@ def installed_bubblewrap() -> Bubblewrap:
     if program is None:
         pytest.skip("bubblewrap is not installed")
     result = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-    return Bubblewrap(program, version_words(result.stdout))
+    return Bubblewrap(program, features_of(result.stdout))

@@ -11,7 +11,7 @@ import pytest
 
 from agent.security.files import file_io
 from agent.security.sandbox.base import Sandbox
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
@@ -31,7 +31,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[CallContext, str], "asyncio
         if program is None:
             pytest.skip("bubblewrap is not installed")
         told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-        box = Bubblewrap(program, version_words(told.stdout))
+        box = Bubblewrap(program, features_of(told.stdout))
     tool = Exec(replace(ToolSettings(), sandbox=box))
 
     async def run_exec(call: CallContext, command: str) -> str:

@@ -1,4 +1,4 @@
-"""A workspace with a journal, and tools that work in it as a turn would call them."""
+"""A workspace with a change log, and tools called in it as in a turn."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ _ids = itertools.count(1)
 
 @dataclass
 class Scene:
-    """One workspace; `call` runs a tool in it. `store` is where the journal lies."""
+    """A workspace; `call` runs a tool in it, `store` is the folder of the log."""
 
     root: Path
     store: Path
@@ -44,7 +44,7 @@ class Scene:
         self.changes = self.reopened()
 
     def reopened(self) -> ChangeLog:
-        """The journal as a new process finds it."""
+        """Return the log as opened by a new process."""
         return ChangeLog(
             FileLedger(self.store), BlobStore(self.store, limit_bytes=self.limit_bytes)
         )
@@ -61,7 +61,7 @@ class Scene:
         )
 
     def origin(self, name: str) -> ChangeOrigin:
-        """A new call of this tool, as changes are recorded under it."""
+        """Return a recorder for a new call of this tool."""
         return ChangeOrigin(self.session, self.turn, f"c{next(_ids)}", name, self.root.resolve())
 
     def call(self, name: str, session: str | None = None, **args: Any) -> ToolResult:
@@ -80,7 +80,7 @@ class Scene:
         return asyncio.run(run())
 
     def write(self, name: str, text: str, **more: Any) -> None:
-        """As a model does that has looked at the file before."""
+        """Edit a file that the session has read before, as a model does."""
         session, path = more.get("session") or self.session, self.root.resolve() / name
         self.toolbox.views.record_view(session, path, stamp(path))
         self.call("write_file", path=name, content=text, **more)
@@ -88,7 +88,7 @@ class Scene:
     def reverse(
         self, wish: UndoRequest | None = None, key: str | None = None, **more: Any
     ) -> ReversalResult:
-        """Undo or redo, as the chat command does. Without a key it repeats none of any process."""
+        """Undo or redo, as the chat command does; without a key this is a new operation."""
         wish = wish or UndoRequest()
         reversal = self.reversal(**more)
         return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
@@ -118,15 +118,15 @@ class Torn(Exception):
 
 
 class TornLedger(FileLedger):
-    """Ends the process at a chosen point: before a method, or right after it."""
+    """Ends the process before or right after a chosen method."""
 
     at = ""
 
     def begin(self, act: UndoOperation) -> UndoOperation:
-        found = super().begin(act)
+        operation = super().begin(act)
         if self.at == "begun":
             raise Torn
-        return found
+        return operation
 
     def end(self, ending: Any) -> None:
         if self.at == "before the end":

@@ -1,8 +1,8 @@
-"""A process that writes 50 files as one, again and again, to be killed at any moment.
+"""A process that repeatedly writes 50 files in one call, to be killed at any moment.
 
     python -m tests.agent.undo.set_writer FOLDER
 
-It says when it has begun. Each round is one call: every file holds the number of its round.
+It announces its start. Each round is one call, which writes the number of the round to every file.
 """
 
 import itertools

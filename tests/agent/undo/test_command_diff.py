@@ -1,4 +1,4 @@
-"""Undoing what commands did in the workspace, within the caps."""
+"""Undo of commands in the workspace, within the limits."""
 
 import os
 import shutil
@@ -20,18 +20,18 @@ FolderState = dict[str, tuple[str, int, bytes]]
 
 
 def folder_state(root: Path) -> FolderState:
-    """Everything below a folder, but for its own `.kore`."""
-    found: FolderState = {}
+    """Return everything below a folder except `.kore`."""
+    state: FolderState = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         mode = path.lstat().st_mode & 0o777
         if path.is_symlink():
-            found[name] = ("link", 0, os.readlink(path).encode())
+            state[name] = ("link", 0, os.readlink(path).encode())
         elif path.is_dir():
-            found[name] = ("folder", mode, b"")
+            state[name] = ("folder", mode, b"")
         else:
-            found[name] = ("file", mode, path.read_bytes())
-    return {name: value for name, value in found.items() if not name.startswith(".kore")}
+            state[name] = ("file", mode, path.read_bytes())
+    return {name: value for name, value in state.items() if not name.startswith(".kore")}
 
 
 def fill(root: Path) -> None:
@@ -46,7 +46,7 @@ def fill(root: Path) -> None:
 
 @contextmanager
 def command(scene: Scene, limits: SnapshotLimits | None = None) -> Iterator[list[str]]:
-    """What is done in this block is a command's work; gives what a person is told of it."""
+    """Record the block as a command's work and return the notes for the person."""
     work = CommandChangeDetector(scene.origin("exec"), scene.changes, limits=limits)
     work.begin()
     try:
@@ -67,7 +67,7 @@ WORKS = [
 
 
 @pytest.mark.parametrize("line", WORKS)
-def test_what_a_command_did_is_undone_and_redone(scene: Scene, line: str) -> None:
+def test_command_is_undone_and_redone(scene: Scene, line: str) -> None:
     fill(scene.root)
     before = folder_state(scene.root)
     scene.call("exec", command=line)
@@ -81,7 +81,7 @@ def test_what_a_command_did_is_undone_and_redone(scene: Scene, line: str) -> Non
     assert folder_state(scene.root) == before
 
 
-def test_a_command_that_only_looks_costs_no_snapshot_where_it_cannot_write(tmp_path: Path) -> None:
+def test_confined_read_only_command_takes_no_snapshot(tmp_path: Path) -> None:
     program = shutil.which("bwrap")
     if program is None:
         pytest.skip("bubblewrap is not installed")
@@ -95,7 +95,7 @@ def test_a_command_that_only_looks_costs_no_snapshot_where_it_cannot_write(tmp_p
         assert (scene.store / "blobs").exists() is (sandbox is None)
 
 
-def test_a_command_that_is_cut_off_is_undone_as_far_as_it_got(scene: Scene) -> None:
+def test_interrupted_command_is_undone(scene: Scene) -> None:
     fill(scene.root)
     before = folder_state(scene.root)
     scene.call("exec", command="echo 5 > src/a.py; sleep 60", timeout_s=0.3)
@@ -103,7 +103,7 @@ def test_a_command_that_is_cut_off_is_undone_as_far_as_it_got(scene: Scene) -> N
     assert folder_state(scene.root) == before
 
 
-def test_an_unchanged_tree_is_not_read_again(scene: Scene) -> None:
+def test_unchanged_tree_is_not_read_again(scene: Scene) -> None:
     fill(scene.root)
     # A file that has just changed is read again, so wait until none has.
     while time.time() - max(p.lstat().st_ctime for p in scene.root.rglob("*")) < 1.2:
@@ -136,7 +136,7 @@ def test_git_modules_and_ignored_files_are_never_touched(scene: Scene) -> None:
     assert scene.text("build/more") == "new"
 
 
-def test_files_that_are_no_longer_ignored_were_not_made_by_the_command(scene: Scene) -> None:
+def test_files_no_longer_ignored_do_not_count_as_new(scene: Scene) -> None:
     (scene.root / ".gitignore").write_text("kept.txt\n")
     (scene.root / "kept.txt").write_text("theirs")
     with command(scene):
@@ -146,7 +146,7 @@ def test_files_that_are_no_longer_ignored_were_not_made_by_the_command(scene: Sc
     assert scene.text(".gitignore") == "kept.txt\n"
 
 
-def test_a_folder_that_opens_was_not_made_by_the_command(scene: Scene) -> None:
+def test_folder_that_becomes_readable_does_not_count_as_new(scene: Scene) -> None:
     (scene.root / "shut").mkdir()
     (scene.root / "shut" / "theirs.txt").write_text("theirs")
     (scene.root / "shut").chmod(0)
@@ -159,7 +159,7 @@ def test_a_folder_that_opens_was_not_made_by_the_command(scene: Scene) -> None:
     assert scene.text("shut/theirs.txt") == "theirs"
 
 
-def test_a_large_file_is_named_as_not_undoable(scene: Scene) -> None:
+def test_large_file_is_reported_as_not_undoable(scene: Scene) -> None:
     (scene.root / "big.bin").write_bytes(b"x" * 2_000_001)
     (scene.root / "a.txt").write_text("one")
     with command(scene) as notes:
@@ -171,7 +171,7 @@ def test_a_large_file_is_named_as_not_undoable(scene: Scene) -> None:
     assert (scene.root / "big.bin").read_bytes()[:1] == b"y"
 
 
-def test_in_a_folder_with_too_many_files_nothing_is_taken_for_new(scene: Scene) -> None:
+def test_files_beyond_the_entry_limit_do_not_count_as_new(scene: Scene) -> None:
     for n in range(20):
         (scene.root / f"f{n:02}").write_text("old")
     with command(scene, SnapshotLimits(entries=10)) as notes:
@@ -185,7 +185,7 @@ def test_in_a_folder_with_too_many_files_nothing_is_taken_for_new(scene: Scene) 
     assert len(list(scene.root.iterdir())) == 21
 
 
-def test_the_store_never_grows_over_its_limit(tmp_path: Path) -> None:
+def test_store_stays_within_its_limit(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "workspace", tmp_path / "undo", limit_bytes=100_000)
     for round_ in range(8):
         with command(scene):
@@ -200,7 +200,7 @@ def test_the_store_never_grows_over_its_limit(tmp_path: Path) -> None:
     assert folder_state(scene.root) == before
 
 
-def test_a_folder_larger_than_the_store_is_kept_in_part(tmp_path: Path) -> None:
+def test_folder_larger_than_the_store_is_stored_in_part(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "workspace", tmp_path / "undo", limit_bytes=50_000)
     for n in range(30):
         (scene.root / f"f{n:02}").write_bytes(os.urandom(4_000))
@@ -212,7 +212,7 @@ def test_a_folder_larger_than_the_store_is_kept_in_part(tmp_path: Path) -> None:
     assert stored <= 50_000
 
 
-def test_what_another_conversation_wrote_meanwhile_is_its_own(scene: Scene) -> None:
+def test_changes_of_another_conversation_are_not_attributed_to_the_command(scene: Scene) -> None:
     (scene.root / "a.txt").write_text("one")
     with command(scene):
         (scene.root / "a.txt").write_text("two")
@@ -221,7 +221,7 @@ def test_what_another_conversation_wrote_meanwhile_is_its_own(scene: Scene) -> N
     assert (scene.text("a.txt"), scene.text("theirs.txt")) == ("one", "theirs")
 
 
-def test_two_commands_at_once_are_undone_only_by_force(scene: Scene) -> None:
+def test_concurrent_commands_are_undone_only_by_force(scene: Scene) -> None:
     (scene.root / "a.txt").write_text("one")
     with command(scene), scene.context("exec", "s2").changes.background_command():
         (scene.root / "a.txt").write_text("two")
@@ -231,6 +231,6 @@ def test_two_commands_at_once_are_undone_only_by_force(scene: Scene) -> None:
     assert scene.text("a.txt") == "one"
 
 
-def test_a_background_command_says_that_it_is_not_recorded(scene: Scene) -> None:
+def test_background_command_reports_that_it_is_not_recorded(scene: Scene) -> None:
     result = scene.call("exec", command="touch x", background=True)
     assert "in the background cannot be undone" in (result.for_user or "")

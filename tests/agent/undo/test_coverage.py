@@ -46,23 +46,25 @@ def deletion(
 
 
 def test_each_file_is_named_with_the_reason(root: Path) -> None:
-    found = deletion(root, ".git", "secret.env", "src", "node_modules", "notes.txt", ".gitignore")
-    assert dict(found.lost) == {
+    coverage = deletion(
+        root, ".git", "secret.env", "src", "node_modules", "notes.txt", ".gitignore"
+    )
+    assert dict(coverage.lost) == {
         "git": (".git/",),
         "ignored": ("secret.env", "src/build/", "node_modules/"),
         "large": ("src/large.bin",),
         "unreadable": ("notes.txt",),
     }
-    assert found.restorable == ("src/", ".gitignore")
+    assert coverage.restorable == ("src/", ".gitignore")
 
 
-def test_what_undo_covers_is_not_final(root: Path) -> None:
-    found = deletion(root, "src/a.py", "missing.txt")
-    assert found == Deletion(restorable=("src/a.py",))
-    assert not found.is_final
+def test_restorable_deletion_is_not_final(root: Path) -> None:
+    coverage = deletion(root, "src/a.py", "missing.txt")
+    assert coverage == Deletion(restorable=("src/a.py",))
+    assert not coverage.is_final
 
 
-def test_files_in_a_folder_that_is_left_out(root: Path) -> None:
+def test_files_in_an_ignored_folder(root: Path) -> None:
     assert dict(deletion(root, "src/build/a.o").lost) == {"ignored": ("src/build/a.o",)}
     assert dict(deletion(root, ".git/objects").lost) == {"git": (".git/objects/",)}
 
@@ -79,11 +81,11 @@ def test_limits_of_the_folder(root: Path) -> None:
     assert dict(by_size.lost) == {"limit": ("src/a.py",)}
 
 
-def test_everything_above_the_folder(root: Path) -> None:
-    """`rm -rf /`: a confined command deletes all of the folder, and sees nothing else."""
-    found = deletion(root, "/")
-    assert found.unseen == ("/",)
-    assert {cause for cause, _ in found.lost} == {"git", "ignored", "large", "unreadable"}
+def test_deletion_of_the_root_folder(root: Path) -> None:
+    """A confined `rm -rf /` deletes the whole folder and nothing else."""
+    coverage = deletion(root, "/")
+    assert coverage.unseen == ("/",)
+    assert {cause for cause, _ in coverage.lost} == {"git", "ignored", "large", "unreadable"}
 
 
 def test_files_outside_are_lost_without_a_sandbox(root: Path) -> None:
@@ -92,20 +94,20 @@ def test_files_outside_are_lost_without_a_sandbox(root: Path) -> None:
     assert dict(deletion(root, str(outside), confined=False).lost) == {"outside": (str(outside),)}
 
 
-def test_files_that_the_program_chooses(root: Path) -> None:
-    """Repositories are protected then; what undo does not cover is named."""
-    found = deletion(root, search=(".",))
-    assert found.is_chosen_later
-    assert found.is_final
-    assert ".git/" not in found.possible
-    assert "secret.env" in found.possible
+def test_files_chosen_by_the_program(root: Path) -> None:
+    """Repositories are protected then; files that undo does not cover are named."""
+    coverage = deletion(root, search=(".",))
+    assert coverage.is_chosen_later
+    assert coverage.is_final
+    assert ".git/" not in coverage.possible
+    assert "secret.env" in coverage.possible
     assert not deletion(root, search=("src/a.py", "missing")).is_final
 
 
-def test_nothing_is_covered_without_a_record(root: Path) -> None:
+def test_nothing_is_covered_without_a_log(root: Path) -> None:
     targets = DeletionTargets((root / "src" / "a.py",), ())
-    found = UndoCoverage(root, None).deletion(targets, confined=True)
-    assert dict(found.lost) == {"unrecorded": ("src/a.py",)}
+    coverage = UndoCoverage(root, None).deletion(targets, confined=True)
+    assert dict(coverage.lost) == {"unrecorded": ("src/a.py",)}
 
 
 def test_long_lists_are_cut(root: Path) -> None:
@@ -116,7 +118,7 @@ def test_long_lists_are_cut(root: Path) -> None:
     assert lost == (*names[:10], "…")
 
 
-def test_names_that_cannot_exist_are_named_all_the_same(root: Path) -> None:
+def test_impossible_names_are_listed(root: Path) -> None:
     name = f"/etc/{'a' * 300}"
     assert dict(deletion(root, name, confined=False).lost) == {"outside": (name,)}
     assert deletion(root, "b" * 300) == Deletion()

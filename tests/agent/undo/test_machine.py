@@ -23,7 +23,7 @@ texts = st.sampled_from(("one", "two", "three", "four"))
 
 
 class Machine(RuleBasedStateMachine):
-    """`start` is what was there at first, `theirs` what others wrote last, by name."""
+    """`start` is the initial content by name, `theirs` the last content written by others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,12 +35,12 @@ class Machine(RuleBasedStateMachine):
         self.count = 0
 
     def teardown(self) -> None:
-        # Where others have written it is theirs to say; all else is as it was.
+        # Files written by others are theirs; all other files have their initial content.
         for _ in range(60):
             if not self.scene.undo().moves:
                 break
-        found = {name: self.scene.text(name) for name in NAMES if name not in self.theirs}
-        assert found == {n: text for n, text in self.start.items() if n not in self.theirs}
+        contents = {name: self.scene.text(name) for name in NAMES if name not in self.theirs}
+        assert contents == {n: text for n, text in self.start.items() if n not in self.theirs}
         shutil.rmtree(self.folder)
 
     @rule(name=names, text=texts)
@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def undo_by_tool(self) -> None:
-        with suppress(ToolError):  # there may be nothing to undo
+        with suppress(ToolError):  # nothing may be left to undo
             self.scene.call("undo")
 
     @rule()
@@ -100,12 +100,12 @@ class Machine(RuleBasedStateMachine):
             assert self.scene.text(name) == text
 
     def _ours(self, name: str) -> None:
-        """A tool overwrites it: from here on it is ours, and undoing brings theirs back."""
+        """A tool overwrites the file, and an undo restores the content of the others."""
         if name in self.theirs:
             self.start[name] = self.theirs.pop(name)
 
 
-# Each is a long story, hence fewer of them than of other properties, here as in the search.
+# Each example is long, hence fewer examples than for other properties.
 Machine.TestCase.settings = settings(
     max_examples=max(20, settings().max_examples // 5),
     stateful_step_count=25,

@@ -1,4 +1,4 @@
-"""Undoing and redoing what file tools did, and what others did in between."""
+"""Undo and redo of file tools, with changes of others in between."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from agent.undo.reversal import UndoRequest
 from tests.agent.undo.scene import Scene, Torn, TornLedger
 
 
-def test_an_edit_is_undone_and_redone(scene: Scene) -> None:
+def test_edit_is_undone_and_redone(scene: Scene) -> None:
     scene.write("a.txt", "one\n")
     scene.call("edit_file", path="a.txt", old_string="one", new_string="two")
     scene.undo()
@@ -24,7 +24,7 @@ def test_an_edit_is_undone_and_redone(scene: Scene) -> None:
     assert scene.text("a.txt") == "two\n"
 
 
-def test_a_creation_is_undone_with_the_folders_it_made(scene: Scene) -> None:
+def test_created_file_is_undone_with_its_folders(scene: Scene) -> None:
     scene.write("x/y/a.txt", "one")
     scene.undo()
     assert list(scene.root.iterdir()) == []
@@ -32,14 +32,14 @@ def test_a_creation_is_undone_with_the_folders_it_made(scene: Scene) -> None:
     assert scene.text("x/y/a.txt") == "one"
 
 
-def test_a_folder_that_somebody_uses_stays(scene: Scene) -> None:
+def test_folder_in_use_stays(scene: Scene) -> None:
     scene.write("x/a.txt", "one")
     (scene.root / "x" / "theirs.txt").write_text("theirs")
     scene.undo()
     assert [path.name for path in (scene.root / "x").iterdir()] == ["theirs.txt"]
 
 
-def test_a_file_that_somebody_else_changed_is_left_alone(scene: Scene) -> None:
+def test_file_changed_by_others_is_skipped(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
     (scene.root / "a.txt").write_text("theirs")
@@ -48,7 +48,7 @@ def test_a_file_that_somebody_else_changed_is_left_alone(scene: Scene) -> None:
     assert scene.text("a.txt") == "theirs"
 
 
-def test_forcing_keeps_what_is_overwritten(scene: Scene) -> None:
+def test_forced_undo_stores_the_overwritten_content(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
     (scene.root / "a.txt").write_text("theirs")
@@ -59,14 +59,14 @@ def test_forcing_keeps_what_is_overwritten(scene: Scene) -> None:
     assert scene.text("a.txt") == "theirs"
 
 
-def test_a_creation_that_somebody_else_changed_is_not_deleted(scene: Scene) -> None:
+def test_created_file_changed_by_others_is_not_deleted(scene: Scene) -> None:
     scene.write("a.txt", "one")
     (scene.root / "a.txt").write_text("one and more")
     scene.undo()
     assert scene.text("a.txt") == "one and more"
 
 
-def test_a_new_change_ends_redoing(scene: Scene) -> None:
+def test_new_change_discards_redo(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.undo()
     scene.write("b.txt", "two")
@@ -74,7 +74,7 @@ def test_a_new_change_ends_redoing(scene: Scene) -> None:
     assert scene.text("a.txt") is None
 
 
-def test_only_what_lies_at_the_path_is_undone(scene: Scene) -> None:
+def test_undo_is_limited_to_the_path(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("b.txt", "two")
     scene.undo(path=scene.root / "a.txt")
@@ -99,13 +99,13 @@ def test_everything_since_a_turn_is_undone(scene: Scene) -> None:
     assert (scene.text("a.txt"), scene.text("b.txt")) == ("one", None)
 
 
-def test_other_sessions_steps_are_none_of_ours(scene: Scene) -> None:
+def test_steps_of_other_sessions_are_not_undone(scene: Scene) -> None:
     scene.write("a.txt", "one", session="s2")
     assert scene.undo().moves == ()
     assert scene.text("a.txt") == "one"
 
 
-def test_the_mode_comes_back_and_that_of_others_stays(scene: Scene) -> None:
+def test_mode_is_restored_unless_others_changed_it(scene: Scene) -> None:
     script = scene.root / "run.sh"
     script.write_text("one")
     script.chmod(0o750)
@@ -120,7 +120,7 @@ def test_the_mode_comes_back_and_that_of_others_stays(scene: Scene) -> None:
     assert script.stat().st_mode & 0o777 == 0o600
 
 
-def test_bytes_that_are_no_text_come_back_as_they_were(scene: Scene) -> None:
+def test_binary_content_is_restored(scene: Scene) -> None:
     data = bytes(range(256)) * 3
     (scene.root / "a.bin").write_bytes(data)
     scene.write("a.bin", "text")
@@ -128,7 +128,7 @@ def test_bytes_that_are_no_text_come_back_as_they_were(scene: Scene) -> None:
     assert (scene.root / "a.bin").read_bytes() == data
 
 
-def test_a_link_on_the_way_is_not_followed(scene: Scene, tmp_path: Path) -> None:
+def test_link_in_the_path_is_not_followed(scene: Scene, tmp_path: Path) -> None:
     scene.write("x/a.txt", "one")
     scene.write("x/a.txt", "two")
     elsewhere = tmp_path / "elsewhere"
@@ -140,7 +140,7 @@ def test_a_link_on_the_way_is_not_followed(scene: Scene, tmp_path: Path) -> None
     assert (elsewhere / "a.txt").read_text() == "two"
 
 
-def test_what_may_not_be_changed_is_left_alone(scene: Scene) -> None:
+def test_closed_path_is_skipped(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("b.txt", "two")
 
@@ -152,7 +152,7 @@ def test_what_may_not_be_changed_is_left_alone(scene: Scene) -> None:
     assert (scene.text("a.txt"), scene.text("b.txt")) == (None, "two")
 
 
-def test_a_write_that_never_happened_is_no_step(scene: Scene) -> None:
+def test_failed_write_does_not_count_as_a_step(scene: Scene) -> None:
     scene.write("a.txt", "one")
     origin = scene.context().changes.origin
     assert origin is not None
@@ -163,7 +163,7 @@ def test_a_write_that_never_happened_is_no_step(scene: Scene) -> None:
     assert scene.text("a.txt") == "one"
 
 
-def test_the_same_key_undoes_once(scene: Scene) -> None:
+def test_same_key_undoes_once(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
     first = scene.reverse(key="k")
@@ -173,7 +173,7 @@ def test_the_same_key_undoes_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("at", ["begun", "before the end"])
-def test_an_undoing_that_was_cut_off_is_done_once_by_its_repetition(scene: Scene, at: str) -> None:
+def test_interrupted_undo_is_completed_by_repeating_it(scene: Scene, at: str) -> None:
     for text in ("one", "two", "three"):
         scene.write("a.txt", text)
     torn = TornLedger(scene.store)
@@ -188,7 +188,7 @@ def test_an_undoing_that_was_cut_off_is_done_once_by_its_repetition(scene: Scene
     assert scene.text("a.txt") == "three"
 
 
-def test_an_undoing_that_was_cut_off_and_forgotten_costs_no_step(scene: Scene) -> None:
+def test_abandoned_interrupted_undo_loses_no_step(scene: Scene) -> None:
     for text in ("one", "two"):
         scene.write("a.txt", text)
     torn = TornLedger(scene.store)
@@ -201,7 +201,7 @@ def test_an_undoing_that_was_cut_off_and_forgotten_costs_no_step(scene: Scene) -
     assert scene.text("a.txt") is None
 
 
-def test_content_that_is_no_longer_kept_is_not_guessed(scene: Scene) -> None:
+def test_missing_content_is_not_restored(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
     scene.changes.blobs.clear()
@@ -209,7 +209,7 @@ def test_content_that_is_no_longer_kept_is_not_guessed(scene: Scene) -> None:
     assert scene.text("a.txt") == "two"
 
 
-def test_damaged_content_is_not_written(scene: Scene) -> None:
+def test_damaged_content_is_not_restored(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
     for blob in (scene.store / "blobs").rglob("*"):
@@ -219,14 +219,14 @@ def test_damaged_content_is_not_written(scene: Scene) -> None:
     assert scene.text("a.txt") == "two"
 
 
-def test_the_journal_is_for_its_owner_only(scene: Scene) -> None:
+def test_log_is_private_to_its_owner(scene: Scene) -> None:
     scene.write("a.txt", "one")
     scene.write("a.txt", "two")
-    found = [scene.store, *scene.store.rglob("*")]
-    assert {os.stat(path).st_mode & 0o077 for path in found} == {0}
+    paths = [scene.store, *scene.store.rglob("*")]
+    assert {os.stat(path).st_mode & 0o077 for path in paths} == {0}
 
 
-def test_the_tool_says_what_it_did(scene: Scene) -> None:
+def test_tool_reports_its_changes(scene: Scene) -> None:
     scene.write("a.txt", "one\n")
     scene.write("a.txt", "two\n")
     result = scene.call("undo")
@@ -235,8 +235,8 @@ def test_the_tool_says_what_it_did(scene: Scene) -> None:
     assert "+one" in result.artifacts[0].content
 
 
-class _HeardWrites(NoDraftCheck):
-    """What language servers would be told."""
+class _RecordedWrites(NoDraftCheck):
+    """A `DraftCheck` that records the writes reported to language servers."""
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
@@ -245,22 +245,22 @@ class _HeardWrites(NoDraftCheck):
         self.paths += [draft.path for draft in drafts]
 
 
-def test_the_tool_tells_language_servers_what_it_brought_back(scene: Scene) -> None:
+def test_restored_files_are_reported_to_language_servers(scene: Scene) -> None:
     scene.write("a.txt", "one\n")
-    heard = _HeardWrites()
+    drafts = _RecordedWrites()
     scene.toolbox = ToolRegistry(
-        default_tools(scene.settings, defaults=RegistryDefaults(drafts=heard))
+        default_tools(scene.settings, defaults=RegistryDefaults(drafts=drafts))
     )
     scene.call("undo")
-    assert heard.paths == [scene.root.resolve() / "a.txt"]
+    assert drafts.paths == [scene.root.resolve() / "a.txt"]
 
 
-def test_the_tool_has_nothing_to_undo(scene: Scene) -> None:
+def test_tool_without_steps_reports_nothing_to_undo(scene: Scene) -> None:
     with pytest.raises(ToolError, match="nothing to undo"):
         scene.call("undo")
 
 
-def test_a_person_is_told_what_cannot_be_undone(tmp_path: Path) -> None:
+def test_person_learns_of_changes_that_cannot_be_undone(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "workspace", tmp_path / "undo", limit_bytes=10)
     (scene.root / "a.txt").write_text("old and far too long to be kept in so small a store")
     scene.call("read_file", path="a.txt")

@@ -1,4 +1,4 @@
-"""A folder at one moment."""
+"""Snapshots of a folder."""
 
 import json
 import os
@@ -31,7 +31,7 @@ print(json.dumps([sorted(tree.entries), deletion.lost, deletion.restorable]))
 
 
 def without_superuser_rights(*command: str) -> list[str]:
-    """Return a command line for which modes of files count, also as root."""
+    """Return a command for which file modes count, even when run as root."""
     if os.geteuid():
         return list(command)
     if shutil.which("setpriv") is None:
@@ -41,7 +41,7 @@ def without_superuser_rights(*command: str) -> list[str]:
 
 @pytest.fixture
 def deep_tree(tmp_path: Path) -> Iterator[Path]:
-    """1,500 folders, one in the other."""
+    """1,500 nested folders."""
     root = tmp_path / "root"
     root.mkdir()
     innermost = os.open(root, os.O_RDONLY)
@@ -55,7 +55,7 @@ def deep_tree(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(root)], check=True)
 
 
-def test_what_lies_too_deep_counts_as_not_listed(deep_tree: Path, tmp_path: Path) -> None:
+def test_too_deep_folder_counts_as_unreadable(deep_tree: Path, tmp_path: Path) -> None:
     (deep_tree / "a.txt").write_text("here")
     tree = SnapshotWalker(deep_tree, BlobStore(tmp_path / "store")).tree({})
     assert "a.txt" in tree.entries
@@ -63,7 +63,7 @@ def test_what_lies_too_deep_counts_as_not_listed(deep_tree: Path, tmp_path: Path
     assert closed.startswith("deep/deep/")
 
 
-def test_folder_that_can_only_be_listed_is_named_and_passed_over(tmp_path: Path) -> None:
+def test_folder_without_search_permission_is_unreadable(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "closed").mkdir(parents=True)
     for name in ("a.txt", "closed/inner.txt", "z.txt"):

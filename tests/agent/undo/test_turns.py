@@ -1,4 +1,4 @@
-"""Undoing turn by turn: all of a turn, and nothing of build products."""
+"""Undo of whole turns, except their build products."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def redo(scene: Scene) -> ReversalResult:
 
 @pytest.fixture
 def fixed(scene: Scene) -> Scene:
-    """A file that two turns have changed, the second in two steps and with a test run."""
+    """A file changed by two turns, the second with two steps and a test run."""
     scene.write("a.py", "one\n")
     scene.turn = 2
     scene.write("a.py", "two\n")
@@ -66,7 +66,7 @@ def test_rest_of_a_turn_is_undone_after_a_step(fixed: Scene) -> None:
         "echo '*.o' > .gitignore && echo x > a.o && rm .gitignore && echo '*.o' > .gitignore",
     ],
 )
-def test_turn_with_build_products_alone_is_passed_over(
+def test_turn_with_only_build_products_is_skipped(
     scene: Scene, command: str, by_turn: bool
 ) -> None:
     (scene.root / ".gitignore").write_text("*.o\n")
@@ -92,7 +92,7 @@ def test_ignored_file_that_a_file_tool_wrote_is_undone(scene: Scene) -> None:
     assert scene.text("local.env") is None
 
 
-def test_steps_of_the_page_count_one_by_one(scene: Scene) -> None:
+def test_steps_of_the_page_count_individually(scene: Scene) -> None:
     """They belong to no turn."""
     for text in ("one\n", "two\n"):
         scene.write("page.txt", text, session="page")

@@ -1,7 +1,7 @@
-"""Supervised system calls of a command under Landlock, which does not govern them.
+"""Broker for supervised system calls under Landlock, which does not cover them.
 
-The filter stops changes of a file's mode and times, watches and connections, and asks here
-(seccomp_unotify(2)). A path is read once and pinned; what is pinned decides, and is what is used.
+The filter intercepts changes of modes and times, watches and connections, and asks here
+(seccomp_unotify(2)). A path is read once and opened; checks and changes use that descriptor.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class HandlesConnect(Protocol):
-    """Connects a socket for its caller, and answers with the result."""
+    """Connect a socket for its caller and answer with the result."""
 
     def connect(
         self, caller: TracedProcess, arguments: Sequence[int], answer: Callable[[int], object]
@@ -36,10 +36,10 @@ class HandlesConnect(Protocol):
 
 
 class CallBroker:
-    """Makes the supervised calls of a command for it, one after the other.
+    """Makes the supervised calls of a command on its behalf, one after another.
 
     `calls` are the names of these calls by number; `writable` and `readable` are real paths. The
-    filter asks about connections only where there is a `connect_broker`.
+    filter supervises connections only with a `connect_broker`.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class CallBroker:
         self._listener = -1
 
     def listen(self, listener: int) -> None:
-        """Take the calls from this seccomp listener."""
+        """Set the seccomp listener to take calls from."""
         self._listener = listener
 
     def answer(self) -> bool:
-        """Answer the next call; False when there can be no more."""
+        """Answer the next call. Return False when there can be no more."""
         notice = bytearray(_NOTICE.size)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, notice)
         except OSError as exc:
-            # The calling process has been killed.
+            # The calling process was killed.
             return exc.errno in (errno.ENOENT, errno.EINTR)
         number, pid, _, call_number, _, _, *arguments = _NOTICE.unpack(notice)
         call, caller = self._calls[call_number], TracedProcess(self._listener, number, pid)
@@ -93,9 +93,9 @@ class CallBroker:
         return True
 
     def _watch(self, caller: TracedProcess, arguments: Sequence[int]) -> int:
-        """Add a watch to the caller's inotify instance; return its number.
+        """Add a watch to the caller's inotify instance and return its number.
 
-        The kernel asks Landlock about none: a watch tells the names of any folder's files.
+        Landlock does not cover watches, which reveal file names in any folder.
         """
         instance, path_at, mask = arguments[:3]
         path = caller.text(path_at)
@@ -121,7 +121,7 @@ class CallBroker:
         folder, path_at, what = arguments[:3]
         flags = arguments[3] & 0xFFFFFFFF if call in ("fchmodat2", "utimensat") else 0
         if call == "fchmod" or (call == "utimensat" and path_at == 0):
-            # Of an open file, however it was opened.
+            # The change applies to an open file, independent of its open mode.
             path, flags = b"", _EMPTY_PATH
         else:
             path = caller.text(path_at)
@@ -147,7 +147,7 @@ def _require_below(pinned: int, roots: Sequence[str], code: int) -> None:
 
 
 def _pin(pid: int, folder: int, path: bytes, flags: int) -> int:
-    """A descriptor of what the caller means by a path."""
+    """Return a descriptor of the object that the caller's path refers to."""
     number = struct.unpack("<i", struct.pack("<I", folder & 0xFFFFFFFF))[0]
     start = f"/proc/{pid}/cwd" if number == _HERE else f"/proc/{pid}/fd/{number}"
     if not path:

@@ -1,8 +1,8 @@
-"""Connections of a command under Landlock, which knows ports and no addresses.
+"""Broker for connections under Landlock, which filters ports but not addresses.
 
-The filter stops `connect` and asks here. The broker connects a socket of its own to Kore's proxy,
-sends the token, and puts that socket in the place of the command's. The command never holds a
-socket with the token in its queues: the kernel would hand it back, as it does with SO_TIMESTAMPING.
+The filter intercepts `connect` and asks here. The broker connects its own socket to Kore's proxy,
+sends the token, and replaces the command's socket. The command never gets a socket with the token
+in its queues: the kernel would return it, as it does with SO_TIMESTAMPING.
 """
 
 import _socket
@@ -18,10 +18,10 @@ from typing import Protocol
 _ADDRESS = struct.Struct("<H2s4s")
 _TIMEOUT_S = 2.0
 _POLL_S = 0.001
-_UNSENT = 0x5411  # SIOCOUTQ of tcp(7): bytes that the other side has not acknowledged
+_UNSENT = 0x5411  # SIOCOUTQ of tcp(7): bytes not acknowledged by the peer
 _SOL_TCP = 6
-# Options of a socket that programs set before they connect it: SO_KEEPALIVE, SO_LINGER,
-# SO_RCVTIMEO, SO_SNDTIMEO, TCP_NODELAY.
+# Socket options that programs set before connecting: SO_KEEPALIVE, SO_LINGER, SO_RCVTIMEO,
+# SO_SNDTIMEO, TCP_NODELAY.
 _OPTIONS = ((1, 9), (1, 13), (1, 20), (1, 21), (_SOL_TCP, 1))
 _OPTION_BYTES = 16
 
@@ -35,7 +35,7 @@ class Caller(Protocol):
 
 
 class ConnectBroker:
-    """Connects to `port` of 127.0.0.1, and nowhere else."""
+    """Connects only to `port` of 127.0.0.1."""
 
     def __init__(self, port: int, token: bytes) -> None:
         self._port = port

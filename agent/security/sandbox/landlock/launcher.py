@@ -1,6 +1,6 @@
-"""The program between Kore and a command under Landlock: confines it, and ends what it leaves.
+"""Launcher between Kore and a command under Landlock: confines the command and ends its processes.
 
-It starts with nothing of Kore but this package, so that it starts quickly:
+It imports nothing of Kore except this package, so that it starts quickly:
 
     python -I -S -c "…; launch.main()" FOLDER_OF_KORE DESCRIPTOR_OF_THE_PLAN
 """
@@ -41,7 +41,7 @@ class _Program(ctypes.Structure):
 
 
 def main() -> None:
-    """Run the plan; ends as its command does. 126 says that it could not be confined."""
+    """Run the plan and exit like its command; 126 means that it could not be confined."""
     with os.fdopen(int(sys.argv[2]), "rb") as file:
         plan = marshal.load(file)  # noqa: S302 - from Kore, through a pipe of its own
     _call(_libc.prctl, _SET_SUBREAPER, 1, 0, 0, 0)
@@ -69,7 +69,7 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
     os.setsid()
     stdin = plan["stdin"]
     os.dup2(os.open("/dev/null", os.O_RDONLY) if stdin is None else stdin, 0)
-    # By its descriptor: a link that takes the workspace's place meanwhile leads nowhere.
+    # By descriptor: a link that replaces the workspace has no effect.
     os.fchdir(plan["workspace"][1])
     os.chdir(plan["folder"])
     for name, value in plan["limits"]:
@@ -86,7 +86,7 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
 
 def _landlock(plan: Mapping[str, Any]) -> None:
     fs, net, scoped = plan["handled"]
-    # Older kernels know fewer fields and take the longer structure as long as the rest is 0.
+    # Older kernels know fewer fields, and accept the longer structure if the rest is 0.
     attributes = _Ruleset(fs, net, scoped)
     ruleset = _call(
         _libc.syscall, _CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0
@@ -102,7 +102,7 @@ def _landlock(plan: Mapping[str, Any]) -> None:
 
 
 def _seccomp(program: bytes) -> int:
-    """Install the filter; returns the descriptor that hears of the calls to be looked into."""
+    """Install the filter and return the listener for supervised calls."""
     code = ctypes.create_string_buffer(program, len(program))
     filled = _Program(len(program) // 8, ctypes.cast(code, ctypes.c_void_p))
     number = _SECCOMP[os.uname().machine]
@@ -110,7 +110,7 @@ def _seccomp(program: bytes) -> int:
 
 
 def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
-    """Wait for the command or for Kore's end, then end all that was started; the exit code."""
+    """Wait for the end of the command or of Kore, then end all processes; return the exit code."""
     pidfd = os.pidfd_open(child)
     broker = CallBroker(
         plan["supervised"],
@@ -148,7 +148,7 @@ def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:
 
 
 def _tasks_of_user() -> int:
-    """How many threads this user has: the kernel's bound counts them all."""
+    """Return the number of threads of this user: the kernel's limit counts all of them."""
     count, uid = 0, os.getuid()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -169,7 +169,7 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _pair() -> Any:
-    # The module behind `socket`, which takes 5 ms to load.
+    # The module behind `socket`, which takes 5 ms to import.
     import _socket
 
     return _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -182,7 +182,7 @@ def _receive_descriptor(channel: Any) -> int | None:
 
 
 def _call(function: Any, *arguments: Any) -> int:
-    """A C function that says -1 for failure. Raises OSError."""
+    """Call a C function and return its result. Raises `OSError` when it is negative."""
     result: int = function(*arguments)
     if result < 0:
         code = ctypes.get_errno()

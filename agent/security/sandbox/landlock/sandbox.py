@@ -1,6 +1,6 @@
-"""Commands under rules of the kernel's Landlock and a seccomp filter, where namespaces are closed.
+"""Sandbox based on Landlock and seccomp, for systems without user namespaces.
 
-The kernel's documentation: Documentation/userspace-api/landlock.rst, include/uapi/linux/landlock.h.
+See Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h of the kernel.
 """
 
 import marshal
@@ -18,10 +18,10 @@ from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.seccomp.bpf import beside_landlock, program, supervised_calls
+from agent.security.sandbox.seccomp.bpf import program, rules_beyond_landlock, supervised_calls
 from agent.security.sandbox.toolchains import Toolchains
 
-# Rights to files, bit by bit, and the version that brought them.
+# File access rights, and the versions that introduced them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _FIRST = (1 << 13) - 1
 _MAKE_DEVICES = (1 << 6) | (1 << 11)
@@ -32,7 +32,7 @@ _TCP, _TCP_SINCE = 0b11, 4
 _SCOPES, _SCOPES_SINCE = 0b11, 6
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
-# No entry of /proc that tells of a process: such a rule would show them all.
+# No entry of /proc about processes: such a rule would show all of them.
 _FACTS = (
     "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat",
     "/proc/uptime", "/proc/version", "/proc/sys/kernel/osrelease", "/proc/sys/vm",
@@ -51,11 +51,13 @@ main()
 
 @frozen
 class Landlock:
-    """`abi` is the version of Landlock to use, at most the kernel's; `python` starts the launcher.
+    """A sandbox that starts each command through a launcher.
 
-    A command sees the same files as under bubblewrap. It shares /proc (of which it can read nothing
-    about processes) and the process table with everybody, and cannot signal others. Parts of the
-    workspace cannot be taken out: `masked_paths` and `read_only_paths` are as open as the rest.
+    `abi` is the Landlock version to use, at most the kernel's; `python` runs the launcher. A
+    command sees the same files as under bubblewrap. It shares /proc (without access to entries of
+    processes) and the process table with everything else, but cannot signal other processes. Parts
+    of the workspace cannot be excluded: `masked_paths` and `read_only_paths` are as accessible as
+    the rest.
     """
 
     name: ClassVar[str] = "landlock"
@@ -69,7 +71,8 @@ class Landlock:
 
     @property
     def supports_egress(self) -> bool:
-        """Before, nothing but the filter would keep a socket from connecting elsewhere."""
+        """True for versions that restrict ports: before, only the filter would keep a socket from
+        connecting elsewhere."""
         return self.abi >= _TCP_SINCE
 
     def home(self, temporary: Path) -> tuple[Path, str]:
@@ -89,7 +92,7 @@ class Landlock:
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
-        """The command behind its launcher. Raises `ToolError`."""
+        """Prepare the command and its launcher. Raises `ToolError`."""
         if os.geteuid() == 0:
             raise ToolError(load_prompt("sandbox/root"))
         if job.forbidden_paths:
@@ -114,16 +117,20 @@ class Landlock:
                 os.close(reader)
 
     def _plan(self, job: SandboxCommand, private: str, opened: int) -> dict[str, Any]:
-        """What the launcher does; `opened` is the descriptor of the workspace."""
+        """Return the launcher's plan; `opened` is the descriptor of the workspace."""
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
-        env |= {**self.toolchains.variables, **environment.of_job(job), **job.variables}
+        env |= {
+            **self.toolchains.variables,
+            **environment.variables_of_command(job),
+            **job.variables,
+        }
         writable = [private] if job.read_only else [workspace, private]
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
-            env |= environment.proxied(proxy[0])
+            env |= environment.proxy_variables(proxy[0])
         rules = self._rules(workspace, writable)
-        filter_rules = beside_landlock(self.abi, connects=proxy is not None)
+        filter_rules = rules_beyond_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
             "shell": environment.shell(),
@@ -152,7 +159,7 @@ class Landlock:
 
     @property
     def _all(self) -> int:
-        """Every right to files that this version knows; what is not granted is denied."""
+        """All file access rights that this version knows; rights not granted are denied."""
         return _FIRST | sum(bit for since, bit in _SINCE.items() if self.abi >= since)
 
     @property
@@ -174,7 +181,7 @@ class Landlock:
 
 
 def _input(job: SandboxCommand) -> int | None:
-    """The launcher closes every other descriptor."""
+    """Return the command's input; the launcher closes all other descriptors."""
     return job.stdin if job.terminal is None else job.terminal
 
 
@@ -183,9 +190,10 @@ def _temporary(job: SandboxCommand) -> Path | None:
 
 
 def kernel_abi() -> int:
-    """The kernel's version of Landlock; 0 without it (also when it is built in and not enabled)."""
+    """Return the kernel's Landlock version; 0 if it is missing or disabled."""
     import ctypes
 
-    # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number everywhere.
+    # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number on all
+    # architectures.
     version: int = ctypes.CDLL(None).syscall(444, None, 0, 1)
     return max(0, version)

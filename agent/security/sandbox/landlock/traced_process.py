@@ -1,4 +1,4 @@
-"""A process that waits in a supervised system call: its memory and its descriptors."""
+"""Access to memory and descriptors of a process that waits in a supervised system call."""
 
 import ctypes
 import errno
@@ -9,7 +9,7 @@ import struct
 _IS_VALID, _ADD_DESCRIPTOR = 0x40082102, 0x40182103
 _ADDED = struct.Struct("<QIIII")
 _REPLACE = 1  # SECCOMP_ADDFD_FLAG_SETFD
-_GET_DESCRIPTOR = 438  # pidfd_getfd(2), the same number everywhere
+_GET_DESCRIPTOR = 438  # pidfd_getfd(2), the same number on all architectures
 _PATH_BYTES = 4096
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -54,7 +54,7 @@ class TracedProcess:
             os.close(process)
 
     def replace(self, descriptor: int, own: int) -> None:
-        """Put the open file `own` in the place of a descriptor; its close-on-exec flag stays."""
+        """Replace a descriptor by the open file `own`; its close-on-exec flag stays."""
         with open(f"/proc/{self.pid}/fdinfo/{descriptor}", "rb") as file:
             flags = next(int(line.split()[1], 8) for line in file if line.startswith(b"flags:"))
         added = _ADDED.pack(self._number, _REPLACE, own, descriptor, flags & os.O_CLOEXEC)

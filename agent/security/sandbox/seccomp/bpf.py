@@ -1,4 +1,4 @@
-"""Seccomp filters, put together by hand: which system calls a confined command may not make.
+"""Seccomp filters for confined commands, assembled as BPF.
 
 A program is an array of `struct sock_filter` (linux/filter.h) over `struct seccomp_data`
 (linux/seccomp.h); both architectures are little-endian.
@@ -30,8 +30,8 @@ _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 TERMINAL = (_TIOCSTI, _TIOCLINUX)
 
-# Programs that ask for one of these know what to do on a kernel that is too old for it.
-# A filter cannot look into the structures that `clone3` and `openat2` are given.
+# Programs handle ENOSYS for these, as on an older kernel. A filter cannot inspect the structures
+# passed to `clone3` and `openat2`.
 MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "openat2")
 FORBIDDEN = (
     "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime",
@@ -45,38 +45,38 @@ FORBIDDEN = (
     "settimeofday", "statmount", "swapoff", "swapon", "syslog", "umount2", "unshare", "uselib",
     "userfaultfd", "vhangup",
 )  # fmt: skip
-# Kore's marks on files are extended attributes (marks.py). Refused as if the file system did not
-# know them, which programs that copy files take well.
+# Kore's marks on files are extended attributes (marks.py). The error matches a file system
+# without attributes, which programs that copy files tolerate.
 ATTRIBUTES = (
     "file_setattr", "fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr",
     "removexattrat", "setxattr", "setxattrat",
 )  # fmt: skip
-# Set-user-ID and set-group-ID: such a file runs as another user, outside too.
+# Set-user-ID and set-group-ID: such a file runs as another user outside of the sandbox, too.
 SET_ID = 0o6000
 # O_CREAT and __O_TMPFILE.
 CREATES = 0o100 | 0o20000000
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
 MODES |= {"creat": 1}
 OPENS = {"open": 1, "openat": 2}
-# All that a program needs that computes, and answers over what is open already.
+# Calls of a program that computes and answers over open descriptors.
 PARSER_CALLS = (
     "brk", "clock_gettime", "exit", "exit_group", "futex", "madvise", "mmap", "mprotect", "mremap",
     "munmap", "read", "rt_sigreturn", "setitimer", "write",
 )  # fmt: skip
-# Ways to other processes of the same user that a namespace closes and Landlock does not.
+# Ways to other processes of the same user that Landlock, unlike a namespace, does not close.
 _SHARED = ("mq_open", "msgget", "semget", "shmat", "shmget")
 _OF_A_PROCESS = (
     "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
 )  # fmt: skip
-# PRIO_PROCESS and IOPRIO_WHO_PROCESS; the others mean whole groups and users.
+# PRIO_PROCESS and IOPRIO_WHO_PROCESS; other values address groups and users.
 _OF_KINDS = {"setpriority": 0, "ioprio_set": 1}
-# Landlock does not govern these: they work on any file of this user, by its path or by a descriptor
-# that was opened to read.
+# Not covered by Landlock: these work on any file of this user, by path or by a descriptor opened
+# for reading.
 _SUPERVISED = ("chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat", "inotify_add_watch")
 _OWNERS = ("chown", "fchown", "fchownat", "futimesat", "lchown", "utime", "utimes")
-# A flag of a file, its version and its project, by a descriptor that was opened to read.
+# Flags, version and project of a file, through a descriptor opened for reading.
 _SET_FLAGS = (0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820)
-# A lease delays whoever opens the file; the older kind of watch sends signals.
+# A lease delays other openers of the file; dnotify sends signals.
 _F_SETLEASE, _F_NOTIFY = 1024, 1026
 # O_ACCMODE and O_TRUNC.
 _ACCESS_AND_TRUNCATE, _READ_AND_TRUNCATE = 0x203, 0x200
@@ -85,9 +85,10 @@ _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill
 
 @frozen
 class ArgumentTest:
-    """Looks at one argument: masked, it must be (`only`) or must not be (`never`) one of these.
+    """A test of one argument: after masking it must be (`only`) or must not be (`never`) one of
+    these values.
 
-    With `condition`, an argument and bits, it looks only where some of these bits are set there.
+    With `condition`, an argument and bits, the test applies only if some of these bits are set.
     """
 
     call: str
@@ -100,9 +101,9 @@ class ArgumentTest:
 
 @frozen
 class FilterRules:
-    """What a filter forbids, beside the calls that every filter forbids.
+    """The rules of a filter besides those of every filter.
 
-    About `supervised` a process decides that listens to the filter.
+    A process that listens to the filter decides about `supervised` calls.
     """
 
     forbidden: tuple[str, ...] = ()
@@ -114,27 +115,26 @@ _ALWAYS = (
     ArgumentTest("ioctl", 1, "never", TERMINAL),
     ArgumentTest("clone", 0, "only", (0,), NEW_NAMESPACES),
     *(ArgumentTest(call, at, "only", (0,), SET_ID) for call, at in MODES.items()),
-    # Without these flags the mode is not looked at, and may be anything.
+    # Without these flags the kernel ignores the mode, so it may have any value.
     *(
         ArgumentTest(call, at + 1, "only", (0,), SET_ID, (at, CREATES))
         for call, at in OPENS.items()
     ),
 )
-# A pair of stream sockets is a pipe; one of datagrams could be turned to another address.
+# A pair of stream sockets is a pipe; a datagram socket could be redirected to another address.
 _PAIRS = (
     ArgumentTest("socketpair", 0, "only", (_AF_UNIX,)),
     ArgumentTest("socketpair", 1, "only", (_STREAM, _SEQPACKET), 0xF),
 )
 
-# A Unix socket in the workspace leads to the program outside that listens there: no namespace of
-# networks is between them.
+# A Unix socket in the workspace leads to the outside program that listens there, across network
+# namespaces.
 NAMESPACED = FilterRules(
     tests=(ArgumentTest("socket", 0, "only", (_AF_INET, _AF_INET6, _AF_NETLINK)), *_PAIRS),
 )
 
 
-# Sockets that can do nothing but connect, about which is asked. To send with MSG_FASTOPEN is to
-# connect, too.
+# Sockets that can only connect, which is supervised. Sending with MSG_FASTOPEN also connects.
 _CONNECTING = (
     ArgumentTest("socket", 0, "only", (_AF_INET,)),
     ArgumentTest("socket", 1, "only", (_STREAM,), 0xF),
@@ -145,11 +145,11 @@ _CONNECTING = (
 )
 
 
-def beside_landlock(abi: int, *, connects: bool = False) -> FilterRules:
-    """Return the rules for what Landlock of this version leaves open.
+def rules_beyond_landlock(abi: int, *, connects: bool = False) -> FilterRules:
+    """Return the rules for everything that this version of Landlock does not cover.
 
-    That is sockets, shared memory, other processes, and changes by a descriptor opened to read.
-    With `connects` a command may make TCP connections, each of which is supervised.
+    These are sockets, shared memory, other processes, and changes through a descriptor opened for
+    reading. With `connects` a command may open TCP connections, each of which is supervised.
     """
     own = (
         *(ArgumentTest(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
@@ -165,14 +165,14 @@ def beside_landlock(abi: int, *, connects: bool = False) -> FilterRules:
     tests = (*_PAIRS, *own, *descriptors, *(_CONNECTING if connects else ()))
     supervised = (*_SUPERVISED, "connect") if connects else _SUPERVISED
     if abi < 3:
-        # Opening a file to read can cut it off.
+        # Opening a file for reading can truncate it.
         forbidden += ("truncate", "openat2")
         tests += tuple(
             ArgumentTest(call, argument, "never", (_READ_AND_TRUNCATE,), _ACCESS_AND_TRUNCATE)
             for call, argument in (("open", 1), ("openat", 2))
         )
     if abi < 6:
-        # Before signals could be scoped: to the own group only.
+        # Versions without signal scopes: signals only to the own group.
         signals = (
             ArgumentTest("kill", 0, "only", (0,)),
             ArgumentTest("fcntl", 1, "never", (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)),
@@ -184,7 +184,7 @@ def beside_landlock(abi: int, *, connects: bool = False) -> FilterRules:
 
 
 def supervised_calls(rules: FilterRules, machine: str | None = None) -> dict[int, str]:
-    """Return the names of the supervised calls by their numbers on this kind of machine."""
+    """Return the names of supervised calls by number for an architecture."""
     column = list(ARCHITECTURES).index(machine or os.uname().machine)
     numbers = {name: NUMBERS[name][column] for name in rules.supervised}
     return {number: name for name, number in numbers.items() if number is not None}
@@ -192,7 +192,7 @@ def supervised_calls(rules: FilterRules, machine: str | None = None) -> dict[int
 
 @cache
 def program(rules: FilterRules, machine: str | None = None) -> bytes:
-    """The filter, ready for the kernel. Raises `KeyError` for an unknown kind of machine."""
+    """Return the filter for the kernel. Raises `KeyError` for an unknown architecture."""
     machine = machine or os.uname().machine
     column = _column(machine)
     out = _load_number(machine)
@@ -209,14 +209,14 @@ def program(rules: FilterRules, machine: str | None = None) -> bytes:
         for number in _numbers((test.call,), column):
             block = _block(test)
             out += [_step(_EQUAL, number, 0, len(block)), *block]
-    # Last: what is refused in any case is not asked about.
+    # Supervised calls come last, so that calls rejected in any case are not supervised.
     out += _answer_calls(rules.supervised, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
 
 
 @cache
 def allow_only(calls: tuple[str, ...], machine: str | None = None) -> bytes:
-    """A filter that refuses every call but these; empty for an unknown kind of machine."""
+    """Return a filter that rejects all calls except these; empty for an unknown architecture."""
     machine = machine or os.uname().machine
     if machine not in ARCHITECTURES:
         return b""
@@ -229,7 +229,7 @@ def _column(machine: str) -> int:
 
 
 def _load_number(machine: str) -> list[bytes]:
-    """Refuse calls in the way of another architecture, and load the number of the call."""
+    """Reject calls of another architecture and load the call number."""
     return [
         _step(_LOAD, _ARCH_AT),
         _step(_EQUAL, ARCHITECTURES[machine], 1, 0),
@@ -244,10 +244,10 @@ def _answer_calls(names: Iterable[str], answer: int, column: int) -> Iterator[by
 
 
 def _block(test: ArgumentTest) -> Sequence[bytes]:
-    """Refuse, or load the number of the call again and go on."""
+    """Return the steps that reject the call, or else reload the call number and continue."""
     steps = _load_masked(test.argument, test.mask)
     for remaining, value in zip(range(len(test.values) - 1, -1, -1), test.values, strict=True):
-        # Past the values that are left; then stands the refusal.
+        # Jump past the remaining values to the rejection.
         if test.kind == "only":
             steps.append(_step(_EQUAL, value, remaining + 1, 0))
         else:

@@ -1,4 +1,4 @@
-"""The filter of system calls for a container, in the words of its service: a seccomp profile.
+"""Seccomp filter as a profile for container services.
 
 https://docs.docker.com/engine/security/seccomp/
 """
@@ -14,7 +14,7 @@ _AF_UNIX, _DATAGRAM = 1, 2
 
 
 def seccomp_profile() -> str:
-    """What every filter forbids, and what `NAMESPACED` does."""
+    """Return the rules of every filter and of `NAMESPACED` as a profile."""
     rules = [
         _rule(bpf.MISSING, errno.ENOSYS),
         _rule(bpf.FORBIDDEN, errno.EPERM),
@@ -35,7 +35,7 @@ def seccomp_profile() -> str:
 
 
 def _refuse_call(call: str, *tests: tuple[int, int, int]) -> dict[str, Any]:
-    """Refused where, for each test, these bits of an argument have this value."""
+    """Return a rule that rejects the call if, for each test, the masked argument has this value."""
     args = [
         {"index": at, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
         for at, mask, value in tests

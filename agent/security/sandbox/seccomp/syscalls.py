@@ -1,6 +1,6 @@
-"""Numbers of system calls that a filter names, as data.
+"""Numbers of the system calls in filters.
 
-From the kernel's arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl.
+Sources: arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl of the kernel.
 """
 
 # AUDIT_ARCH_* of <linux/audit.h>, by `os.uname().machine`.

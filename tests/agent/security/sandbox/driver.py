@@ -158,11 +158,11 @@ def sandbox(name: str, abi: int | None) -> Sandbox:
 
         return Unconfined()
     if name == "bwrap":
-        from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+        from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 
         program = shutil.which("bwrap") or "/usr/bin/bwrap"
         told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-        return Bubblewrap(program, version_words(told.stdout + told.stderr), LIMITS)
+        return Bubblewrap(program, features_of(told.stdout + told.stderr), LIMITS)
     from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 
     return Landlock(min(abi or 99, kernel_abi()), LIMITS)

@@ -16,7 +16,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.sandbox.base import Limits
-from agent.security.sandbox.bubblewrap import Bubblewrap, version_words
+from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 from agent.security.sandbox.unprivileged_user import USER
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
@@ -35,7 +35,7 @@ def bwrap() -> Bubblewrap:
         pytest.skip("bubblewrap is not installed")
     told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
     limits = Limits(processes=40, file_bytes=1_000_000, memory_bytes=300_000_000, cpu_s=2)
-    return Bubblewrap(program, version_words(told), limits)
+    return Bubblewrap(program, features_of(told), limits)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from agent.security.sandbox.seccomp.bpf import (
     PARSER_CALLS,
     FilterRules,
     allow_only,
-    beside_landlock,
     program,
+    rules_beyond_landlock,
 )
 from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 
@@ -74,7 +74,7 @@ def test_parser_may_compute_and_answer_only(machine: str) -> None:
 @both
 def test_ways_into_the_kernel_are_closed_everywhere(machine: str) -> None:
     closed = "keyctl ptrace bpf unshare setns mount process_vm_readv userfaultfd kexec_load"
-    for rules in (NAMESPACED, beside_landlock(7)):
+    for rules in (NAMESPACED, rules_beyond_landlock(7)):
         for call in closed.split():
             assert decide(rules, machine, call) == "EPERM", call
         for call in ("clone3", "io_uring_setup", "io_uring_enter"):
@@ -83,7 +83,7 @@ def test_ways_into_the_kernel_are_closed_everywhere(machine: str) -> None:
 
 @both
 def test_arguments_decide(machine: str) -> None:
-    for rules in (NAMESPACED, beside_landlock(7)):
+    for rules in (NAMESPACED, rules_beyond_landlock(7)):
         assert decide(rules, machine, "clone", 0x1200011) == ALLOWED
         for namespace in (0x20000, 0x2000000, 0x10000000, 0x40000000):
             assert decide(rules, machine, "clone", 0x11 | namespace) == "EPERM"
@@ -97,7 +97,7 @@ def test_arguments_decide(machine: str) -> None:
 @both
 def test_marks_of_files_stay(machine: str) -> None:
     calls = [f"{kind}{call}xattr" for kind in ("", "l", "f") for call in ("set", "remove")]
-    for rules in (NAMESPACED, beside_landlock(7), beside_landlock(1)):
+    for rules in (NAMESPACED, rules_beyond_landlock(7), rules_beyond_landlock(1)):
         for call in (*calls, "setxattrat", "removexattrat"):
             assert decide(rules, machine, call, 3) == "ENOTSUP", call
 
@@ -109,7 +109,7 @@ def test_sockets(machine: str) -> None:
     assert decide(NAMESPACED, machine, "socketpair", 1, 2) == "EPERM"
     assert decide(NAMESPACED, machine, "socket", 2) == ALLOWED
     assert decide(NAMESPACED, machine, "socket", 40) == "EPERM"
-    beside = beside_landlock(7)
+    beside = rules_beyond_landlock(7)
     assert decide(beside, machine, "socket", 1) == "EPERM"
     assert decide(beside, machine, "socketpair", 1, 1) == ALLOWED
     assert decide(beside, machine, "socketpair", 1, 0o2000001) == ALLOWED
@@ -119,7 +119,7 @@ def test_sockets(machine: str) -> None:
 
 @both
 def test_other_processes_are_out_of_reach_beside_landlock(machine: str) -> None:
-    beside = beside_landlock(7)
+    beside = rules_beyond_landlock(7)
     assert decide(beside, machine, "prlimit64", 0) == ALLOWED
     assert decide(beside, machine, "prlimit64", 77) == "EPERM"
     assert decide(beside, machine, "setpriority", 0, 0) == ALLOWED
@@ -132,13 +132,13 @@ def test_other_processes_are_out_of_reach_beside_landlock(machine: str) -> None:
 
 @both
 def test_an_older_landlock_gets_a_stricter_filter(machine: str) -> None:
-    assert decide(beside_landlock(5), machine, "kill", 77, 9) == "EPERM"
-    assert decide(beside_landlock(5), machine, "kill", 0, 9) == ALLOWED
-    assert decide(beside_landlock(5), machine, "tgkill", 77, 77, 9) == "EPERM"
-    assert decide(beside_landlock(5), machine, "fcntl", 0, 8, 77) == "EPERM"
-    assert decide(beside_landlock(5), machine, "fcntl", 0, 3) == ALLOWED
-    assert decide(beside_landlock(2), machine, "truncate") == "EPERM"
-    assert decide(beside_landlock(3), machine, "truncate") == ALLOWED
+    assert decide(rules_beyond_landlock(5), machine, "kill", 77, 9) == "EPERM"
+    assert decide(rules_beyond_landlock(5), machine, "kill", 0, 9) == ALLOWED
+    assert decide(rules_beyond_landlock(5), machine, "tgkill", 77, 77, 9) == "EPERM"
+    assert decide(rules_beyond_landlock(5), machine, "fcntl", 0, 8, 77) == "EPERM"
+    assert decide(rules_beyond_landlock(5), machine, "fcntl", 0, 3) == ALLOWED
+    assert decide(rules_beyond_landlock(2), machine, "truncate") == "EPERM"
+    assert decide(rules_beyond_landlock(3), machine, "truncate") == ALLOWED
 
 
 @both
@@ -149,7 +149,7 @@ def test_no_call_makes_a_file_that_runs_as_its_owner(machine: str) -> None:
         "chmod": (0,), "fchmod": (0,), "creat": (0,), "mknod": (0,), "fchmodat": (0, 0),
         "fchmodat2": (0, 0), "mknodat": (0, 0), "open": (0, created), "openat": (0, 0, created),
     }  # fmt: skip
-    for rules in (NAMESPACED, beside_landlock(7)):
+    for rules in (NAMESPACED, rules_beyond_landlock(7)):
         for call, before in calls.items():
             if NUMBERS[call][column] is None:
                 continue
