@@ -8,10 +8,12 @@ import asyncio
 import base64
 import json
 import os
+import re
 import select
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, TypeVar
@@ -27,14 +29,16 @@ T = TypeVar("T")
 _RECORD_LIMIT_BYTES = 4_000_000
 _ERROR_CHARS = 300
 # Nothing of a person's settings, neither by file nor by environment; `.gitignore` files of the
-# searched folder count, those above it are looked at by `Ignores`.
+# searched folder count, those above it are looked at by `Ignores`. `--no-ignore-dot` is for
+# `.ignore`, and since ripgrep 14 also for `.rgignore`.
 _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
        "--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude",
        "--no-ignore-global")  # fmt: skip
-
+_FIRST_WITHOUT_RGIGNORE = 14
 
 # A program that says nothing for so long is looked at, so many times.
 _SILENT_S, _LOOK_S, _LOOKS = 0.3, 0.05, 5
+_VERSION_S = 5.0
 
 
 class SearchFailed(ToolError):
@@ -83,12 +87,15 @@ class SearchBackend:
 
     def files(self) -> Generator[str]:
         """The files below the folder, in no order. Blocks; ends early after `stop`."""
+        self._check_ignore_files()
         own = ("files", str(self._root))
         for record in self._records(("--files", "--null"), own, b"\0"):
             yield os.fsdecode(record).removeprefix("./")
 
     def lines(self, query: Query) -> Generator[MatchLine]:
         """Lines that match, file by file, sorted by path. Raises ToolError for a bad pattern."""
+        if not query.name:
+            self._check_ignore_files()
         rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={LIMIT_BYTES}"]
         rg += [f"--max-count={query.most + 1}", f"--regexp={query.pattern}"]
         rg += ["--ignore-case"] if query.ignore_case else ["--case-sensitive"]
@@ -106,11 +113,22 @@ class SearchBackend:
             if self._process is not None:
                 self._process.kill()
 
+    def _check_ignore_files(self) -> None:
+        """Raise `SearchFailed` if ripgrep would obey a `.rgignore` file. Blocks."""
+        if self._program is None or _major_version(self._program) >= _FIRST_WITHOUT_RGIGNORE:
+            return
+        # Before that, only a flag that drops `.gitignore` files as well covers them.
+        argv = [self._program, *_RG, "--files", "--null", "--glob=.rgignore"]
+        if next(self._run(argv, b"\0"), None) is not None:
+            raise SearchFailed("This version of ripgrep obeys .rgignore files.")
+
     def _records(self, rg: tuple[str, ...], own: tuple[str, ...], end: bytes) -> Generator[bytes]:
-        if self._program is not None:
-            argv = [self._program, *_RG, *rg]
+        if self._program is None:
+            yield from self._run(program("agent.tools.files.search_fallback", *own), end)
         else:
-            argv = program("agent.tools.files.search_fallback", *own)
+            yield from self._run([self._program, *_RG, *rg], end)
+
+    def _run(self, argv: list[str], end: bytes) -> Generator[bytes]:
         with self._lock:
             if self.stopped:
                 return
@@ -119,7 +137,7 @@ class SearchBackend:
             assert process.stdout is not None
             assert process.stderr is not None
             has_records = False
-            pid = None if self._program is None else process.pid
+            pid = process.pid if argv[0] == self._program else None
             for record in _split_records(process.stdout, end, pid):
                 has_records = True
                 yield record
@@ -152,7 +170,8 @@ async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: fl
     """What `work`, which reads from the seeker in a thread, comes to.
 
     Where ripgrep fails, `work` begins again with our own program: ripgrep 13 breaks off where a
-    line ends in two carriage returns, and every ripgrep waits at a pipe named `.gitignore`. After
+    line ends in two carriage returns and obeys `.rgignore` files, and every ripgrep waits at a
+    pipe named `.gitignore`. After
     `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then
     comes to what it has found by then.
     """
@@ -175,6 +194,19 @@ async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: fl
         raise
     finally:
         timer.cancel()
+
+
+@cache
+def _major_version(ripgrep: str) -> int:
+    """Return the first number of its version; 0 if it is not known."""
+    try:
+        output = subprocess.run(
+            [ripgrep, "--version"], env=ENVIRONMENT, capture_output=True, timeout=_VERSION_S
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.match(rb"ripgrep (\d+)\.", output)
+    return int(match[1]) if match else 0
 
 
 def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:

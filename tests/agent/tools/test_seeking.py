@@ -297,6 +297,19 @@ async def test_a_pipe_in_place_of_ignore_rules_holds_nothing_up(
     assert "stopped" not in said.for_model
 
 
+@pytest.mark.parametrize("path", [".rgignore", ".ignore", "src/.rgignore", "src/deep/.ignore"])
+@pytest.mark.parametrize("rules", ["*.py\n*.txt\n", "*\n"])
+async def test_ignore_files_of_search_programs_hide_nothing(
+    path: str, rules: str, call: CallContext, tree: Path, program: str | None
+) -> None:
+    before = await grep(call, program, pattern="needle")
+    (tree / path).write_text(rules)
+    found = await grep(call, program, pattern="needle")
+    assert found.for_model == before.for_model
+    names = (await glob(call, program, pattern="**/*.py")).for_model
+    assert "src/deep/b.py" in names.split("\n")
+
+
 async def test_other_peoples_files_are_not_shown(
     guest: CallContext, tree: Path, program: str | None
 ) -> None:
