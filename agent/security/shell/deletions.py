@@ -1,4 +1,7 @@
-"""Files that a shell script deletes, as far as its words tell."""
+"""Files that a shell script deletes, as far as its words tell.
+
+Moving the store of a repository counts, too: what protects it does not follow it.
+"""
 
 import glob
 import os
@@ -8,13 +11,15 @@ from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.filenames import normalize_filename
+from agent.security.files.instruction_files import GIT
 from agent.security.shell.ast import Command, Script
 from agent.security.shell.path_scope import loop_values
 from agent.security.shell.words import is_pattern
 
 _REMOVERS = frozenset({"rm", "rmdir", "shred", "unlink"})
 # Only a script with one of these is looked at.
-_HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b")
+_HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b|\bmv\b.*\.git\b", re.DOTALL)
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _MOST_MATCHES = 10_000
 
@@ -59,6 +64,8 @@ def _targets(
     """Yield each path that a command deletes, and whether it chooses below that."""
     if command.program in _REMOVERS:
         yield from _removed(command, script, folder, root)
+    elif command.program == "mv":
+        yield from _moved_stores(command, folder)
     elif command.program == "find" and "-delete" in command.argv:
         starts = list(_starts(command))
         yield from ((root if start is None else _path(folder, start), True) for start in starts)
@@ -90,6 +97,14 @@ def _removed(
     if not names:
         # It is given names when it runs, by xargs for example.
         yield root, True
+
+
+def _moved_stores(command: Command, folder: Path) -> Iterator[tuple[Path, bool]]:
+    for word in command.argv[1:]:
+        if word is not None and normalize_filename(os.path.basename(os.path.normpath(word))) == GIT:
+            path = _path(folder, word)
+            if path.is_dir() and not path.is_symlink():
+                yield path, False
 
 
 def _starts(command: Command) -> Iterator[str | None]:

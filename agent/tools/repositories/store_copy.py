@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from agent.security.files.instruction_files import GIT
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from agent.tools.repositories.pack_index import OpenFile, PackIndex
 from agent.tools.repositories.store_files import (
@@ -63,6 +64,8 @@ class HistoryCopy:
         with open_folder_beneath(store.parent) as parent:
             self._folder = open_subfolder(store.name, parent, flags=LISTED)
         stack.callback(os.close, self._folder)
+        self._work_tree = _work_tree_of(store)
+        self._work_tree_stat = None if self._work_tree is None else os.lstat(self._work_tree)
         self._packed_stamp = self._stamp_of_packed()
 
     def read(self) -> None:
@@ -106,7 +109,7 @@ class HistoryCopy:
 
     def restore(self) -> Path | None:
         """Return the folder into which something was put back. Raises OSError."""
-        if is_store(self._folder):
+        if is_store(self._folder) and not self._left_its_work_tree():
             existing, folders = self._existing()
             lost = self._lost_refs(existing, folders)
             lost |= self._lost_objects(existing, [*lost])
@@ -125,6 +128,18 @@ class HistoryCopy:
                 pass
         put_back(place, self._files)
         return place
+
+    def _left_its_work_tree(self) -> bool:
+        """Return whether the store was moved away from a work tree that is still there. It may be
+        in a folder now whose files come and go; git itself leaves a file in its place."""
+        if self._work_tree is None or self._work_tree_stat is None:
+            return False
+        if os.path.lexists(self.store):
+            return False
+        try:
+            return os.path.samestat(os.lstat(self._work_tree), self._work_tree_stat)
+        except OSError:
+            return False
 
     def _is_in_place(self) -> bool:
         try:
@@ -293,6 +308,11 @@ class HistoryCopy:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
             yield fd
+
+
+def _work_tree_of(store: Path) -> Path | None:
+    """Return the folder whose `.git` the store is, or is a part of; None for a bare repository."""
+    return next((path.parent for path in (store, *store.parents) if path.name == GIT), None)
 
 
 def _refs(names: Collection[str], read: Callable[[str], str]) -> dict[str, str]:

@@ -101,6 +101,19 @@ def test_clone_in_a_folder_of_the_build_goes_with_it(scene: Scene) -> None:
     assert not (scene.root / "build" / "clone" / ".git" / "HEAD").exists()
 
 
+@pytest.mark.parametrize(
+    "command", ["mv .git build", "mv -t build a.txt './.git/'", "cd build && mv ../.g'it' ."]
+)
+async def test_move_of_a_repository_asks_like_its_deletion(scene: Scene, command: str) -> None:
+    (scene.root / "build").mkdir()
+    found = await planned(scene, command)
+    assert found is not None
+    assert found.is_final
+    assert dict(found.lost) == {"git": (".git/",)}
+    assert await planned(scene, "mv a.txt .gitignore build") is None
+    assert await planned(scene, "mv a.txt .git/info") is None
+
+
 def test_repository_that_is_named_is_deleted(scene: Scene) -> None:
     """A person was asked about it."""
     result = scene.call("exec", command="rm -rf .git")

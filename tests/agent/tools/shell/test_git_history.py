@@ -86,6 +86,9 @@ def guard(repository: Path) -> Iterator[GitHistoryGuard]:
         shell("rm .git/refs/heads/main .git/logs/refs/heads/main"),
         shell("rm -rf .git/logs/refs .git/refs/heads/main"),
         shell("D=.git; rm -rf $D"),
+        shell("mv .git ../moved"),
+        shell("mkdir build; mv .git build; rm -rf build"),
+        shell("mv .git/objects ../moved"),
         shell("find .git -type f -delete"),
         shell("python3 -c 'import shutil; shutil.rmtree(\".git\")'"),
     ],
@@ -165,7 +168,8 @@ def test_pack_counts_only_if_it_contains_what_is_gone(
         steps("commit -q --allow-empty -m three", "pack-refs --all"),
         steps("tag v1", "tag -d v1"),
         steps("reset -q --hard HEAD~1", "reflog expire --expire=now --all", "gc -q --prune=now"),
-        shell("mv .git ../moved"),
+        shell("cd .. && mv project moved && mkdir project"),
+        steps("init -q --separate-git-dir=../moved"),
         steps("checkout -q --orphan new", "branch -q -D main side"),
         steps("checkout -q --detach", "branch -q -D main side", "pack-refs --all --prune"),
         steps("symbolic-ref HEAD refs/heads/other", "branch -q -D main"),
@@ -182,6 +186,15 @@ def test_work_of_git_is_left_alone(
     before = _files(repository)
     assert list(guard.end()) == []
     assert _files(repository) == before
+
+
+def test_repository_that_is_moved_by_its_name_stays_there(repository: Path) -> None:
+    """A person was asked about it."""
+    guard = GitHistoryGuard(repository)
+    guard.begin([repository / ".git"], [repository / ".git"])
+    (repository / ".git").rename(repository / "moved")
+    assert list(guard.end()) == []
+    assert not (repository / ".git").exists()
 
 
 def test_new_repository_is_not_mixed_with_the_old_one(
