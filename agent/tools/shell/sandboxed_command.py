@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
@@ -43,6 +44,7 @@ from agent.tools.shell.mount_restrictions import (
 from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.resource_limits import CommandMeter
+from agent.tools.shell.session_space import CommandCount
 from agent.types import Taint
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 3
+_MAX_KEPT_HOMES = 64
 
 
 @frozen
@@ -160,6 +163,8 @@ class SandboxedCommands:
         self._meters, self._spaces = processes.meters, processes.spaces
         self._reach = reach or {}
         self._read_history = HistoryCache()
+        self._homes: dict[str, tuple[CommandCount, HomeSettings]] = {}
+        self._homes_lock = Lock()
         self._sandbox = settings.sandbox or Unconfined()
 
     @property
@@ -188,10 +193,23 @@ class SandboxedCommands:
         return home if folder is None else replace(home, digest=answered_digest(folder, home))
 
     def _scan_home(self, line: CommandLine) -> HomeSettings:
-        if not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
+        """Return the files in the home; they are looked at once between two commands of the
+        session."""
+        session = line.call.session
+        folder = self._spaces.existing_folder(session)
+        if folder is None or not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
             return HomeSettings()
-        folder = self._spaces.existing_folder(line.call.session)
-        return HomeSettings() if folder is None else home_settings(*self._sandbox.home(folder))
+        count = self._spaces.quiet_count(session)
+        with self._homes_lock:
+            earlier_count, home = self._homes.pop(session, (None, HomeSettings()))
+        if count is None or count != earlier_count:
+            home = home_settings(*self._sandbox.home(folder))
+        if count is not None:
+            with self._homes_lock:
+                self._homes[session] = (count, home)
+                if len(self._homes) > _MAX_KEPT_HOMES:
+                    del self._homes[next(iter(self._homes))]
+        return home
 
     def confinement(self, line: CommandLine, home: HomeSettings) -> str:
         """A description of what confines this command, and of the files that it finds: an answer
@@ -219,17 +237,31 @@ class SandboxedCommands:
     @asynccontextmanager
     async def _allowed_changes(self, line: CommandLine) -> AsyncIterator[None]:
         """Record what a command changes in its home, if a person has allowed it and no other
-        command runs meanwhile."""
-        session = line.call.session
-        with self._spaces.command(session) as is_alone:
-            is_allowed = line.call.is_allowed and self.holds(line)
-            before = await asyncio.to_thread(self._scan_home, line) if is_allowed else None
+        command runs meanwhile. Raises `ToolError`."""
+        spaces, session, is_held = self._spaces, line.call.session, self.holds(line)
+        count: CommandCount | None = None
+        before = HomeSettings()
+        with ExitStack() as stack:
+            try:
+                if is_held and line.call.is_allowed:
+                    await asyncio.to_thread(spaces.folder, session)
+                    count = await asyncio.to_thread(spaces.quiet_count, session)
+                    before = await asyncio.to_thread(self._scan_home, line)
+                stack.enter_context(spaces.command(session, creates_space=is_held))
+            except OSError as exc:
+                raise _not_started(exc) from exc
             yield
-            if before is not None and is_alone():
-                after = await asyncio.to_thread(self._scan_home, line)
-                folder = self._spaces.existing_folder(session)
-                if folder is not None and is_alone():
-                    await asyncio.to_thread(record_allowed_changes, folder, before, after)
+        if count is not None:
+            await asyncio.to_thread(self._record_changes, line, count.next(), before)
+
+    def _record_changes(self, line: CommandLine, count: CommandCount, before: HomeSettings) -> None:
+        spaces, session = self._spaces, line.call.session
+        if spaces.quiet_count(session) != count:
+            return
+        after = self._scan_home(line)
+        folder = spaces.existing_folder(session)
+        if folder is not None and spaces.quiet_count(session) == count:
+            record_allowed_changes(folder, before, after)
 
     async def _run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
@@ -254,8 +286,7 @@ class SandboxedCommands:
                     async with self._meter(line, tainting) as meter:
                         end = await run(spawn, timeout_s, on_output, meter)
         except OSError as exc:
-            reason = (exc.strerror or type(exc).__name__).lower()
-            raise ToolError(f"The command could not be started: {reason}.") from exc
+            raise _not_started(exc) from exc
         finally:
             # A second cancellation ends each of these waits.
             try:
@@ -444,6 +475,11 @@ class SandboxedCommands:
     def shares_network(self, session: str) -> bool:
         """Whether the session's commands reach each other at 127.0.0.1. May block."""
         return not self.confines or self._spaces.network(session) is not None
+
+
+def _not_started(exc: OSError) -> ToolError:
+    reason = (exc.strerror or type(exc).__name__).lower()
+    return ToolError(f"The command could not be started: {reason}.")
 
 
 def _describe_refusals(proxy: "EgressProxy | None") -> str:

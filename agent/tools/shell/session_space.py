@@ -1,15 +1,16 @@
 """What the commands of one conversation share: a /tmp, and a network once one runs beside them."""
 
+import fcntl
 import hashlib
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
 from agent.security.files.process_folder import ProcessFolder
 from agent.security.sandbox.base import SharesNetwork
@@ -17,6 +18,22 @@ from agent.security.sandbox.session_network import SessionNetwork
 
 # A conversation that was silent for this long finds an empty /tmp.
 KEPT_S = 7 * 86_400.0
+
+
+# Grows by a byte with each command, which locks it while it runs. No command sees it.
+_COUNT_FILE = "commands"
+_COUNT_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@frozen
+class CommandCount:
+    """The number of commands in a space, of which `space` is the identity."""
+
+    space: int
+    commands: int
+
+    def next(self) -> "CommandCount":
+        return CommandCount(self.space, self.commands + 1)
 
 
 @dataclass(slots=True)
@@ -36,7 +53,6 @@ class SessionSpaces:
         self._root = None if root is None else Path(os.path.realpath(root))
         self._own_root = ProcessFolder("kore-tmp-")
         self._spaces: dict[str, _Space] = {}
-        self._running, self._started = Counter[str](), Counter[str]()
         self._lock = threading.Lock()
 
     def folder(self, session: str) -> Path:
@@ -50,24 +66,29 @@ class SessionSpaces:
             return self._folder_of(session)
 
     @contextmanager
-    def command(self, session: str) -> Iterator[Callable[[], bool]]:
-        """Count a command of the session; yield a function that returns whether it has been alone
-        since."""
-        with self._lock:
-            is_first = not self._running[session]
-            self._running[session] += 1
-            self._started[session] += 1
-            number = self._started[session]
+    def command(self, session: str, *, creates_space: bool) -> Iterator[None]:
+        """Count a command of the session, in all processes. Without `creates_space` nothing is
+        counted in a session that has no space. Raises OSError."""
+        folder = self.folder(session) if creates_space else self.existing_folder(session)
+        with _open_count(folder) as count:
+            if count is not None:
+                fcntl.flock(count, fcntl.LOCK_SH)
+                os.write(count, b".")
+            yield
 
-        def is_alone() -> bool:
-            with self._lock:
-                return is_first and self._started[session] == number
-
+    def quiet_count(self, session: str) -> CommandCount | None:
+        """Return the number of commands that the session has begun; None while one runs in any
+        process, and where that is not known. While it stays the same, no command has changed the
+        space."""
         try:
-            yield is_alone
-        finally:
-            with self._lock:
-                self._running[session] -= 1
+            with _open_count(self.existing_folder(session)) as count:
+                if count is None:
+                    return None
+                fcntl.flock(count, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                info = os.fstat(count)
+                return CommandCount(info.st_ino, info.st_size)
+        except OSError:
+            return None
 
     def network(self, session: str) -> SessionNetwork | None:
         """The session's network; None where it has none."""
@@ -118,6 +139,21 @@ class SessionSpaces:
         if self._root is not None:
             return self._root / _name(session)
         return self._own_root.path() / _name(session) if self._own_root.is_made else None
+
+
+@contextmanager
+def _open_count(folder: Path | None) -> Iterator[int | None]:
+    """Open the file that counts the commands of a space; None where there is no space. Raises
+    OSError."""
+    try:
+        fd = None if folder is None else os.open(folder / _COUNT_FILE, _COUNT_FLAGS, 0o600)
+    except FileNotFoundError:
+        fd = None
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            os.close(fd)
 
 
 def _name(session: str) -> str:

@@ -322,6 +322,44 @@ async def test_what_another_command_leaves_meanwhile_ends_answers(
     await tool.aclose()
 
 
+async def test_home_is_looked_through_once_between_two_commands(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    tool = Exec(replace(ToolSettings(), sandbox=box))
+    await tool.run({"command": "touch ~/.curlrc"}, call)
+    earlier = await plan_of(tool, call, "mkdir x")
+    spaces = tool.processes.spaces
+    home, _ = box.home(spaces.folder(call.session))
+    # Only commands change a home.
+    write(home, ".npmrc")
+    assert await plan_of(tool, call, "mkdir x") == earlier
+    await tool.run({"command": "true"}, call)
+    assert (await plan_of(tool, call, "mkdir x"))[0] == (".curlrc", ".npmrc")
+    with spaces.command(call.session, creates_space=False):
+        write(home, ".a")
+        assert (await plan_of(tool, call, "mkdir x"))[0] == (".a", ".curlrc", ".npmrc")
+        write(home, ".b")
+        assert (await plan_of(tool, call, "mkdir x"))[0] == (".a", ".b", ".curlrc", ".npmrc")
+    await tool.aclose()
+
+
+async def test_commands_of_other_processes_count(
+    box: Bubblewrap, call: CallContext, tmp_path: Path
+) -> None:
+    settings = ToolSettings(sandbox=box, temporary_folder=tmp_path / "temporary")
+    tool, other, allowed = Exec(settings), Exec(settings), replace(call, is_allowed=True)
+    empty = await confinement_of(tool, call)
+    await other.run({"command": "touch ~/.curlrc"}, call)
+    planted = await confinement_of(tool, call)
+    assert planted != empty
+    await tool.run({"command": "touch ~/.cache"}, allowed)
+    assert await confinement_of(tool, call) == planted
+    with other.processes.spaces.command(call.session, creates_space=False):
+        await tool.run({"command": "touch ~/.npmrc"}, allowed)
+    assert await confinement_of(tool, call) != planted
+    await asyncio.gather(tool.aclose(), other.aclose())
+
+
 async def test_what_widens_the_sandbox_ends_answers(
     box: Bubblewrap, call: CallContext, tmp_path: Path
 ) -> None:
@@ -367,10 +405,13 @@ async def test_the_home_under_landlock_lies_in_the_temporary_folder(call: CallCo
     tool = Exec(replace(ToolSettings(), sandbox=Landlock(5)))
     empty = await plan_of(tool, call, "make")
     assert empty[0] == ()
-    folder = tool.processes.spaces.folder(call.session)
-    write(folder, "tmp/leftover")
+    spaces = tool.processes.spaces
+    folder = spaces.folder(call.session)
+    with spaces.command(call.session, creates_space=False):
+        write(folder, "tmp/leftover")
     assert await plan_of(tool, call, "make") == empty
-    write(folder, "tmp/home/.npmrc")
+    with spaces.command(call.session, creates_space=False):
+        write(folder, "tmp/home/.npmrc")
     names, confinement, _, _ = await plan_of(tool, call, "make")
     assert names == (".npmrc",)
     assert str(confinement).startswith("landlock ")
