@@ -331,6 +331,17 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
 
 
+async def test_question_of_a_subagent_belongs_to_the_session_that_waits(tmp_path: Path) -> None:
+    """`kore agent -c -m` finds it there, and refuses to wait behind it."""
+    async with running(tmp_path, EchoProvider()) as parts:
+        await parts.bus.submit(console_message(task(tool("exec", command="echo hi > a.txt"))))
+        await parts.until_stored("approval", state="open")
+        (question,) = await parts.service.list_approvals()
+        ((caller, own),) = await parts.stored("task", "caller", "session")
+    assert question.session == caller
+    assert question.session != own
+
+
 async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(tool("exec", command="echo hi >> a.txt"))))
