@@ -30,6 +30,7 @@ from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt, message_of
+from agent.run.library import LibraryRun, reachable
 from agent.run.options import (
     ParallelOptions,
     RunOptions,
@@ -38,7 +39,6 @@ from agent.run.options import (
     new_session,
     with_earlier,
 )
-from agent.run.run import AgentRun, reachable
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
@@ -350,7 +350,7 @@ class Agent(Generic[DepsT]):
         is_data: bool = False,
     ) -> Result:
         error: events.Error | None = None
-        run = AgentRun(self, prompt, deps, options, guardrails, is_data=is_data)
+        run = LibraryRun(self, prompt, deps, options, guardrails, is_data=is_data)
         async with aclosing(run.events()) as stream:
             async for event in stream:
                 if isinstance(event, events.Error):
@@ -409,7 +409,7 @@ class Agent(Generic[DepsT]):
         turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
         those of the agent. `initial_messages` are what a new conversation begins with.
         """
-        run = AgentRun(self, prompt, deps, options, self.guardrails)
+        run = LibraryRun(self, prompt, deps, options, self.guardrails)
         async with aclosing(run.events()) as stream:
             async for event in stream:
                 yield event

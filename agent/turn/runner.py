@@ -70,8 +70,6 @@ class AgentTurn:
         self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
         # What ended the turn, if anything did.
         self.failure: KoreError | None = None
-        # A hook has kept what the person said from the model.
-        self.is_withdrawn = False
 
     async def events(self) -> AsyncGenerator[Event]:
         """The events, `Done` last, whether the turn came to its end or was stopped."""
@@ -179,7 +177,6 @@ class AgentTurn:
         words = await loop.hooks_begin(question.text, is_new_session=is_new)
         if words.refusal is not None:
             await task.progress.replace_prompt(withdrawn_prompt())
-            self.is_withdrawn = True
             refusal = self._agent.redactor.clean(words.refusal)
             raise TurnAborted("hook", t("A hook blocked this message: {why}", why=refusal))
         if words.text:
