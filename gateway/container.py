@@ -63,6 +63,7 @@ from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
+from gateway.turns.commit import TurnCommitter
 from gateway.turns.compaction import CompactionService
 from gateway.turns.contributors.answer_style import AnswerStyle
 from gateway.turns.contributors.message_taint import MessageTaint
@@ -71,7 +72,10 @@ from gateway.turns.contributors.server_quotes import ServerQuoteReader
 from gateway.turns.contributors.skill_calls import SkillCalls
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
+from gateway.turns.requests import TurnRequests
 from gateway.turns.runner import TurnRunner
+from gateway.turns.screens import TurnScreens
+from gateway.turns.store import TurnStores
 from gateway.turns.usage.limits import warn_unenforceable
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.model_caller import ModelCaller
@@ -262,25 +266,29 @@ def build_container(
         context = settings.context
         agent.projects.shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     command_reader = CommandReader(agent, access)
-    turns = TurnRunner(
+    committer = TurnCommitter(
         database=database,
         agent=agent,
         renderer=renderer,
         sender=sender,
-        events=events,
-        permissions=permissions,
-        usage=usage,
-        windows=windows,
-        isolation=isolation,
-        compactions=compactions,
         subagents=subagents,
         background=background,
+        jobs=jobs,
+        on_answer=speech.consider,
+    )
+    requests = TurnRequests(
+        database=database,
+        agent=agent,
+        permissions=permissions,
+        subagents=subagents,
+        compactions=compactions,
         reports=reports,
         jobs=jobs,
-        is_command=command_reader.is_command,
-        similarity=similarity_of(settings, agent, database),
-        on_answer=speech.consider,
         editors=editors,
+        similarity=similarity_of(settings, agent, database),
+    )
+    turns = TurnRunner(
+        agent=agent,
         contributors=[
             *([ReceivedFiles(received)] if received is not None else []),
             AnswerStyle(partial(find_style, resources.home)),
@@ -292,6 +300,20 @@ def build_container(
             ProjectNews(agent),
             MemoryReminder(agent),
         ],
+        stores=TurnStores(
+            database=database,
+            agent=agent,
+            permissions=permissions,
+            windows=windows,
+            isolation=isolation,
+            committer=committer,
+            is_command=command_reader.is_command,
+        ),
+        requests=requests,
+        screens=TurnScreens(database=database, renderer=renderer, events=events),
+        subagents=subagents,
+        usage=usage,
+        compactions=compactions,
     )
     supervisor = ChannelSupervisor(channels)
     status = RuntimeStatus(

@@ -1,4 +1,4 @@
-"""What a program may say to an agent: words, pictures, or a whole message."""
+"""Prompts of a program: text, pictures, or a whole message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from agent.types import Image, Message, Part, Text
 
 @frozen
 class ImageUrl:
-    """A picture at a public address: it is fetched when the run begins, and kept with the
-    conversation."""
+    """Picture at a public address, fetched when the run begins and stored with the conversation."""
 
     url: str
 
@@ -27,7 +26,7 @@ Prompt = str | Message | Sequence[PromptPart]
 
 
 async def message_of(prompt: Prompt, allow: Allow = is_public) -> Message:
-    """The prompt as a message. Raises `KoreError` for a picture that cannot be shown."""
+    """Return the prompt as a message. Raises `KoreError` for a picture that cannot be shown."""
     if isinstance(prompt, Message):
         return prompt
     if isinstance(prompt, str):

@@ -1,4 +1,4 @@
-"""Runs of the library: an agent's turn, and those of the agents that it hands over to."""
+"""Runs of the library, with handoffs between agents."""
 
 import os
 import time
@@ -44,7 +44,7 @@ _MAX_HANDOFFS = 20
 
 
 class RunningAgent(AgentServices, Protocol):
-    """What `LibraryRun` needs of an agent."""
+    """Services of an agent that `LibraryRun` uses."""
 
     changes: OpenChangeLog | None
 
@@ -120,7 +120,7 @@ class LibraryRun:
                     yield event
         finally:
             self.failure = next((turn.failure for turn in self._turns if turn.failure), None)
-            # A message that a guardrail blocked is no part of the conversation.
+            # The conversation does not include a message that a guardrail blocked.
             if isinstance(self.failure, InputGuardrailTripped):
                 agent.projects.forget(session)
             else:
@@ -220,7 +220,7 @@ class LibraryRun:
             RunOptions(),
             messages=handoff.visible(conversation.messages),
             summary=conversation.summary,
-            # Its places are those of the whole conversation.
+            # The marker counts messages of the whole conversation.
             keeper=store.marker if handoff.input_filter is None else None,
             guardrails=checks,
             exposure=TaintState(taint | before.exposure.taint),

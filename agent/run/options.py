@@ -1,4 +1,4 @@
-"""What a run can be told, what that has to be like, and how results of several turns are added."""
+"""Options of a run, their checks, and the sum of several results."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from agent.types import Message, Result
 
 
 class ParallelOptions(TypedDict, total=False):
-    """What each of many runs can be told."""
+    """Options of each of several parallel runs."""
 
     model: str | None
     model_settings: ModelSettings | None
@@ -22,7 +22,7 @@ class ParallelOptions(TypedDict, total=False):
 
 
 class RunOptions(ParallelOptions, total=False):
-    """What one run can be told."""
+    """Options of one run."""
 
     session: str | None
 
@@ -32,7 +32,7 @@ def new_session() -> str:
 
 
 def check_beginning(messages: Sequence[Message]) -> list[Message]:
-    """Raises `ConfigError` for what no conversation can begin with."""
+    """Return the messages as a list. Raises `ConfigError` where no conversation can begin so."""
     if not is_valid(messages):
         raise ConfigError(
             t("initial_messages: each tool call must be followed directly by its result")
@@ -43,13 +43,13 @@ def check_beginning(messages: Sequence[Message]) -> list[Message]:
 
 
 def last_words(result: Result) -> str:
-    """The newest reply: what was said between calls is no part of the answer."""
+    """Return the newest reply, without the text between earlier calls."""
     replies = (message for message in reversed(result.messages) if message.role == "assistant")
     return next((message.text for message in replies), "")
 
 
 def with_earlier(earlier: Result, later: Result) -> Result:
-    """The later turn, with what the earlier one took."""
+    """Return the later result with the messages and the usage of the earlier one."""
     costs = (earlier.cost_usd, later.cost_usd)
     return replace(
         later,

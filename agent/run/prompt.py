@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PromptEntry:
-    """One of the messages that a turn answers, with its own facts and files.
+    """Message that a turn answers, with its own facts and files.
 
     `facts` are phrases about this message alone: its sender, a quote, the source of a forward, an
     edit.
@@ -69,11 +69,11 @@ def _text(entry: PromptEntry) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class PromptDraft:
-    """What the model reads at the start of a turn, while contributors add to it.
+    """Prompt of a turn while contributors add to it.
 
     `message` opens the turn; `conversation` ends with its first version, and `upto` counts the
     messages that have left it. `taint` is what the conversation has taken in, including what this
-    turn begins with. A resumed turn keeps its message: contributors only restore what they hold in
+    turn begins with. A resumed turn has its message already: contributors only restore what is in
     memory. The `after_store` callbacks run once the message is stored.
     """
 
@@ -84,7 +84,7 @@ class PromptDraft:
     upto: int = 0
     taint: frozenset[Taint] = NOTHING
     is_resumed: bool = False
-    # False for sub-agents, whose prompt holds no file of the workspace.
+    # False for sub-agents, whose prompt contains no file of the workspace.
     reads_workspace: bool = True
     describes_project: bool = True
     may_remember: bool = True

@@ -26,9 +26,16 @@ class Run(Generic[RunDraftT]):
         self._store = store
 
     async def prepare(self, draft: RunDraftT) -> None:
-        """Complete the draft, and store it before the model reads any of it."""
+        """Complete the draft, and store it before the model reads any of it.
+
+        What a contributor has added is stored before the next one begins: a run that is resumed
+        keeps it.
+        """
         for contributor in self._contributors:
+            message = draft.message
             await contributor.contribute(draft)
+            if draft.message is not message:
+                await self._store.amend(draft)
         await self._store.amend(draft)
         for callback in draft.after_store:
             callback()

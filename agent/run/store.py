@@ -20,7 +20,7 @@ OutcomeT = TypeVar("OutcomeT", contravariant=True)
 
 
 class RunStore(Protocol[DraftT, OutcomeT]):
-    """Keeps one run, in this order: `begin`, `amend`, the steps of its turns, `finish`."""
+    """Stores one run: `begin`, `amend` once or more, the steps of its turns, `finish`."""
 
     async def begin(self, message: Message | None) -> Conversation:
         """Return the conversation, which ends with the message that opens the run; None for a run
@@ -44,7 +44,7 @@ class HistoryRunStore:
     """Implements `RunStore` for a session of a `History`, which takes a run when it has ended.
 
     `initial` are the messages that a new session begins with. Summaries, memory snapshots and
-    file views are kept where the history supports them.
+    file views are stored if the history supports them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class HistoryRunStore:
         return self.marker.mark.conversation([*self._earlier, *opening, *new_messages])
 
     def take_memory(self, workspace: Workspace) -> None:
-        """Keep the memory that the session began with; a summary takes the memory of its time."""
+        """Take the memory that the session began with, or the current one after a summary."""
         if not isinstance(self._history, SnapshotStore):
             return
         path, upto = workspace.owner_memory, self._stored_marker.upto
@@ -105,7 +105,7 @@ class HistoryRunStore:
             self._memory = MemorySnapshot(str(path), text, upto)
 
     def memory_text(self, workspace: Workspace) -> str | None:
-        """Return the kept memory, or None where the prompt reads the file."""
+        """Return the memory of the session, or None where the prompt reads the file."""
         memory = self._memory
         is_same = memory is not None and memory.file == str(workspace.owner_memory)
         return memory.text if memory is not None and is_same else None

@@ -289,7 +289,7 @@ class MessageBus:
         """Handle what is next on the lane; False when there is nothing."""
         if not lane.is_bypass:
             await self._isolation.enter(lane.name)
-        if self._turns.draining:
+        if self._turns.is_draining:
             raise TurnSuspended
         lane.claim = None
         # A stop that is stored right behind the claim must find whom to tell.
@@ -318,7 +318,7 @@ class MessageBus:
             if not inbox.is_run_here(tx, lane.name):
                 return None
             return claims.claim_at_once(tx, lane.name, self._commands.is_at_once, scope)
-        reading = (self._commands.is_command, self._turns.user_message)
+        reading = (self._commands.is_command, self._turns.compose)
         claim = claims.claim(tx, lane.name, time.time(), *reading, scope)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
             # Nothing here ends that turn: looking again would only cost.
@@ -384,7 +384,7 @@ class MessageBus:
                 )
             await self._turns.give_up(claim, sentence)
             return True
-        if self._turns.draining:
+        if self._turns.is_draining:
             raise TurnSuspended
         try:
             return await self._turns.run(claim, stop, lane.wake.is_set)

@@ -92,13 +92,13 @@ class JobService:
 
                 record_result(tx, self.context, message, failed, time.time())
 
-    def is_silent(self, claim: TurnClaim, ending: TurnOutcome) -> bool:
+    def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
         """Return whether a job's result has nothing that people need to read."""
-        if claim.messages[-1].job is None or ending.error is not None or ending.denied_summary:
+        if claim.messages[-1].job is None or outcome.error is not None or outcome.denied_summary:
             return False
         from gateway.scheduler.firing import is_silent
 
-        return ending.result is not None and is_silent(ending.result.text)
+        return outcome.result is not None and is_silent(outcome.result.text)
 
     def clean(self, claim: TurnClaim, text: str) -> str:
         """Return a text for people, without the word by which jobs report nothing."""

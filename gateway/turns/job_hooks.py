@@ -20,7 +20,7 @@ class JobHooks(Protocol):
         """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
         ...
 
-    def is_silent(self, claim: TurnClaim, ending: TurnOutcome) -> bool:
+    def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
         """Whether a job has come to nothing that anybody need read."""
         ...
 

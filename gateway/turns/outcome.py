@@ -1,4 +1,4 @@
-"""How a turn ended, worded for its history, for the chat, and for a sub-agent's caller."""
+"""Outcome of a turn, and its wording for the history, the chat and a sub-agent's caller."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,6 +7,7 @@ from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.types import Message, Result, Taint, assistant
+from agent.usage import UsageTotals
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import CONSOLE, OutboundPart
@@ -19,15 +20,18 @@ _SCREENS = frozenset({CONSOLE, API})
 
 @dataclass(slots=True)
 class TurnOutcome:
-    """What the events of a turn came to. `dropped_messages` have left the window,
-    `denied_summary` says what a person would have had to allow, `trace` what was done.
-    `preview_parts` are what the messages of its preview show. Unless the owner alone reads the
-    answer (`is_owner`), it does not say why there is none: errors name addresses, files and
-    accounts."""
+    """Result of a turn's events.
+
+    `dropped_messages` have left the window, `denied_summary` says what a person would have had to
+    allow, `trace` what was done. `preview_parts` are the messages of its preview. Unless only the
+    owner reads the answer (`is_owner`), errors are withheld: they name addresses, files and
+    accounts.
+    """
 
     result: Result | None = None
     error: events.Error | None = None
     dropped_messages: int = 0
+    spent: UsageTotals = field(default_factory=UsageTotals)
     denied_summary: str = ""
     trace: str = ""
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
@@ -38,7 +42,7 @@ class TurnOutcome:
 
     @property
     def stopped(self) -> str | None:
-        """What ended the turn before the model was done."""
+        """Reason for which the turn ended before the model was done."""
         return self.result.stopped if self.result is not None else None
 
     def observe(self, event: events.Event) -> None:
@@ -63,31 +67,31 @@ class TurnOutcome:
         return event
 
 
-def closing_messages(ending: TurnOutcome) -> list[Message]:
-    """What the history says of a turn that the model did not end itself."""
-    assert ending.result is not None, "a turn ends with Done"
-    last = ending.result.messages[-1:]
+def closing_messages(outcome: TurnOutcome) -> list[Message]:
+    """Return the messages that close a turn which the model did not end."""
+    assert outcome.result is not None, "a turn ends with Done"
+    last = outcome.result.messages[-1:]
     said_something = bool(last) and last[0].role == "assistant"
-    if ending.result.stopped == "cancelled" and not said_something:
+    if outcome.result.stopped == "cancelled" and not said_something:
         return [assistant(load_prompt("stopped"))]
-    if ending.error is not None:
+    if outcome.error is not None:
         return [assistant(load_prompt("no_answer"))]
     return []
 
 
-def answer(ending: TurnOutcome, clean: Callable[[str], str] = lambda text: text) -> str:
-    """What the chat is told. `clean` defuses links in what is not the model's words, whose links
+def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text) -> str:
+    """Return the answer for the chat. `clean` defuses the links in all but the model's words, which
     the turn has defused."""
-    text = _answer(ending, clean)
-    warnings = (f"⚠️ {text}" for text in ending.warnings)
-    below = [clean(text) for text in (ending.denied_summary, *warnings, ending.trace) if text]
+    text = _answer(outcome, clean)
+    warnings = (f"⚠️ {text}" for text in outcome.warnings)
+    below = [clean(text) for text in (outcome.denied_summary, *warnings, outcome.trace) if text]
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 
-def _answer(ending: TurnOutcome, clean: Callable[[str], str]) -> str:
-    assert ending.result is not None, "a turn ends with Done"
-    result, error = ending.result, ending.error
-    if error is not None and not ending.is_owner:
+def _answer(outcome: TurnOutcome, clean: Callable[[str], str]) -> str:
+    assert outcome.result is not None, "a turn ends with Done"
+    result, error = outcome.result, outcome.error
+    if error is not None and not outcome.is_owner:
         return f"{_assistant_text(result)}⚠️ {t(WITHHELD)}"
     if error is not None:
         sentence = t("⚠️ I could not answer: {why} ({code})", why=error.message, code=error.code)
@@ -104,40 +108,42 @@ def _assistant_text(result: Result) -> str:
     return "".join(f"{close_code_block(text)}\n\n" for text in texts if text)
 
 
-def outcome(ending: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
-    """What a sub-agent came to: its last words, or why there are none."""
-    assert ending.result is not None, "a turn ends with Done"
-    result = ending.result
+def task_outcome(outcome: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
+    """Return the outcome of a sub-agent's task: its last words, or why there are none."""
+    assert outcome.result is not None, "a turn ends with Done"
+    result = outcome.result
     if result.stopped == "cancelled":
-        return TaskOutcome("stopped", answer(ending), taint)
-    if ending.error is not None or result.stopped is not None:
-        return TaskOutcome("failed", answer(ending), taint)
+        return TaskOutcome("stopped", answer(outcome), taint)
+    if outcome.error is not None or result.stopped is not None:
+        return TaskOutcome("failed", answer(outcome), taint)
     texts = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
     return TaskOutcome("done", texts[-1] if texts else result.text, taint)
 
 
-def earlier_texts(messages: Sequence[Message], begun: int) -> list[str]:
-    """What this turn said before it was put down: it has added the last `begun` messages."""
-    since = messages[max(len(messages) - begun, 0) :]
-    texts = (message.text.strip() for message in since if message.role == "assistant")
+def earlier_texts(messages: Sequence[Message]) -> list[str]:
+    """Return what the turn said before a restart, in the `messages` that it added by then."""
+    texts = (message.text.strip() for message in messages if message.role == "assistant")
     return [text for text in texts if text]
 
 
 def whole_rounds(dropped: int, messages: list[Message]) -> int:
-    """The stored window begins with a user message; a cut inside a round is made anew instead."""
+    """Return how many messages leave the stored window, which begins with a user message.
+
+    A cut inside a round is made again by the next turn.
+    """
     if dropped < len(messages) and messages[dropped].role == "user":
         return dropped
     return 0
 
 
 def root_cause(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The cause: task groups inside each other wrap it more than once."""
+    """Return the cause: nested task groups wrap it more than once."""
     cause: BaseException = several
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
     return cause
 
 
-def failure(ending: TurnOutcome) -> str:
-    """Why a turn came to nothing, in a sentence; '' when it did come to something."""
-    return ending.error.message if ending.error is not None else ""
+def failure(outcome: TurnOutcome) -> str:
+    """Return why a turn failed, in a sentence; '' when it did not."""
+    return outcome.error.message if outcome.error is not None else ""

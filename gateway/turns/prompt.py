@@ -10,6 +10,7 @@ from agent.context.project.context import ContextUpdate
 from agent.events import Evicted, SessionCreated
 from agent.prompts import render_prompt
 from agent.run.prompt import PromptDraft, PromptEntry, compose_prompt
+from agent.security.files.folder_identity import FolderIdentity
 from agent.types import Message, Part, Taint, Text
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.store.repositories.conversations.session_marks import taint_of_text
@@ -27,6 +28,7 @@ class TurnDraft(PromptDraft):
     """Prompt of a turn that the gateway runs; `thinking` is None for the model's default."""
 
     claim: TurnClaim
+    folder: FolderIdentity
     thinking: bool | None = None
 
 

@@ -7,7 +7,7 @@ from agent.turn.request import AgentServices
 
 @frozen
 class BackgroundFacts:
-    """Implements `PromptContributor`. What the model was told of a command counts as reported."""
+    """Implements `PromptContributor`. Once the prompt is stored, the commands count as reported."""
 
     agent: AgentServices
 

@@ -9,7 +9,7 @@ from agent.run.prompt import PromptDraft
 
 
 class ProjectServices(Protocol):
-    """What `ProjectNews` needs of an agent."""
+    """Services of an agent that `ProjectNews` uses."""
 
     workspace: Workspace
 
@@ -20,7 +20,7 @@ class ProjectServices(Protocol):
 @frozen
 class ProjectNews:
     """Implements `PromptContributor`: the tree of the folder and the beginnings of its README and
-    configuration files, as far as the conversation does not hold them."""
+    configuration files, without the parts that are in the conversation already."""
 
     agent: ProjectServices
 

@@ -1,4 +1,4 @@
-"""Taint of what a prompt holds before the first call of a tool."""
+"""Taint at the start of a turn, before any tool is called."""
 
 from agent.context.long_task import taint_of
 from agent.context.system_prompt import Workspace
@@ -11,7 +11,7 @@ from agent.types import Taint
 
 @frozen
 class WorkspaceTaint:
-    """Implements `PromptContributor` for the files of the workspace that the prompt holds."""
+    """Implements `PromptContributor` for the files of the workspace in the prompt."""
 
     agent: AgentServices
 
@@ -21,6 +21,6 @@ class WorkspaceTaint:
 
 
 def workspace_taint(workspace: Workspace, audience: PromptAudience) -> frozenset[Taint]:
-    """Return the taint of the files that the prompt for this audience holds."""
+    """Return the taint of the files in the prompt for this audience."""
     taint = workspace.taint(audience.memory, audience.root, audience.persona)
     return taint | taint_of(audience.root) if audience.owner else taint

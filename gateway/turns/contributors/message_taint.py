@@ -17,7 +17,7 @@ class MessageTaint:
 
     async def contribute(self, draft: TurnDraft) -> None:
         messages = draft.claim.messages
-        # What a sub-agent was told is in its taint already.
+        # The taint of a sub-agent includes its task already.
         if draft.reads_workspace and any(map(self.permissions.is_untrusted, messages)):
             draft.taint |= UNTRUSTED
         draft.taint |= shown_taint(messages)

@@ -22,7 +22,7 @@ from gateway.turns.prompt import TurnDraft, is_said, shown_taint
 class SkillCalls:
     """Implements `PromptContributor`: the text of the skill, its model and its thinking.
 
-    A resumed turn holds the text already.
+    The message of a resumed turn has the text already.
     """
 
     agent: Agent

@@ -253,7 +253,7 @@ async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_p
     model = [assistant("", (change("1"), change("2", "b.txt")))]
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))
-        reading = (lambda _: False, parts.turns.user_message)
+        reading = (lambda _: False, parts.turns.compose)
         claim = await parts.database.transact(claims.claim, LANE, time.time(), *reading)
         assert isinstance(claim, claims.TurnClaim)
         effects: dict[str, Effect] = {"1": "idempotent", "2": "idempotent"}

@@ -55,4 +55,4 @@ async def test_what_waits_behind_a_command_is_handed_on_after_it(tmp_path: Path)
         hint = LaneHint(messages[0].session_key, WORKER)
         assert hint not in fanout.hints
         await wait_until(lambda: hint in fanout.hints)
-        assert len(parts.platform.chats["1"]) == 1
+        await wait_until(lambda: len(parts.platform.chats["1"]) == 1)

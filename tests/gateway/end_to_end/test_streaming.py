@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.channels.telegram.outbound.render import PAGE_NOTE, PREVIEW_NOTE
-from gateway.turns.runner import ENDS_ABOVE
+from gateway.turns.commit import ENDS_ABOVE
 from tests.fakes.faults import lost_response, status
 from tests.fakes.model_script import Break, Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess

@@ -1,0 +1,190 @@
+"""Final commit of a turn: history, outbox and turn in one transaction."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agent.agent import Agent
+from agent.i18n import mark_for_translation, t
+from agent.records import frozen
+from agent.turn.request import TurnRequest
+from agent.types import Message
+from gateway.core.link_defusing import defuse_answer
+from gateway.core.messages import ONCE
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.sender import OutboxSender
+from gateway.sessions.background_work import BackgroundWork
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations.choices import TRACE
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
+from gateway.store.repositories.execution.turns import FinishedTurn
+from gateway.store.repositories.execution.windows import SessionWindow
+from gateway.turns.agents.subagents import SubagentCoordinator
+from gateway.turns.job_hooks import JobHooks
+from gateway.turns.journal import StoreTurnJournal
+from gateway.turns.outcome import (
+    TurnOutcome,
+    answer,
+    closing_messages,
+    failure,
+    task_outcome,
+    whole_rounds,
+)
+from gateway.turns.trace import trace_of
+
+# In place of a preview that was longer than the answer.
+ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
+
+
+@frozen
+class EndedTurn:
+    """A turn that has run and is not committed yet.
+
+    `earlier_messages` are those that it added before a restart.
+    """
+
+    claim: TurnClaim
+    request: TurnRequest
+    window: SessionWindow
+    journal: StoreTurnJournal
+    subagent_tasks: Sequence[SubagentTask]
+    earlier_messages: Sequence[Message]
+
+
+class TurnCommitter:
+    """Commits turns, then wakes what waits for them."""
+
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+        self,
+        *,
+        database: Store,
+        agent: Agent,
+        renderer: ReplyRenderer,
+        sender: OutboxSender,
+        subagents: SubagentCoordinator,
+        background: BackgroundWork,
+        jobs: JobHooks,
+        on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
+    ) -> None:
+        self._database = database
+        self._agent = agent
+        self._renderer = renderer
+        self._sender = sender
+        self._subagents = subagents
+        self.background = background
+        self._jobs = jobs
+        self._on_answer = on_answer
+
+    async def commit(self, ended: EndedTurn, outcome: TurnOutcome) -> bool:
+        """Store how the turn ended. Return whether messages wait in its lane."""
+        claim, window, tasks = ended.claim, ended.window, ended.subagent_tasks
+        assert outcome.result is not None, "a turn ends with Done"
+        # While the turn is open, no other process can begin one in its session.
+        await self.background.pin(claim.session)
+        outcome.denied_summary = self._jobs.denied_summary(claim, ended.request.permissions)
+        outcome.trace = self._trace(ended, outcome)
+        new = outcome.result.messages[ended.journal.stored_messages :]
+        rows = [*new, *closing_messages(outcome)]
+        dropped = whole_rounds(outcome.dropped_messages, window.messages)
+        is_told = not tasks and not self._jobs.is_silent(claim, outcome)
+        reply = self._final_reply(ended, outcome)
+        replies = [reply] if is_told else []
+        turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
+
+        lane = claim.messages[-1].route.lane
+        is_once = lane.startswith(ONCE)
+        file_views = self._agent.toolbox.views.take_stored_form(claim.session)
+        with self._sender.direct_send(reply if is_told else None) as direct:
+
+            def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
+                now = time.time()
+                if is_once:
+                    inbox.withdraw_command_reports(tx, lane, "the run is over")
+                has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
+                if file_views is not None:
+                    sessions.set_file_views(tx, claim.session, file_views)
+                self._jobs.record_end(tx, claim, failure(outcome))
+                lanes: list[str] = []
+                if tasks:
+                    ending = task_outcome(outcome, ended.request.exposure.taint)
+                    lanes = self._subagents.end(tx, tasks, ending, now)
+                part = outbox.take_first(tx, reply.delivery_id) if direct else None
+                return has_more, lanes, part
+
+            has_more, lanes, part = await self._database.transact(store)
+            if direct:
+                direct.part = part
+            ended.journal.mark_stored(rows)
+            if dropped:
+                window.drop(dropped)
+            is_left = is_once and await self.background.close_if_abandoned(claim.session, lane)
+        self._wake([] if part else replies, lanes)
+        if is_told and outcome.error is None and outcome.result.stopped is None:
+            self._on_answer(claim, self._jobs.clean(claim, outcome.result.text))
+        if tasks or is_left:
+            await self._agent.toolbox.end(claim.session)
+        return has_more
+
+    async def give_up(
+        self,
+        claim: TurnClaim,
+        tasks: Sequence[SubagentTask],
+        sentence: str,
+        *,
+        has_failed: bool = True,
+    ) -> None:
+        """End a turn that cannot be run, and tell the chat or the caller of the sub-agent."""
+        replies = [] if tasks else [self._reply(claim, sentence)]
+        ending = TaskOutcome("failed", sentence, claim.taint)
+
+        def store(tx: Transaction) -> list[str]:
+            now = time.time()
+            turns.give_up(tx, claim.turn, replies, sentence, now, has_failed=has_failed)
+            self._jobs.record_end(tx, claim, sentence)
+            return self._subagents.end(tx, tasks, ending, now)
+
+        self._wake(replies, await self._database.transact(store))
+        if tasks:
+            await self.background.end(claim.session)
+
+    def _final_reply(self, ended: EndedTurn, outcome: TurnOutcome) -> OutgoingReply:
+        exposure = ended.request.exposure
+        text = answer(outcome, lambda part: defuse_answer(part, exposure))
+        return replace(
+            self._reply(ended.claim, self._jobs.clean(ended.claim, text)),
+            taint=exposure.taint,
+            is_read=True,
+            shown=outcome.preview_parts,
+        )
+
+    def _reply(self, claim: TurnClaim, markdown: str) -> OutgoingReply:
+        message = claim.messages[-1]
+        return OutgoingReply(
+            delivery_id=f"t{claim.turn}",
+            route=message.route,
+            parts=self._renderer.render(message.route, markdown),
+            reply_to=claim.reply_to,
+            event_id=message.event_id,
+            page_end=t(ENDS_ABOVE),
+        )
+
+    def _trace(self, ended: EndedTurn, outcome: TurnOutcome) -> str:
+        """Return the trace below the answer, of the whole turn; '' where none is shown."""
+        claim = ended.claim
+        level = self._renderer.trace(claim.messages[-1].route)
+        if level is None or outcome.result is None:
+            return ""
+        messages = [*ended.earlier_messages, *outcome.result.messages]
+        level = claim.choices.get(TRACE) or level
+        return trace_of(level, messages, outcome.spent, self._agent.toolbox)
+
+    def _wake(self, replies: Sequence[OutgoingReply], lanes: Sequence[str]) -> None:
+        for reply in replies:
+            self._sender.wake(reply.route.lane)
+        for lane in lanes:
+            self._subagents.wake(lane)

@@ -1,0 +1,179 @@
+"""Requests to the agent: what a turn reads, and what it may do."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.agent import Agent
+from agent.context.long_task import describe_progress
+from agent.history_validation import unanswered_calls
+from agent.security.taint.taint import TaintState
+from agent.tools.base import Similarity, ToolEnvironment
+from agent.turn.journal import CancelToken
+from agent.turn.request import TurnRequest
+from agent.types import Message, ToolResult
+from agent.undo.recorder import RecorderFactory
+from agent.usage import UsageMeter
+from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.sessions.conversation_search import ConversationSearch
+from gateway.sessions.editor_hub import EditorHub
+from gateway.sessions.working_folder import take_folder
+from gateway.store.port import Store
+from gateway.store.repositories.conversations.choices import MODEL
+from gateway.store.repositories.execution import turns
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
+from gateway.turns.agents.subagents import SubagentCoordinator
+from gateway.turns.command_reports import CommandReports
+from gateway.turns.compaction import CompactionService
+from gateway.turns.disclosure_budget import StoredDisclosureBudget
+from gateway.turns.job_hooks import JobHooks
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.prompt import TurnDraft, build_user_message, is_said
+from gateway.turns.store import TurnStore
+
+if TYPE_CHECKING:
+    from agent.code.watch.project_watches import ProjectWatches
+
+
+class TurnRequests:
+    """Makes the request of each turn: first its prompt, then, once that is complete, the rest."""
+
+    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+        self,
+        *,
+        database: Store,
+        agent: Agent,
+        permissions: TurnPermissions,
+        subagents: SubagentCoordinator,
+        compactions: CompactionService,
+        reports: CommandReports,
+        jobs: JobHooks,
+        editors: EditorHub,
+        similarity: Similarity | None = None,
+    ) -> None:
+        self._database = database
+        self._agent = agent
+        self._permissions = permissions
+        self._subagents = subagents
+        self._compactions = compactions
+        self._reports = reports
+        self._jobs = jobs
+        self._editors = editors
+        self._similarity = similarity
+
+    def compose(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
+        """Return the message that opens a turn for these; `session_mode` is its conversation's."""
+        last = messages[-1]
+        audience = self._permissions.audience(last)
+        work = ""
+        # A sub-agent learns of its task from its caller alone.
+        if audience.owner and last.task is None:
+            work = self._agent.redactor.clean(describe_progress(audience.root))
+        mode: str = self._permissions.mode(last, session_mode)
+        if all(map(self._permissions.has_full_access, messages)):
+            mode = "full access"
+        return build_user_message(messages, mode, work=work)
+
+    async def draft(self, claim: TurnClaim, store: TurnStore) -> TurnDraft:
+        """Return the prompt as the claim has stored it.
+
+        Raises `FolderReplaced` where another folder has taken the place of the session's.
+        """
+        folder = await take_folder(self._database, claim, self._permissions)
+        conversation = await store.begin(claim.asked)
+        message = claim.messages[-1]
+        audience = self._permissions.audience(message)
+        model = message.model or claim.choices.get(MODEL)
+        is_subagent = message.kind == "subagent_task"
+        is_new_request = not claim.resumed and any(map(is_said, claim.messages))
+        if is_new_request:
+            self._reports.heard_person(claim.session)
+        return TurnDraft(
+            claim=claim,
+            session=claim.session,
+            message=conversation.messages[-1],
+            conversation=conversation,
+            audience=replace(audience, model=model or audience.model),
+            folder=folder,
+            upto=store.window.head,
+            taint=claim.taint,
+            thinking=True if message.options.thinking else claim.choices.thinking,
+            is_resumed=claim.resumed,
+            reads_workspace=not is_subagent,
+            # A terminal describes its folder itself.
+            describes_project=message.channel != CONSOLE and not is_subagent,
+            # In mode "plan" nothing may be remembered.
+            may_remember=is_new_request and self._permissions.mode(message, claim.mode) != "plan",
+        )
+
+    async def request(
+        self,
+        draft: TurnDraft,
+        store: TurnStore,
+        task: SubagentTask | None,
+        meter: UsageMeter,
+        stop: CancelToken,
+    ) -> TurnRequest:
+        """Return the request for a complete prompt; `task` is the sub-agent's that works on it."""
+        claim, audience, window = draft.claim, draft.audience, store.window
+        message = claim.messages[-1]
+        results: dict[str, ToolResult] = {}
+        if claim.resumed and unanswered_calls(window.messages):
+            results = await self._database.transact(
+                lambda tx: turns.known_results(tx, claim.turn, stopped=claim.stop_requested)
+            )
+        request = TurnRequest(
+            environment=self._environment(draft),
+            messages=window.messages,
+            permissions=self._permissions.permissions(
+                claim.messages, claim.session, claim.mode, turn=claim.turn
+            ),
+            model=audience.model,
+            persona=audience.persona,
+            memory_text=store.memory_text,
+            thinking=draft.thinking,
+            max_iterations=message.options.max_iterations,
+            known=results,
+            trimmed=window.trimmed,
+            summary=window.summary,
+            keeper=self._compactions.keeper(claim, window),
+            begun=claim.stored - 1,
+            exposure=TaintState(
+                draft.taint, budget=StoredDisclosureBudget(self._database, claim.session)
+            ),
+            meter=meter,
+            stop=stop,
+            hooks=self._agent.hooks,
+            watches=self._watches(audience.root),
+            join_source=self._editors.servers.of(message.session_key),
+        )
+        if task is not None:
+            return await self._subagents.subagent_request(claim, request, task)
+        return await self._subagents.user_request(claim, request)
+
+    def _environment(self, draft: TurnDraft) -> ToolEnvironment:
+        claim, audience = draft.claim, draft.audience
+        past = ConversationSearch(self._database, self._permissions.access, claim, self._similarity)
+        return ToolEnvironment(
+            session=claim.session,
+            workspace=audience.root,
+            memory=audience.memory,
+            owner=audience.owner,
+            identity=draft.folder,
+            recording=RecorderFactory(self._agent.changes, claim.turn),
+            recall=past,
+            recall_around=past.around,
+            similarity=self._similarity,
+            schedule=self._jobs.of_turn(claim),
+            places=self._agent.workspace.origin,
+            on_command_end=self._reports.of_turn(claim),
+            elicit=self._permissions.elicit(claim.messages, claim.session, claim.turn),
+            editor=self._editors.files_of(claim.messages[-1].session_key),
+        )
+
+    def _watches(self, folder: Path) -> "ProjectWatches | None":
+        """Return the watches of a project; in the workspace only Kore changes files."""
+        is_watched = self._agent.settings.watch and folder != self._agent.workspace.folder
+        return self._agent.watches if is_watched else None

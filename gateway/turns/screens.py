@@ -1,0 +1,145 @@
+"""Turns as screens and chats follow them while they run."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agent import events
+from agent.security.taint.taint import TaintState
+from agent.serialization import event_to_json
+from agent.types import Message
+from gateway.channels.base import ability
+from gateway.core.errors import AwaitingAnswer
+from gateway.core.event_hub import EventHub
+from gateway.core.link_defusing import defuse_answer
+from gateway.delivery.preview import (
+    FIRST_AFTER_S,
+    GROUP_EVERY_S,
+    PRIVATE_EVERY_S,
+    PreviewTiming,
+    StreamingPreview,
+    SupportsPreview,
+)
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.store.port import Store
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
+from gateway.turns.outcome import TurnOutcome, earlier_texts, root_cause
+from gateway.turns.prompt import opening_events
+
+if TYPE_CHECKING:
+    # An idle gateway needs nothing of what a turn needs.
+    from agent.turn.runner import AgentTurn
+
+
+class TurnScreens:
+    """Runs turns and shows them: events for screens, a preview for the chat."""
+
+    def __init__(self, *, database: Store, renderer: ReplyRenderer, events: EventHub) -> None:
+        self._database = database
+        self._renderer = renderer
+        self._events = events
+
+    async def show(
+        self,
+        turn: "AgentTurn",
+        claim: TurnClaim,
+        exposure: TaintState,
+        earlier_messages: Sequence[Message],
+        *,
+        is_owner: bool,
+    ) -> TurnOutcome:
+        """Run a person's turn; `is_owner` says that only the owner reads the answer."""
+        outcome = TurnOutcome(is_owner=is_owner, channel=claim.messages[-1].channel)
+        preview = self._preview(claim, exposure, earlier_messages)
+        if preview is None:
+            await self._publish_events(turn, claim, outcome, None)
+            return outcome
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(preview.run(), name=f"preview of {claim.session}")
+                try:
+                    await self._publish_events(turn, claim, outcome, preview)
+                except AwaitingAnswer as exc:
+                    preview.set_paused(exc.sentence)
+                    raise
+                finally:
+                    # The group waits for an update under way: the final must know its message.
+                    preview.close()
+        except BaseExceptionGroup as several:
+            raise root_cause(several) from None
+        outcome.preview_parts = preview.pages
+        return outcome
+
+    async def show_subagent(
+        self, turn: "AgentTurn", task: SubagentTask, *, is_owner: bool
+    ) -> TurnOutcome:
+        """Run a sub-agent's turn, and show its steps in the chat that it works for."""
+        outcome = TurnOutcome(is_owner=is_owner)
+        async with aclosing(turn.events()) as stream:
+            async for event in stream:
+                outcome.observe(event)
+                if isinstance(event, events.Done):
+                    event = events.Done(replace(event.result, messages=()))
+                if isinstance(event, events.SubagentStep):
+                    self._publish_step(task, outcome.public_form(event))
+        return outcome
+
+    def end(self, claim: TurnClaim) -> None:
+        """Tell the screens that the turn is stored."""
+        self._events.end_turn(claim.session)
+
+    def show_failure(self, tasks: Sequence[SubagentTask], sentence: str) -> None:
+        """Tell the chats of sub-agents that they failed."""
+        for task in tasks:
+            self._publish_step(task, events.Error("error", sentence, None))
+
+    async def _publish_events(
+        self,
+        turn: "AgentTurn",
+        claim: TurnClaim,
+        outcome: TurnOutcome,
+        preview: StreamingPreview | None,
+    ) -> None:
+        lane = claim.messages[-1].session_key
+        with self._events.turn(lane, claim.session):
+            for opening in opening_events(claim):
+                self._events.publish(lane, opening)
+            async with aclosing(turn.events()) as stream:
+                async for event in stream:
+                    outcome.observe(event)
+                    if preview is not None:
+                        preview.feed(event)
+                    if not claim.choices.hides(event):
+                        self._events.publish(lane, outcome.public_form(event))
+
+    def _publish_step(self, task: SubagentTask, event: events.Event) -> None:
+        step = events.FromAgent(task.agent, str(task.id), task.title, event_to_json(event))
+        self._events.publish(task.root_lane, step)
+
+    def _preview(
+        self, claim: TurnClaim, exposure: TaintState, earlier_messages: Sequence[Message]
+    ) -> StreamingPreview | None:
+        """Return None where nothing can be shown, and for a job, whose answer comes whole."""
+        message = claim.messages[-1]
+        channel = ability(self._renderer.channel(message.route), SupportsPreview)
+        if channel is None or message.job is not None:
+            return None
+        return StreamingPreview(
+            database=self._database,
+            channel=channel,
+            turn=claim.turn,
+            reply=OutgoingReply(
+                f"t{claim.turn}", message.route, (), "final", claim.reply_to, message.event_id
+            ),
+            timing=PreviewTiming(
+                FIRST_AFTER_S,
+                PRIVATE_EVERY_S if message.private else GROUP_EVERY_S,
+                clean=self._renderer.clean,
+                defuse=lambda text: defuse_answer(text, exposure),
+            ),
+            earlier_texts=earlier_texts(earlier_messages),
+        )

@@ -1,0 +1,163 @@
+"""Storage of claimed turns: the window, the prompt, each step and the final commit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.agent import Agent
+from agent.context.compaction.compactor import Conversation
+from agent.run.prompt import PromptDraft
+from agent.turn.request import TurnRequest
+from agent.types import Message
+from gateway.core.messages import InboundMessage
+from gateway.sessions.window_cache import SessionWindowCache
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories.conversations import memory_snapshots, sessions
+from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.subagent_tasks import SubagentTask
+from gateway.store.repositories.execution.windows import SessionWindow
+from gateway.turns.commit import EndedTurn, TurnCommitter
+from gateway.turns.isolation import Isolation
+from gateway.turns.journal import StoreTurnJournal
+from gateway.turns.outcome import TurnOutcome
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.prompt import is_said
+from gateway.turns.steering import Steering
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnStores:
+    """Opens the store of each turn. While `is_draining`, turns rest at their next step."""
+
+    database: Store
+    agent: Agent
+    permissions: TurnPermissions
+    windows: SessionWindowCache
+    isolation: Isolation
+    committer: TurnCommitter
+    is_command: Callable[[InboundMessage], bool]
+    is_draining: bool = False
+
+    async def pin(self, session: str) -> None:
+        """See `BackgroundWork.pin`: the session's turn rests or is over."""
+        await self.committer.background.pin(session)
+
+    def evict(self, session: str) -> None:
+        """Forget the session's window: its turn did not end as it began."""
+        self.windows.evict(session)
+
+
+class TurnStore:
+    """Implements `RunStore` for one claimed turn; `has_news` says whether messages have arrived.
+
+    `window` and `memory_text` are there after `begin` and `amend`; `earlier_messages`, which the
+    turn added before a restart, after `steps`.
+    """
+
+    window: SessionWindow
+    memory_text: str | None = None
+    _message: Message
+    earlier_messages: list[Message]
+    _request: TurnRequest
+    _journal: StoreTurnJournal
+
+    def __init__(
+        self,
+        stores: TurnStores,
+        claim: TurnClaim,
+        subagent_tasks: list[SubagentTask],
+        has_news: Callable[[], bool],
+    ) -> None:
+        self._stores = stores
+        self._claim = claim
+        self._subagent_tasks = subagent_tasks
+        self._has_news = has_news
+        self._taint = claim.taint
+        self._may_renew_bits = not claim.resumed and claim.bits > 0
+
+    async def begin(self, message: Message | None) -> Conversation:
+        stores, claim = self._stores, self._claim
+        stores.agent.toolbox.views.restore(claim.session, claim.file_views)
+        self.window = await stores.windows.open(claim.session, message)
+        self._message = self.window.messages[-1]
+        return self.window.conversation
+
+    async def amend(self, draft: PromptDraft) -> None:
+        """Store what is new of the message, the taint and the memory in one transaction."""
+        claim = self._claim
+        is_changed = draft.message is not self._message
+        renews_bits, self._may_renew_bits = self._may_renew_bits and self._is_heard(), False
+        memory = self._new_memory(draft)
+
+        def store(tx: Transaction) -> None:
+            if is_changed:
+                sessions.amend(tx, claim.session, claim.turn, draft.message)
+            sessions.add_taint(tx, claim.session, draft.taint)
+            if renews_bits:
+                sessions.renew_bits(tx, claim.session)
+            if memory is not None:
+                memory_snapshots.save(tx, claim.session, str(draft.audience.memory), memory)
+
+        if is_changed or renews_bits or memory is not None or not draft.taint <= self._taint:
+            await self._stores.database.transact(store)
+            self._taint = draft.taint
+        if is_changed:
+            self._message = self.window.messages[-1] = draft.message
+
+    def steps(self, request: TurnRequest) -> StoreTurnJournal:
+        stores, claim, messages = self._stores, self._claim, self.window.messages
+        steering = Steering(
+            database=stores.database,
+            claim=claim,
+            taint_state=request.exposure,
+            has_new_messages=(lambda: True) if claim.resumed else self._has_news,
+            is_untrusted=stores.permissions.is_untrusted,
+            is_command=stores.is_command,
+        )
+        self._request = request
+        self._journal = StoreTurnJournal(
+            database=stores.database,
+            claim=claim,
+            history=messages,
+            toolbox=stores.agent.toolbox,
+            steering=steering,
+            is_draining=lambda: stores.is_draining,
+            on_step=lambda: stores.isolation.leave(claim.messages[-1].session_key),
+        )
+        self._journal.recall(request.known)
+        self.earlier_messages = messages[max(len(messages) - claim.stored + 1, 0) :]
+        return self._journal
+
+    async def finish(self, outcome: TurnOutcome) -> bool:
+        """Commit the turn. Return whether messages wait in its lane."""
+        ended = EndedTurn(
+            self._claim,
+            self._request,
+            self.window,
+            self._journal,
+            self._subagent_tasks,
+            self.earlier_messages,
+        )
+        has_more = await self._stores.committer.commit(ended, outcome)
+        self._stores.windows.count(self._claim.session)
+        return has_more
+
+    def _is_heard(self) -> bool:
+        """Return whether a trusted person said one of the messages."""
+        is_untrusted = self._stores.permissions.is_untrusted
+        return any(
+            is_said(message) and not is_untrusted(message) for message in self._claim.messages
+        )
+
+    def _new_memory(self, draft: PromptDraft) -> str | None:
+        """Take the memory that the session began with. Return its text if it is not stored yet.
+
+        A sub-agent reads the file.
+        """
+        if self.memory_text is not None or not draft.reads_workspace:
+            return None
+        stored, path = self._claim.memory, draft.audience.memory
+        if stored is not None and stored.file == str(path):
+            self.memory_text = stored.text
+            return None
+        self.memory_text = self._stores.agent.workspace.memory_snapshot(path)
+        return self.memory_text
