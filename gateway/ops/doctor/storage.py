@@ -60,10 +60,10 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
 
 
 def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | None]]) -> Check:
-    """The database is whole. `check_file` opens it for reading only, and tells "ok" or what is
-    wrong with it, and the number of its schema; it raises `StoreBusy`.
+    """Check that the database is intact and has a schema that this Kore opens. `check_file` is that
+    of `gateway.store.sqlite.file_check`.
 
-    A running Kore keeps it to itself: then it is not looked into.
+    While a Kore runs, which locks the database, it is not checked.
     """
     if not path.exists():
         return Check(
@@ -75,6 +75,8 @@ def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | Non
         verdict, version = check_file(path)
     except StoreBusy:
         return Check("database", "ok", t("{path}, in use; stop Kore to check it", path=path))
+    except KoreError as exc:
+        return Check("database", "fail", str(exc), exc.hint)
     if verdict != "ok":
         return Check(
             "database",
@@ -95,7 +97,8 @@ def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | Non
 
 
 def check_server(place: str, schema: Callable[[], int]) -> Check:
-    """The database server answers. `schema` asks it for the number of its newest migration."""
+    """Check that the database server answers and has tables that this Kore opens. `schema` asks it
+    for the number of its newest migration and raises `KoreError`."""
     try:
         version = schema()
     except KoreError as exc:

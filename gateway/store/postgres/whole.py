@@ -13,7 +13,7 @@ from gateway.store.port import Transaction
 from gateway.store.postgres import ownership, worker_table
 from gateway.store.postgres.connection import connect_first
 from gateway.store.postgres.errors import mapped, run_alone
-from gateway.store.postgres.migrator import table_names, upgrade
+from gateway.store.postgres.migrator import SCHEMA, table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories.conversations import search
 from gateway.store.sealing import check_key, key_mark, mark_sealed, resealed
@@ -135,14 +135,16 @@ class WholePostgres:
         return sum(counts.values())
 
     def schema(self) -> int:
-        """Return the number of the newest migration, 0 before the first start. Raises
-        `StoreError`."""
+        """Return the number of the newest migration, 0 before the first start. Raises `StoreError`,
+        also for a schema that this Kore cannot open."""
         connection = connect_first(self.address)
         try:
             tx = PostgresTransaction(connection)
             if "migration" not in table_names(tx):
                 return 0
-            return int(tx.one("SELECT max(number) FROM migration")[0])
+            applied = [number for (number,) in tx.all("SELECT number FROM migration")]
+            SCHEMA.pending(applied, public_address(self.address))
+            return max(applied)
         except psycopg.Error as exc:
             raise mapped(exc) from exc
         finally:

@@ -1,5 +1,6 @@
 """The schema and its migrations, on both engines."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -241,6 +242,18 @@ def test_older_database_is_refused_with_the_way_to_upgrade_it(engine: str, tmp_p
         pass
     assert "commit 40c09bfc" in str(refused.value.hint)
     assert numbers(url) == [77, 78, 82]
+
+
+def test_doctor_says_that_a_database_is_too_old(engine: str, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    url = live_database(engine, home)
+    set_numbers(url, 82)
+    checked = kore("doctor", "--json", home=home, environ={**OFFLINE, "KORE_STORE_URL": url})
+    (check,) = (one for one in json.loads(checked.stdout)["checks"] if one["name"] == "database")
+    assert check["state"] == "fail"
+    assert "is from an early version of Kore (schema 82" in check["detail"]
+    assert "commit 40c09bfc" in check["fix"]
 
 
 def test_older_backup_is_refused_before_anything_is_replaced(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@ import asyncio
 import json
 import re
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -69,13 +68,10 @@ def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
     assert (home / "kore.db").read_bytes() == content
 
 
-def test_a_whole_database_is_ok(tmp_path: Path) -> None:
+def test_intact_database_is_ok(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
-    database = sqlite3.connect(home / "kore.db")
-    database.execute("CREATE TABLE t (x)")
-    database.commit()
-    database.close()
+    connect(home / "kore.db").close()
     (home / "kore.db").chmod(0o644)
     found = states(kore("doctor", "--json", home=home).stdout)
     assert (found["database"], found["home"]) == ("ok", "warn")
