@@ -142,7 +142,7 @@ class WholePostgres:
             tx = PostgresTransaction(connection)
             if "migration" not in table_names(tx):
                 return 0
-            applied = [number for (number,) in tx.all("SELECT number FROM migration")]
+            applied = [int(number) for (number,) in tx.all("SELECT number FROM migration")]
             SCHEMA.pending(applied, public_address(self.address))
             return max(applied)
         except psycopg.Error as exc:

@@ -12,7 +12,7 @@ from agent.errors import KoreError
 from agent.types import ImageFile, Message, user
 from gateway.core.records import ModelCall, ModelTool
 from tests.fakes.model import ModelServer
-from tests.fakes.model_script import Call, ReplyScript
+from tests.fakes.model_script import Break, Call, ReplyScript
 from tests.gateway.server.openai_api.clients import (
     client_of,
     says,
@@ -151,3 +151,20 @@ async def test_a_call_is_only_what_it_says(
         async with server.parts.service.call_model(call) as items:
             assert [item async for item in items] == []
     assert not model.requests
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_whole_answer_survives_a_reply_that_breaks_off(
+    both: tuple[Served, ModelServer], api: str
+) -> None:
+    server, model = both
+    model.script(
+        ReplyScript("half of it", breaks=Break("reset", after=2)), ReplyScript("all of it")
+    )
+    async with client_of(server) as client:
+        if api == "chat":
+            completion = await client.chat.completions.create(model="stand-in", messages=says("?"))
+            answer = completion.choices[0].message.content
+        else:
+            answer = (await client.responses.create(model="stand-in", input="?")).output_text
+    assert answer == "all of it"
