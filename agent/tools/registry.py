@@ -82,6 +82,10 @@ class ToolRegistry:
         # What telling a model of all these brings into a conversation.
         self.taint = self._source.taint_of(offers) if self._source is not None else NOTHING
         self._folded = {folded(name): name for name in self._tools}
+        self._traits = {name: traits_of(tool) for name, tool in self._tools.items()}
+        self._purposes = {traits.purpose for traits in self._traits.values()}
+        # Whether a tool runs shell commands.
+        self.runs_commands = any(traits.runs_commands for traits in self._traits.values())
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._schemas: dict[str, ArgumentSchema] = {}
@@ -113,8 +117,7 @@ class ToolRegistry:
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
         if not skills:
-            tools = self._tools.values()
-            hidden.update(tool.name for tool in tools if traits_of(tool).purpose == "skills")
+            hidden |= {name for name, each in self._traits.items() if each.purpose == "skills"}
         listed_tools = [
             tool
             for tool in self._tools.values()
@@ -229,28 +232,24 @@ class ToolRegistry:
     def traits(self, name: str) -> ToolTraits:
         """Return the traits of the tool with this name or alias, or `UNKNOWN`."""
         tool = self.find(name)
-        return UNKNOWN if tool is None else traits_of(tool)
+        return UNKNOWN if tool is None else self._traits[tool.name]
 
     def paths(self, call: ToolCall) -> Sequence[str]:
         """Return the files that a call touches, as its arguments name them."""
         tool = self.find(call.name)
         if tool is None:
             return ()
-        return traits_of(tool).paths(canonical(tool, call.arguments or {}))
+        return self._traits[tool.name].paths(canonical(tool, call.arguments or {}))
 
     @property
     def file_reader(self) -> Tool | None:
         """The tool that shows the text of files."""
-        return next((tool for tool in self._tools.values() if traits_of(tool).shows_file), None)
-
-    @property
-    def runs_commands(self) -> bool:
-        """Whether a tool runs commands."""
-        return any(traits_of(tool).runs_commands for tool in self._tools.values())
+        tools = (self._tools[name] for name, each in self._traits.items() if each.shows_file)
+        return next(tools, None)
 
     def has(self, purpose: ToolPurpose) -> bool:
         """Return whether a tool serves a purpose."""
-        return any(traits_of(tool).purpose == purpose for tool in self._tools.values())
+        return purpose in self._purposes
 
     def resolved(self, call: ToolCall) -> ToolCall:
         """The call of the tool that is meant, where another tool stands for it."""
