@@ -29,7 +29,7 @@ MAIN = "main"
 PURPOSES = (
     mark_for_translation("Write and change code until it works; all tools."),
     mark_for_translation("Plan how to do something and write the plan down. Changes nothing."),
-    mark_for_translation("Any self-contained piece of work of several steps; all tools."),
+    mark_for_translation("Any self-contained task of several steps; all tools."),
     mark_for_translation("Find out where something is or how it works. Changes nothing."),
     mark_for_translation("Check a change or a text for mistakes. Changes nothing."),
 )

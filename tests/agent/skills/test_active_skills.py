@@ -33,7 +33,7 @@ async def test_skill_is_sent_once(tmp_path: Path) -> None:
         second = await agent.run("again", session="s")
     texts = [m.text for m in (*first.messages, *second.messages) if m.role == "tool"]
     assert BODY in texts[0]
-    assert texts[1].startswith("This skill's text stands above")
+    assert texts[1].startswith("This skill's text is above")
     assert "Another way." in texts[2]
 
 
@@ -72,7 +72,7 @@ async def test_skills_survive_a_summary_along_with_edited_files(tmp_path: Path) 
             assert sum(path.endswith(".txt") for path in attached) == 5
         # The text is in the summary, so it is not sent again.
         result = await agent.run("one please", session="s")
-    assert "stands above" in next(m.text for m in result.messages if m.role == "tool")
+    assert "is above in this" in next(m.text for m in result.messages if m.role == "tool")
 
 
 def as_store(history: JsonlHistory) -> MarkerStore:

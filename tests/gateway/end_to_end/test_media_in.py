@@ -132,7 +132,7 @@ async def test_album_whose_turn_uses_a_subagent_leaves_its_chat_free(
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         last = body["messages"][-1]
         text = json.dumps(last["content"])
-        if "Not from the person" in text:
+        if "not from the person" in text:
             return ReplyScript(text="The report came.")
         if last["role"] == "tool":
             return ReplyScript(text=f"Sent out, background {background}.")

@@ -54,7 +54,7 @@ def busy(latency_s: float) -> Mind:
         last = body["messages"][-1]
         if last["role"] == "tool":
             return ReplyScript(text="It works on it.")
-        if "Not from the person" in last["content"]:
+        if "not from the person" in last["content"]:
             return ReplyScript(text="The sub-agent looked.")
         match person_text(last):
             case "look in the background":

@@ -80,7 +80,7 @@ async def test_a_command_that_died_with_its_worker_is_told_of_once(group: Worker
     assert await has_ended(command)
     assert (await group.answers_to(OWNER, "well"))[-1] == "echo: well"
     told = json.dumps(group.model.requests[-1].body["messages"])
-    assert told.count("have ended with the process that ran them") == 1
+    assert told.count("ended with the process that ran them") == 1
     assert group.api.answers(OWNER).count("That is a pity.") == 1
 
 
@@ -104,7 +104,7 @@ def sharing(body: Mapping[str, Any]) -> ReplyScript:
     said = person_text(last)
     if last["role"] == "tool":
         return ReplyScript(text="Sent out.")
-    if "Not from the person" in str(last["content"]):
+    if "not from the person" in str(last["content"]):
         return ReplyScript(text="One has worked.")
     if said.startswith("part "):
         return ReplyScript(text=f"did {said}", waits_at=0)

@@ -70,7 +70,7 @@ def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     assert "0.txt; this is its content now" in news.text
     assert news.text.count("word") == 200
     for name in ("1.txt", "2.txt", "3.txt"):
-        assert f"{name} (1 kB). It has no room here: read it in parts" in news.text
+        assert f"{name} (1 kB). It does not fit here: read it in parts" in news.text
 
 
 def test_file_longer_than_is_read_is_named_with_its_size(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_file_longer_than_is_read_is_named_with_its_size(tmp_path: Path) -> None
     news = ProjectContext(None, [file], limit=10_000_000).news()
     assert news is not None
     assert news.evicted == 1
-    assert "log.txt (1.5 MB). It has no room here" in news.text
+    assert "log.txt (1.5 MB). It does not fit here" in news.text
 
 
 def test_binary_file_is_named_with_the_way_to_read_it(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ async def test_an_editor_that_formats_is_told_of(setup: EditorSetup) -> None:
         editor.on_save = lambda text: text.replace("= ", "=  ")
         setup.model.script(edit("1", "2"), "Done.")
         await setup.ask(connection, session, words("change it"))
-        assert "saved it differently" in last_result(setup)
+        assert "saved a different text" in last_result(setup)
         assert file.read_text() == "total =  2\n"
 
 

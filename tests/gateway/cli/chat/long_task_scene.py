@@ -43,7 +43,7 @@ class Worker:
             return self._tests() if "(sub-agent" in str(last) else ReplyScript(text=self.says)
         if "Work as a team" in asked:
             return self._sends_out()
-        if "Prepare a piece of long work" in str(last["content"]):
+        if "Prepare a long task" in str(last["content"]):
             return self._writes([False] * len(FEATURES))
         passing = [one["passes"] for one in self.features()]
         if not self.works or all(passing):

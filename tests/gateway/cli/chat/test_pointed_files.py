@@ -49,7 +49,7 @@ async def test_what_is_not_shown_is_named_with_its_size(
     assert code == 0, err
     asked = question(model_server)
     assert "a.bin (3 B). It is not text and is not shown here" in asked
-    assert "long.txt (1.5 MB). It has no room here: read it in parts" in asked
+    assert "long.txt (1.5 MB). It does not fit here: read it in parts" in asked
     assert "a.bin is not text; the model can open it with a tool" in err
 
 

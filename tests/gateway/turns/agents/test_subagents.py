@@ -232,7 +232,7 @@ async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> 
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello you", background=True)))
         first, second = await wait_for_answers(parts, 2)
-        assert "works on this in the background" in first
+        assert "is working on this in the background" in first
         assert "sub-agent general (number 1" in second
         assert "hello you" in second
         assert await states(parts) == ["done"]
