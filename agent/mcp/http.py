@@ -9,6 +9,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
+from agent.proxies.trust_store import trust_store
 from agent.tools.shell.confined_server import TooMuchOutput
 from agent.tools.shell.output_budget import OutputBudget
 
@@ -71,6 +72,7 @@ def bounded_client(
         headers=headers,
         timeout=timeout or httpx2.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S),
         auth=auth,
+        verify=trust_store(),
         # The library uses the proxies of the environment even for loopback.
         mounts=dict.fromkeys(_LOOPBACK),
     )

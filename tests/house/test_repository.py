@@ -1,6 +1,7 @@
 """House rules that a reader of the tree could check by hand."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -244,3 +245,23 @@ def test_fields_are_named_by_what_they_hold() -> None:
         if name not in VAGUE_FIELDS_ALLOWED
     }
     assert violations == set()
+
+
+_HTTPX_CLIENTS = re.compile(r"(?:AsyncClient|DefaultAioHttpClient|DefaultAsyncHttpxClient)")
+
+
+def test_clients_of_httpx_trust_the_certificates_of_all_others() -> None:
+    clients: dict[str, list[str]] = {}
+    for path in python_files(*PACKAGES):
+        if not _HTTPX_CLIENTS.search(path.read_text("utf-8")):
+            continue
+        for node in ast.walk(parse(path)):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and _HTTPX_CLIENTS.fullmatch(node.func.attr)
+            ):
+                verify = [ast.unparse(word.value) for word in node.keywords if word.arg == "verify"]
+                clients[place(path, node)] = verify
+    assert len(clients) == 3
+    assert all(verify == ["trust_store()"] for verify in clients.values()), clients

@@ -12,6 +12,7 @@ from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.i18n import t
 from agent.per_loop import PerLoop
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, connection_failure
+from agent.proxies.trust_store import trust_store
 
 if TYPE_CHECKING:
     import httpx2
@@ -88,6 +89,7 @@ class SdkTransport:
             http_client=openai.DefaultAioHttpClient(
                 timeout=timeout,
                 trust_env=False,
+                verify=trust_store(),
                 proxy=self._endpoint.proxy.url if self._endpoint.proxy else None,
             ),
         )

@@ -7,7 +7,6 @@ import base64
 import binascii
 import os
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -19,6 +18,7 @@ from agent.errors import ConfigError, LimitReached, ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.proxies.outbound import ensure_usable, proxy_for
+from agent.proxies.trust_store import trust_store
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
@@ -212,8 +212,7 @@ def _prompt(args: Mapping[str, Any]) -> str:
 
 
 def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
-    """Return a client that goes through the proxy for an address, and trusts the certificates that
-    the system trusts, or SSL_CERT_FILE names. Raises `ToolError`."""
+    """Return a client that goes through the proxy for an address. Raises `ToolError`."""
     import openai
 
     try:
@@ -222,7 +221,7 @@ def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
         return openai.DefaultAsyncHttpxClient(
             proxy=proxy.url if proxy else None,
             trust_env=False,
-            verify=ssl.create_default_context(),
+            verify=trust_store(),
         )
     except ConfigError as exc:
         raise ToolError(str(exc)) from exc

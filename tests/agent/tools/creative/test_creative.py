@@ -1,9 +1,6 @@
 """Pictures, archives and summaries, by the tools of whole turns."""
 
 import json
-import shutil
-import ssl
-import subprocess
 import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -23,6 +20,7 @@ from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
 from agent.tools.creative.summarize import Summarize
 from agent.usage import Charge, InMemoryMeter
 from tests.agent.props import call, call_context, calls
+from tests.fakes.certificates import server_context
 from tests.fakes.studio import PNG, Studio
 
 
@@ -205,19 +203,11 @@ async def test_a_picture_counts_and_stops_at_a_limit(tmp_path: Path, studio: Stu
     assert len(studio.requests) == 1
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 async def test_certificates_of_the_environment_are_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
+    context = server_context(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     runner = web.AppRunner(Studio().app)
     await runner.setup()
     try:

@@ -1,0 +1,13 @@
+"""Certificates that outgoing TLS connections trust."""
+
+import ssl
+
+
+def trust_store() -> ssl.SSLContext:
+    """Return a context that trusts the certificates of the system, or of SSL_CERT_FILE and
+    SSL_CERT_DIR.
+
+    aiohttp makes the same one for itself when it is imported; httpx takes others, depending on its
+    options and the platform, so every client of httpx is given this one.
+    """
+    return ssl.create_default_context()

@@ -1,0 +1,23 @@
+"""Self-signed certificates for servers of tests."""
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def server_context(folder: Path, name: str = "localhost") -> ssl.SSLContext:
+    """Return the context of a server whose certificate, for `name`, lies at `cert.pem`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "1", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+         "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
