@@ -177,3 +177,8 @@ def _split(url: str) -> SplitResult | None:
         return parts if parts.port != 0 else None
     except ValueError:
         return None
+
+
+def through(proxy: OutboundProxy | None) -> str:
+    """Return the end of a sentence that names the proxy in use; empty without one."""
+    return t(" through the proxy {proxy}", proxy=proxy.name) if proxy else ""

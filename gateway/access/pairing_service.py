@@ -13,7 +13,7 @@ from gateway.access.pairing_request import (
     for_stranger,
     read_press,
 )
-from gateway.core.channel_table import NUMERIC_CHANNEL
+from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.core.messages import InboundMessage, Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
@@ -174,7 +174,7 @@ class PairingService:
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
         """Whether a person was removed, and a message about it."""
-        principal = who if ":" in who else f"{NUMERIC_CHANNEL}:{who}"
+        principal = who if ":" in who else f"{DEFAULT_CHANNEL}:{who}"
         was_chief = principal == self._access.owner_id
         requests = [
             request for request in _requests(tx, now) if request.person.principal == principal

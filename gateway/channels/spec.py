@@ -1,6 +1,6 @@
 """Definition of a channel: its settings, how it is opened, checked and set up."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pkgutil import resolve_name
@@ -66,13 +66,37 @@ class RateLimits:
 class ChannelIdentity:
     """Account that the platform knows for the credentials: `account` names it in routes, `label`
     is for people. `facts` are printed by `kore channel test`; `skew_s` is the platform's clock
-    minus ours."""
+    minus ours. `route` ends a sentence: it names the proxy in use."""
 
     account: str
     label: str
     link: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     skew_s: float | None = None
+    route: str = ""
+
+
+@frozen
+class SetupStep:
+    """Question of `kore channel add` about a key of the section. `instructions` are shown before
+    it, `check` raises `KoreError` for an answer that cannot be right."""
+
+    key: str
+    question: Callable[[], str]
+    instructions: Callable[[], Sequence[str]] = tuple
+    check: Callable[[str], None] = lambda answer: None
+
+
+@frozen
+class Invitation:
+    """How a person becomes the owner: by opening a link, or by writing a text to the account."""
+
+    text: str
+    is_link: bool = False
+
+
+def _start_command(identity: ChannelIdentity, code: str) -> Invitation:
+    return Invitation(f"/start {code}")
 
 
 @frozen
@@ -94,7 +118,9 @@ class ChannelSpec(Generic[SectionT]):
 
     `title` is the platform's name. `open` returns a channel for each account. `check` raises
     `ConfigError` for settings that cannot be used, `identify` asks the platform whose credentials
-    they are and raises `KoreError`, `doctor` yields further findings without asking anybody.
+    they are and raises `KoreError`, `doctor` returns further findings without asking anybody.
+    `steps` are the questions of `kore channel add`, `invite` turns a code into what makes the
+    person who uses it the owner. `first_account` names the account of the section itself in routes.
     """
 
     name: str
@@ -102,7 +128,10 @@ class ChannelSpec(Generic[SectionT]):
     section: type[SectionT]
     open: Callable[[ChannelContext[SectionT]], Awaitable[Sequence["Channel"]]]
     check: Callable[[SectionT], None] = lambda section: None
-    identify: Callable[[SectionT], Awaitable[ChannelIdentity]] | None = None
+    identify: Callable[[SectionT], Coroutine[Any, Any, ChannelIdentity]] | None = None
+    steps: tuple[SetupStep, ...] = ()
+    invite: Callable[[ChannelIdentity, str], Invitation] = _start_command
+    first_account: Callable[[SectionT], str] = lambda section: "main"
     doctor: Callable[[SectionT], Sequence[Finding]] = lambda section: ()
     rates: RateLimits | None = None
 

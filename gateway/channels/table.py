@@ -10,7 +10,7 @@ from agent.i18n import t
 from gateway.channels.spec import ChannelSpec
 from gateway.config import Settings
 from gateway.config.channel_section import ChannelSection
-from gateway.config.foreign.python_plugins import python_channels
+from gateway.config.foreign.python_plugins import channel_packages, load_offer, python_channels
 from gateway.core.channel_table import CHANNELS
 from gateway.core.messages import CONSOLE
 from gateway.core.token_routes import API
@@ -28,6 +28,20 @@ def all_specs(settings: Settings) -> Iterator[ChannelSpec[Any]]:
     yield from built_in_specs().values()
     for plugin, offer in python_channels(settings):
         yield check_offer(plugin, offer)
+
+
+def find_spec(name: str) -> ChannelSpec[Any]:
+    """Return the spec of a built-in channel, or of an installed package that the settings need not
+    name. Raises `ConfigError` for any other."""
+    if spec := built_in_specs().get(name):
+        return spec
+    offered = channel_packages()
+    if name not in offered:
+        raise ConfigError(
+            t('unknown channel "{name}"', name=name),
+            hint=t("expected one of {known}", known=", ".join([*CHANNELS, *offered])),
+        )
+    return check_offer(name, load_offer(name, offered[name]))
 
 
 def check_offer(plugin: str, offer: object) -> ChannelSpec[Any]:

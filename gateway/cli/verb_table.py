@@ -8,6 +8,8 @@ import argparse
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from gateway.core.channel_table import DEFAULT_CHANNEL
+
 
 class Verb(NamedTuple):
     name: str
@@ -66,7 +68,7 @@ VERBS = (
         ),
         ("chat", "run"),
     ),
-    Verb("gateway", "run the gateway: Telegram and every other enabled channel", ("kore gateway",)),
+    Verb("gateway", "run the gateway with every enabled channel", ("kore gateway",)),
     Verb(
         "worker",
         "run turns for a gateway that leaves them to workers",
@@ -77,8 +79,8 @@ VERBS = (
         "channel",
         "manage chat apps: add, list, test, remove",
         (
-            "kore channel add telegram",
-            "kore channel add telegram --token-env TELEGRAM_BOT_TOKEN --no-wait",
+            f"kore channel add {DEFAULT_CHANNEL}",
+            f"kore channel add {DEFAULT_CHANNEL} --token-env BOT_TOKEN --no-wait",
             "kore channel list",
         ),
     ),
@@ -88,7 +90,7 @@ VERBS = (
         (
             "kore config validate",
             "kore config set agent.model openai/gpt-5",
-            "kore config get telegram.allow_from",
+            f"kore config get {DEFAULT_CHANNEL}.allow_from",
             "kore config edit",
         ),
     ),
@@ -202,14 +204,18 @@ VERBS = (
     Verb(
         "pair",
         "manage access: list, approve, revoke",
-        ("kore pair list", "kore pair approve ABCD-EFGH", "kore pair revoke telegram:123"),
+        (
+            "kore pair list",
+            "kore pair approve ABCD-EFGH",
+            f"kore pair revoke {DEFAULT_CHANNEL}:123",
+        ),
     ),
     Verb(
         "policy",
         "explain permissions and manage permanent grants",
         (
             'kore policy check "git push"',
-            "kore policy check --role general --channel telegram --json ls",
+            f"kore policy check --role general --channel {DEFAULT_CHANNEL} --json ls",
             "kore policy explain --mode accept-edits 'make test && git push'",
             "kore policy grants",
             "kore policy revoke 3",
@@ -220,9 +226,9 @@ VERBS = (
         "user",
         "export or delete a person's data",
         (
-            "kore user show telegram:123",
-            "kore user export telegram:123 -o theirs.zip",
-            "kore user delete telegram:123",
+            f"kore user show {DEFAULT_CHANNEL}:123",
+            f"kore user export {DEFAULT_CHANNEL}:123 -o theirs.zip",
+            f"kore user delete {DEFAULT_CHANNEL}:123",
         ),
     ),
     Verb(

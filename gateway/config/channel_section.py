@@ -86,6 +86,11 @@ class ChannelSection(Section):
         Setting("settings for single chats and topics", widens_access=True),
     ] = Field(default_factory=dict)
 
+    @property
+    def has_credentials(self) -> bool:
+        """Return whether all credentials are set."""
+        return all(getattr(self, key).get_secret_value() for key in self.credentials)
+
     def secret_parts(self) -> Iterator[str]:
         """Yield parts of the secrets that are secrets by themselves."""
         yield from ()

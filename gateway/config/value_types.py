@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from agent.i18n import language_of, t
-from gateway.core.channel_table import NUMERIC_CHANNEL
+from gateway.core.channel_table import DEFAULT_CHANNEL
 
 
 def _url(text: str) -> str:
@@ -192,12 +192,12 @@ VendorModel = Annotated[str, AfterValidator(_vendor_model)]
 def _principal(value: Any) -> Any:
     """Complete an owner who is given by number alone."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{NUMERIC_CHANNEL}:{value}"
+        return f"{DEFAULT_CHANNEL}:{value}"
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        return f"{NUMERIC_CHANNEL}:{value}"
+        return f"{DEFAULT_CHANNEL}:{value}"
     if isinstance(value, str) and value.partition(":")[0] and value.partition(":")[2]:
         return value
-    raise ValueError(t('"channel:id", such as "{example}"', example=f"{NUMERIC_CHANNEL}:123456"))
+    raise ValueError(t('"channel:id", such as "{example}"', example=f"{DEFAULT_CHANNEL}:123456"))
 
 
 def _audience(value: str) -> str:
@@ -209,7 +209,7 @@ def _audience(value: str) -> str:
 
 def audience_forms() -> str:
     """Return examples of whom a role can be for."""
-    channel = NUMERIC_CHANNEL
+    channel = DEFAULT_CHANNEL
     return t(
         '"{person}" (a person), "{chat}" (a chat) or "{channel}"',
         person=f"{channel}:123",

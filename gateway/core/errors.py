@@ -40,3 +40,7 @@ class AwaitingAnswer(AnswerPending):
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(reason)
         self.sentence = sentence
+
+
+class ServiceUnreachable(KoreError):
+    """No answer at all: the key or token may be valid."""

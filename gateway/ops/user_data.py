@@ -18,7 +18,7 @@ from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
 from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
 from gateway.access.control import AccessControl, folder_name
-from gateway.core.channel_table import NUMERIC_CHANNEL
+from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.core.messages import OutboundFile
 from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, waiting
 from gateway.ops.zip_writer import ZipWriter
@@ -309,7 +309,7 @@ def _check(principal: str) -> None:
             t(
                 "found {principal!r}, expected a person's id such as {example}",
                 principal=principal[:80],
-                example=f"{NUMERIC_CHANNEL}:123",
+                example=f"{DEFAULT_CHANNEL}:123",
             ),
             hint=t("`kore pair list` shows them"),
         )

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from agent.proxies.outbound import OutboundProxy
 from agent.records import frozen
 from gateway.channels.base import Streaming
-from gateway.channels.telegram.spec import OFFICIAL_SERVER
+from gateway.channels.telegram.spec import OFFICIAL_SERVER, account_of
 from gateway.core.records import MenuCommand, Trace
 
 
@@ -68,8 +68,7 @@ class TelegramSettings:
     @property
     def account(self) -> str:
         """Names this bot in routes: stable as long as the bot is the same."""
-        bot_id = self.token.partition(":")[0]
-        return self.name or (bot_id if bot_id.isdigit() else "bot")
+        return self.name or account_of(self.token)
 
     @property
     def root(self) -> str:

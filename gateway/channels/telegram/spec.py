@@ -9,7 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.channels.rate_limiter import Rate, Rates
-from gateway.channels.spec import ChannelSpec, RateLimits, deferred
+from gateway.channels.spec import (
+    ChannelIdentity,
+    ChannelSpec,
+    Invitation,
+    RateLimits,
+    SetupStep,
+    deferred,
+)
 from gateway.config.channel_section import ChannelAccount, ChannelSection, ChatSection
 from gateway.config.setting import Setting
 from gateway.config.value_types import Flag, ProxyUrl, Url
@@ -167,6 +174,12 @@ class TelegramSection(ChannelSection):
             yield token.get_secret_value().partition(":")[2]
 
 
+def account_of(token: str) -> str:
+    """Return the name of a bot in routes, which stays the same as long as the bot does."""
+    bot_id = token.partition(":")[0]
+    return bot_id if bot_id.isdigit() else "bot"
+
+
 def check(section: TelegramSection) -> None:
     """Raise `ConfigError` for an enabled channel without a token, or with a webhook that Telegram
     would not call."""
@@ -213,11 +226,31 @@ RATES = RateLimits(
     ),
 )
 
+
+def _invite(identity: ChannelIdentity, code: str) -> Invitation:
+    """core.telegram.org/bots/features#deep-linking"""
+    return Invitation(f"{identity.link}?start={code}", is_link=True)
+
+
 SPEC = ChannelSpec(
     name="telegram",
     title="Telegram",
     section=TelegramSection,
     open=deferred("gateway.channels.telegram.opening:open_bots"),
     check=check,
+    identify=deferred("gateway.channels.telegram.identity:identify"),
+    steps=(
+        SetupStep(
+            "token",
+            question=lambda: t("Token (hidden while you paste)"),
+            instructions=lambda: (
+                t("Create a bot with @BotFather: https://t.me/BotFather"),
+                t("Send it /newbot, answer its two questions, and copy the token."),
+            ),
+            check=deferred("gateway.channels.telegram.identity:check_token"),
+        ),
+    ),
+    invite=_invite,
+    first_account=lambda section: account_of(section.token.get_secret_value()),
     rates=RATES,
 )

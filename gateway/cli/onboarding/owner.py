@@ -9,11 +9,11 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.access.pairing import CODE_LIFE_S
+from gateway.channels.spec import ChannelIdentity, ChannelSpec
 from gateway.config import Settings
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
-from gateway.ops.credential_checks import BotIdentity
 from gateway.runtime.paths import DataDir
 
 _LOOK_S = 0.5
@@ -22,28 +22,29 @@ Say = Callable[[str], None]
 
 
 @frozen
-class BotAccount:
-    """The bot that the person is to write to."""
+class Candidate:
+    """The account that the future owner writes to."""
 
-    bot: BotIdentity
+    spec: ChannelSpec[Any]
+    identity: ChannelIdentity
     account: str
 
     @property
     def address(self) -> str:
-        return f"telegram:{self.account}"
+        return f"{self.spec.name}:{self.account}"
 
 
-async def invitation(settings: Settings, home: DataDir, candidate: BotAccount) -> str | None:
-    """Only the link, to be opened later; None when there is an owner."""
+async def invitation(settings: Settings, home: DataDir, candidate: Candidate) -> str | None:
+    """Return only the code, to be used later; None when there is an owner."""
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home) as service:
         if (await service.list_people())["owner"] is not None:
             return None
-        return _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
+        return await service.invite_owner(candidate.spec.name, candidate.account)
 
 
-async def await_owner(settings: Settings, home: DataDir, candidate: BotAccount, say: Say) -> str:
+async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, say: Say) -> str:
     """Show the link and wait until it is opened; a sentence about the owner.
 
     Without a running Kore this process is it for so long: what is written meanwhile is answered.
@@ -57,7 +58,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: BotAccount, 
         return await _wait(app.service, candidate, say)
 
 
-async def _wait_for_running(home: DataDir, candidate: BotAccount, say: Say) -> str:
+async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> str:
     """The same through the Kore that is running, as soon as it knows the bot."""
     has_notified = False
     while True:
@@ -70,7 +71,7 @@ async def _wait_for_running(home: DataDir, candidate: BotAccount, say: Say) -> s
         if not has_notified:
             say(
                 t(
-                    "Kore is already running without this bot. Restart it (Ctrl-C and "
+                    "Kore is already running without this account. Restart it (Ctrl-C and "
                     "`kore gateway`, or `systemctl --user restart kore`); waiting."
                 )
             )
@@ -78,12 +79,12 @@ async def _wait_for_running(home: DataDir, candidate: BotAccount, say: Say) -> s
         await asyncio.sleep(_LOOK_S)
 
 
-async def _wait(service: Service, candidate: BotAccount, say: Say) -> str:
+async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
     people = await service.list_people()
     if people["owner"] is not None:
         return _describe_owner(people)
-    link = _link(candidate.bot, await service.invite_owner("telegram", candidate.account))
-    show_link(link, say)
+    code = await service.invite_owner(candidate.spec.name, candidate.account)
+    show_invitation(candidate, code, say)
     reported: set[str] = set()
     try:
         async with asyncio.timeout(CODE_LIFE_S):
@@ -97,12 +98,12 @@ async def _wait(service: Service, candidate: BotAccount, say: Say) -> str:
     except TimeoutError:
         raise KoreError(
             t("the link expired: nobody opened it within one hour"),
-            hint="kore channel add telegram",
+            hint=f"kore channel add {candidate.spec.name}",
         ) from None
 
 
 async def _look_at_the_bot(
-    service: Service, candidate: BotAccount, reported: set[str], say: Say
+    service: Service, candidate: Candidate, reported: set[str], say: Say
 ) -> None:
     """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
     state = (await service.status())["channels"].get(candidate.address, {})
@@ -130,29 +131,29 @@ def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
             say(f"  {notice}")
 
 
-def show_link(link: str, say: Say) -> None:
-    """The link, and in a terminal that is wide enough its QR code."""
+def show_invitation(candidate: Candidate, code: str, say: Say) -> None:
+    """Show what makes a person the owner, with a QR code where the terminal is wide enough."""
     import os
 
     from gateway.cli.onboarding.qr import qr_lines
 
-    code: list[str] = []
-    if sys.stdout.isatty():
+    invitation, title = candidate.spec.invite(candidate.identity, code), candidate.spec.title
+    lines: list[str] = []
+    if invitation.is_link and sys.stdout.isatty():
         columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80
         colours = os.environ.get("TERM", "dumb") not in ("dumb", "")
         encoding = sys.stdout.encoding or "ascii"
-        code = qr_lines(link, columns, encoding=encoding, colours=colours)
-    for line in code:
+        lines = qr_lines(invitation.text, columns, encoding=encoding, colours=colours)
+    for line in lines:
         say(line)
-    way = t("Scan this with your phone, or open it on a device with Telegram, and press Start:")
-    say(way if code else t("Open this on a device with Telegram, and press Start:"))
-    say(f"  {link}")
-    say(t("The first person to open it becomes the owner, so keep it private. Valid for one hour."))
-
-
-def _link(bot: BotIdentity, code: str) -> str:
-    """core.telegram.org/bots/features#deep-linking"""
-    return f"{bot.link}?start={code}"
+    if not invitation.is_link:
+        say(t("Write this to {name} in {title}:", name=candidate.identity.label, title=title))
+    elif lines:
+        say(t("Scan this with your phone, or open it on a device with {title}:", title=title))
+    else:
+        say(t("Open this on a device with {title}:", title=title))
+    say(f"  {invitation.text}")
+    say(t("The first person to use it becomes the owner, so keep it private. Valid for one hour."))
 
 
 def _describe_owner(people: Any) -> str:

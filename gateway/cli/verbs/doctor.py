@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.text.display_width import wrap_paragraphs
-from gateway.channels.telegram.spec import SPEC as TELEGRAM
+from gateway.channels.table import all_specs
 from gateway.cli.context import data_dir_of, settings_of
 from gateway.cli.output import clean as printable
 from gateway.cli.output import print_json
@@ -24,6 +24,7 @@ from gateway.store.opening import whole_postgres
 from gateway.store.sqlite.file_check import check_file
 
 if TYPE_CHECKING:
+    from gateway.channels.spec import ChannelSpec
     from gateway.store.files.file_store import SharedFiles
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -33,7 +34,7 @@ _MARGIN = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--live", action="store_true", help="also test the model and Telegram with a request"
+        "--live", action="store_true", help="also test the model and the channels with a request"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -113,8 +114,9 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
     skew_s = None
     if args.live:
         results.append(await _ask_model(settings))
-        telegram, skew_s = await _ask_telegram(settings)
-        results.append(telegram)
+        asked = [await _ask_channel(spec, settings) for spec in all_specs(settings)]
+        results += [check for check, _ in asked]
+        skew_s = next((skew_s for _, skew_s in asked if skew_s is not None), None)
     return [*results, checks.check_clock(home, skew_s), *await _owner(home)]
 
 
@@ -171,19 +173,16 @@ async def _ask_model(settings: Settings) -> Check:
         return Check("model call", "fail", str(exc), exc.hint or t("check the key and the network"))
 
 
-async def _ask_telegram(settings: Settings) -> tuple[Check, float | None]:
-    from gateway.ops.credential_checks import try_telegram
-
-    if (
-        not TELEGRAM.section_of(settings).enabled
-        or not TELEGRAM.section_of(settings).token.get_secret_value()
-    ):
-        return Check("bot", "ok", t("not tested: Telegram is not enabled")), None
+async def _ask_channel(spec: "ChannelSpec[Any]", settings: Settings) -> tuple[Check, float | None]:
+    """Ask a platform whose credentials these are; the second is its clock minus ours."""
+    name, section = f"{spec.name} call", spec.section_of(settings)
+    if not section.enabled or not section.has_credentials or spec.identify is None:
+        return Check(name, "ok", t("not tested: {title} is not enabled", title=spec.title)), None
     try:
-        name, skew_s = await try_telegram(settings)
+        identity = await spec.identify(section)
     except KoreError as exc:
-        return Check("bot", "fail", str(exc), exc.hint), None
-    return Check("bot", "ok", name), skew_s
+        return Check(name, "fail", str(exc), exc.hint), None
+    return Check(name, "ok", identity.label + identity.route), identity.skew_s
 
 
 async def _owner(home: DataDir) -> list[Check]:

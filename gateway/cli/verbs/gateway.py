@@ -113,7 +113,7 @@ def _require_anything(settings: "Settings") -> None:
     from agent.providers.registry import OFFLINE
     from gateway.config.channel_section import environment_variable
     from gateway.config.model_entries import chosen_model
-    from gateway.core.channel_table import NUMERIC_CHANNEL
+    from gateway.core.channel_table import DEFAULT_CHANNEL
 
     any_enabled = any(section.enabled for section in settings.channels.values())
     is_configured = settings.files or any_enabled or settings.agent.model == OFFLINE
@@ -122,7 +122,7 @@ def _require_anything(settings: "Settings") -> None:
             t("nothing is configured yet: no model and no chat app"),
             hint=t(
                 "run `kore init`; in a container set {variable} and OPENAI_API_KEY",
-                variable=environment_variable(NUMERIC_CHANNEL, "token"),
+                variable=environment_variable(DEFAULT_CHANNEL, "token"),
             ),
         )
 

@@ -12,8 +12,9 @@ from agent.i18n import t
 from agent.providers.registry import OFFLINE, default_model
 from agent.providers.vendors import VENDORS
 from agent.version import VERSION
-from gateway.channels.telegram.spec import SPEC as TELEGRAM
+from gateway.channels.table import built_in_specs
 from gateway.cli.context import config_path, data_dir_of, settings_of
+from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.runtime.paths import DataDir, write_private
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
-    """Ask, then write, then offer Telegram."""
+    """Ask, then write, then offer a channel."""
     from gateway.cli.onboarding.dialogue import Dialogue
     from gateway.cli.onboarding.wizard import SetupContext, converse
     from gateway.config.json_files.document import read_object
@@ -75,18 +76,21 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     plan.write(home, path, settings.agent.workspace)
     talk.say()
     talk.say(t("Written: {path} and {workspace}", path=path, workspace=settings.agent.workspace))
-    return _connect_telegram(talk, args)
+    return _connect_channel(talk, args)
 
 
-def _connect_telegram(talk: "Dialogue", args: argparse.Namespace) -> int:
-    """Offer a bot and to start the gateway; whatever happens, say what works now."""
+def _connect_channel(talk: "Dialogue", args: argparse.Namespace) -> int:
+    """Offer a channel and to start the gateway; whatever happens, say what works now."""
     from gateway.cli.onboarding.dialogue import Back, Skip
     from gateway.cli.verbs import channel
 
     talk.say()
     try:
-        if talk.confirm(t("Connect a Telegram bot now?")):
-            args.token_env, args.name, args.no_wait = None, None, False
+        names = list(built_in_specs())
+        titles = [spec.title for spec in built_in_specs().values()]
+        number = talk.choose(t("Connect a chat app now?"), [*titles, t("not now")])
+        if number < len(names):
+            args.channel, args.token_env, args.name, args.no_wait = names[number], None, None, False
             channel.add(args)
     except (Back, Skip):
         talk.say(t("Unchanged."))
@@ -114,15 +118,19 @@ def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
     talk.say("  " + t("`kore agent`: chat here with {model}", model=model))
     if model == OFFLINE:
         talk.say("  " + t("No model is set up yet: run `kore init` again to choose one."))
-    if (
-        TELEGRAM.section_of(settings).enabled
-        and TELEGRAM.section_of(settings).token.get_secret_value()
-    ):
-        talk.say(
-            "  " + t("`kore gateway`: answer in Telegram; `kore service install` keeps it running")
+    titles = [
+        built_in_specs()[name].title
+        for name, section in settings.channels.items()
+        if section.enabled and section.has_credentials
+    ]
+    if titles:
+        line = t(
+            "`kore gateway`: answer in {titles}; `kore service install` keeps it running",
+            titles=", ".join(titles),
         )
     else:
-        talk.say("  " + t("Telegram is not connected yet: `kore channel add telegram`."))
+        line = t("No chat app is connected yet: `kore channel add {name}`.", name=DEFAULT_CHANNEL)
+    talk.say("  " + line)
 
 
 def _without_a_file(args: argparse.Namespace) -> "Settings":

@@ -12,6 +12,7 @@ from agent.i18n import plural, t
 from gateway.cli.output import moment, print_json, print_table, size
 from gateway.cli.service_link import service_of
 from gateway.control.service import Service
+from gateway.core.channel_table import DEFAULT_CHANNEL
 
 
 def add_user_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,9 @@ def add_user_arguments(parser: argparse.ArgumentParser) -> None:
     exporting = actions.add_parser("export", help="export the data as a zip file")
     deleting = actions.add_parser("delete", help="delete all of the data")
     for part in (showing, exporting, deleting):
-        part.add_argument("who", metavar="ID", help="such as telegram:123 (see `kore pair list`)")
+        part.add_argument(
+            "who", metavar="ID", help=f"such as {DEFAULT_CHANNEL}:123 (see `kore pair list`)"
+        )
         part.add_argument("--json", action="store_true", help="print JSON")
     exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip file")
     deleting.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
@@ -153,7 +156,7 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     approve = actions.add_parser("approve", help="approve a request")
     approve.add_argument("code", metavar="CODE", help="the pairing code they received")
     revoke = actions.add_parser("revoke", help="revoke a user's access")
-    revoke.add_argument("id", metavar="ID", help="id as listed, such as telegram:123")
+    revoke.add_argument("id", metavar="ID", help=f"id as listed, such as {DEFAULT_CHANNEL}:123")
 
 
 def run_pair(args: argparse.Namespace) -> int:

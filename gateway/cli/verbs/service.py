@@ -61,7 +61,7 @@ def _install(args: argparse.Namespace) -> int:
     for name in _exported_variables():
         print(t("{name} is only exported in this shell; the service cannot see it.", name=name))
     if _exported_variables():
-        print(t("`kore init` and `kore channel add telegram` save keys in secrets.json."))
+        print(t("`kore init` and `kore channel add` save keys in secrets.json."))
     if not lingers():
         print(t("It stops when you log out. To keep it running: loginctl enable-linger"))
     return 0
@@ -80,10 +80,11 @@ def _write(path: Path, text: str) -> None:
 def _exported_variables() -> list[str]:
     """Variables of this shell that Kore reads and a service does not get."""
     from agent.providers.vendors import VENDORS
+    from gateway.config.key_catalog import all_keys, setting_at
 
     keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
     keys |= {vendor.address_variable for vendor in VENDORS.values() if vendor.address_variable}
-    keys.add("TELEGRAM_BOT_TOKEN")
+    keys |= {name for key in all_keys() if (name := setting_at(key).stored_as)}
     ours = {name for name in os.environ if name.startswith("KORE_")} - {"KORE_HOME", "KORE_CONFIG"}
     return sorted(name for name in keys | ours if os.environ.get(name))
 

@@ -11,6 +11,8 @@ from agent.i18n import t
 from gateway.config.schema import Settings
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from agent.tools.base import Tool
 
 TOOLS, PROVIDERS, CHANNELS = "kore.tools", "kore.providers", "kore.channels"
@@ -36,9 +38,25 @@ def register_providers(settings: Settings) -> None:
 
 
 def python_channels(settings: Settings) -> Iterator[tuple[str, Any]]:
-    """Names, and what makes a channel of its settings. Raises `ConfigError`."""
+    """Yield the channels that the settings name, each with what its package offers. Raises
+    `ConfigError`."""
     if settings.python_plugins:
         yield from _offers(settings, CHANNELS)
+
+
+def channel_packages() -> "dict[str, EntryPoint]":
+    """Return what installed packages offer as channels, by name; none of it is imported."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=CHANNELS)}
+
+
+def load_offer(name: str, entry: "EntryPoint") -> Any:
+    """Import what a package offers. Raises `ConfigError`."""
+    try:
+        return entry.load()
+    except _ERRORS as exc:
+        raise _not_loaded(name, exc) from exc
 
 
 def python_store(settings: Settings) -> Any:
@@ -103,10 +121,7 @@ def _offers(settings: Settings, group: str) -> Iterator[tuple[str, Any]]:
             )
         for one in mine:
             if one.group == group:
-                try:
-                    yield name, one.load()
-                except _ERRORS as exc:
-                    raise _not_loaded(name, exc) from exc
+                yield name, load_offer(name, one)
 
 
 def _not_loaded(name: str, exc: Exception) -> ConfigError:

@@ -53,7 +53,7 @@ async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_a
         await answer(terminal, "Your time zone", "berlin")
         await answer(terminal, "did you mean Europe/Berlin?", "Europe/Berlin")
         assert not (home / "config.json").exists()
-        await answer(terminal, "Connect a Telegram bot now?")
+        await answer(terminal, "Connect a chat app now?")
         await answer(terminal, "Token (hidden while you paste", TOKEN)
         await bot_api.user_says(77, f"/start {await code_in(terminal)}")
         await terminal.see("Person 77 (telegram:77) is now the owner.")
@@ -110,9 +110,9 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
         await terminal.see("It works.")
         await answer(terminal, "What should I be called?", "-")
         await terminal.see("Unchanged.")
-        await answer(terminal, "Connect a Telegram bot now?", "n")
+        await answer(terminal, "Connect a chat app now?", "n")
         await terminal.see("Ready to use:")
-        await terminal.see("Telegram is not connected")
+        await terminal.see("No chat app is connected")
         assert await terminal.ended() == 0
     assert json.loads((home / "secrets.json").read_text()) == {
         "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY": "sk-the-right-one"
@@ -146,7 +146,7 @@ async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi)
         await answer(terminal, "What tone should I use?")
         await answer(terminal, "What should I call you? [Ada]")
         await answer(terminal, "Your time zone")
-        await answer(terminal, "Connect a Telegram bot now?", "n")
+        await answer(terminal, "Connect a chat app now?", "n")
         assert await terminal.ended() == 0
     assert (home / "config.json").read_text() == before
     assert not (home / "secrets.json").exists()
@@ -161,7 +161,7 @@ async def test_the_language_that_is_chosen_is_spoken_at_once(
         await answer(terminal, "Language / ", "2")
         await answer(terminal, "使用哪个模型供应商？", "-")
         await answer(terminal, "我该叫什么名字？", "-")
-        await answer(terminal, "Telegram", "n")
+        await answer(terminal, "Telegram", "-")
         assert await terminal.ended() == 0
     assert config(tmp_path / "h") == {"agent": {"language": "zh-Hans"}}
 
@@ -193,7 +193,7 @@ async def test_a_server_names_its_models_and_needs_no_scheme(
         await answer(terminal, "Which model?", "llama-l")
         await terminal.see("It works.")
         await answer(terminal, "What should I be called?", "-")
-        await answer(terminal, "Connect a Telegram bot now?", "n")
+        await answer(terminal, "Connect a chat app now?", "n")
         assert await terminal.ended() == 0
     entry = config(home)["model_list"][0]
     assert (entry["model"], entry["api_base"]) == ("openai/llama-large", f"{model.url}/v1")
@@ -212,7 +212,7 @@ async def test_ollama_can_be_chosen_where_it_was_not_found(tmp_path: Path, bot_a
         await answer(terminal, "Which model?", "1")
         await terminal.see("It works.")
         await answer(terminal, "What should I be called?", "-")
-        await answer(terminal, "Connect a Telegram bot now?", "n")
+        await answer(terminal, "Connect a chat app now?", "n")
         assert await terminal.ended() == 0
     entry = config(home)["model_list"][0]
     assert (entry["model"], entry["api_base"]) == ("ollama/llama3.2", model.url)
@@ -227,7 +227,7 @@ async def test_without_a_network_the_token_is_kept_and_all_that_works_is_said(
         await answer(terminal, "Language / ")
         await choose(terminal, "offline stand-in", "Which model provider?")
         await answer(terminal, "What should I be called?", "-")
-        await answer(terminal, "Connect a Telegram bot now?")
+        await answer(terminal, "Connect a chat app now?")
         await answer(terminal, "Token (hidden while you paste", TOKEN)
         await terminal.see("could not connect to")
         await answer(terminal, "What now?", "keep")
@@ -248,7 +248,7 @@ async def test_ctrl_c_at_the_token_still_ends_with_what_works(
         await answer(terminal, "Language / ")
         await choose(terminal, "offline stand-in", "Which model provider?")
         await answer(terminal, "What should I be called?", "-")
-        await answer(terminal, "Connect a Telegram bot now?")
+        await answer(terminal, "Connect a chat app now?")
         await terminal.see("Token (hidden while you paste")
         await terminal.interrupt("Ready to use:")
         await terminal.see("`kore agent`")

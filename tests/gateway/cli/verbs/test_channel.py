@@ -117,7 +117,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
         async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
             await terminal.see("Token (hidden while you paste")
             terminal.type(f"{TOKEN}\r")
-            await terminal.see("already running without this bot")
+            await terminal.see("already running without this account")
             without.process.send_signal(signal.SIGINT)
             assert await without.ended() == 0
             async with kore_there(home, "gateway", environ=environ):
@@ -164,7 +164,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
     further = ["add", "telegram", "--name", "work", "--no-wait"]
     early = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
     assert early.returncode == 2
-    assert "no bot is connected yet" in early.stderr
+    assert "no account is connected yet" in early.stderr
     await ran(bot_api, home, "add", "telegram", "--no-wait", stdin=f"{TOKEN}\n")
     added = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")
     assert added.returncode == 0, added.stderr
@@ -182,7 +182,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
     assert (await ran(bot_api, home, "list", "--json")).stdout.strip() == "[]"
     again = await ran(bot_api, home, "remove", "telegram", "--yes")
     assert again.returncode == 1
-    assert "this bot is not connected" in again.stderr
+    assert "this account is not connected" in again.stderr
 
 
 async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_api: BotApi) -> None:

@@ -110,7 +110,7 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
         done = await asyncio.to_thread(
             kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
         )
-        assert states(done.stdout)["bot"] == state, done.stdout
+        assert states(done.stdout)["telegram call"] == state, done.stdout
         # Nobody is listed: that is how pairing begins.
         assert states(done.stdout)["telegram"] == "ok"
         assert token not in done.stdout + done.stderr
@@ -138,7 +138,7 @@ async def test_live_names_the_proxies_without_their_passwords(
         )
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert f"http://127.0.0.1:{model_proxy.port}" in checks["model call"]["detail"]
-    assert f"http://127.0.0.1:{bot_proxy.port}" in checks["bot"]["detail"]
+    assert f"http://127.0.0.1:{bot_proxy.port}" in checks["telegram call"]["detail"]
     assert "hidden-word" not in done.stdout + done.stderr
 
 

@@ -1,0 +1,267 @@
+"""Setup of a channel: its credentials, whether the platform accepts them, where they are kept."""
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.errors import ConfigError, KoreError
+from agent.i18n import t
+from agent.records import frozen
+from gateway.channels.spec import ChannelIdentity, ChannelSpec, SetupStep
+from gateway.cli.onboarding.dialogue import Dialogue
+from gateway.config import Settings
+from gateway.config.channel_section import ChannelSection, environment_variable
+from gateway.config.key_catalog import own_setting
+from gateway.config.origin import Key
+from gateway.core.errors import ServiceUnreachable
+
+_TRIES = 5
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+@frozen
+class Answer:
+    """Value of a step; `variable` is the exported variable that holds it, None if it was typed."""
+
+    step: SetupStep
+    text: str
+    variable: str | None = None
+
+
+@frozen
+class Connection:
+    """Answers to all steps, the settings with them, and the account that the platform knows; None
+    while the platform could not be asked."""
+
+    answers: tuple[Answer, ...]
+    section: ChannelSection
+    identity: ChannelIdentity | None
+
+
+@frozen
+class ConfigChange:
+    """Keys of config.json and names of secrets.json to write; None removes a name."""
+
+    config: Mapping[Key, Any]
+    secrets: Mapping[str, str | None]
+
+
+@frozen
+class ChannelSetup:
+    """Questions about one account of a channel; `account` names one next to the first."""
+
+    spec: ChannelSpec[Any]
+    settings: Settings
+    account: str | None = None
+
+    @property
+    def section(self) -> ChannelSection:
+        section: ChannelSection = self.spec.section_of(self.settings)
+        return section
+
+    @property
+    def key(self) -> Key:
+        """Path of the channel's section in config.json."""
+        return tuple(self.spec.settings_key.split("."))
+
+    def configured(self) -> ChannelSection | None:
+        """Return the section with this account's credentials in place of the first account's; None
+        unless the account is connected."""
+        section = self.section
+        if not section.enabled:
+            return None
+        if self.account is None:
+            return section if section.has_credentials else None
+        for account in section.accounts:
+            if account.name == self.account:
+                keys = [step.key for step in self.spec.steps if hasattr(account, step.key)]
+                return section.model_copy(update={key: getattr(account, key) for key in keys})
+        return None
+
+    def require_configured(self) -> ChannelSection:
+        """Return the section as `configured` does. Raises `KoreError` without one."""
+        section = self.configured()
+        if section is None:
+            raise KoreError(
+                t("this account is not connected"),
+                hint=t("`kore channel list` shows the connected accounts"),
+            )
+        return section
+
+    def check(self, answers: Sequence[Answer]) -> Connection:
+        """Ask the platform whose credentials these are. Raises `KoreError`, and
+        `ServiceUnreachable` without an answer."""
+        section = self._section_with(answers)
+        return Connection(tuple(answers), section, self.identify(section))
+
+    def _section_with(self, answers: Sequence[Answer]) -> ChannelSection:
+        for answer in answers:
+            answer.step.check(answer.text)
+        values = {answer.step.key: answer.text for answer in answers}
+        try:
+            section: ChannelSection = self.spec.section.model_validate(
+                {**dict(self.section), **values}
+            )
+        except ValidationError as exc:
+            error = exc.errors(include_url=False, include_input=False)[0]
+            raise KoreError(f"{'.'.join(map(str, error['loc']))}: {error['msg']}") from None
+        return section
+
+    def identify(self, section: ChannelSection) -> ChannelIdentity:
+        """Return the account that the platform knows. Raises `KoreError`."""
+        if self.spec.identify is None:
+            return ChannelIdentity(
+                self.account or self.spec.first_account(section), self.spec.title
+            )
+        return asyncio.run(self.spec.identify(section))
+
+    def exported(self) -> list[Answer]:
+        """Return the answers that environment variables hold; none unless they hold all."""
+        answers = []
+        for step in self.spec.steps:
+            names = [environment_variable(self.spec.name, step.key)] if self._has_own_names else []
+            names.append(self.variable(step))
+            name = next((name for name in names if os.environ.get(name)), None)
+            if name is None:
+                return []
+            answers.append(Answer(step, os.environ[name].strip(), name))
+        return answers
+
+    def from_variable(self, name: str) -> Connection:
+        """Take the only credential from a named variable. Raises `KoreError`."""
+        text = os.environ.get(name, "").strip()
+        if not text:
+            raise ConfigError(
+                t("the environment variable {name} is not set", name=name),
+                hint=t("export it, or omit --token-env to be asked"),
+            )
+        if len(self.spec.steps) != 1:
+            names = ", ".join(self.variable(step) for step in self.spec.steps)
+            raise ConfigError(t("this channel needs several variables: {names}", names=names))
+        return self.check([Answer(self.spec.steps[0], text, name)])
+
+    def from_lines(self, lines: Sequence[str]) -> Connection:
+        """Take the answers from lines of text, one for each step. Raises `KoreError`."""
+        steps = self.spec.steps
+        texts = [*map(str.strip, lines), *[""] * len(steps)][: len(steps)]
+        return self.check(list(map(Answer, steps, texts)))
+
+    def ask(self, talk: Dialogue) -> Connection:
+        """Ask the person until the platform accepts the answers; exported ones are offered first.
+        Raises `KoreError` without any."""
+        exported = self.exported()
+        names = ", ".join(str(answer.variable) for answer in exported)
+        is_wanted = exported and talk.confirm(t("Use the token in {name}?", name=names))
+        if is_wanted and (connection := self._try(talk, exported)):
+            return connection
+        for step in self.spec.steps:
+            for line in step.instructions():
+                talk.say(line)
+        for _ in range(_TRIES):
+            answers = [
+                Answer(step, (talk.secret if self._is_secret(step) else talk.ask)(step.question()))
+                for step in self.spec.steps
+            ]
+            if connection := self._try(talk, answers):
+                return connection
+        raise KoreError(t("no token given; nothing was written"))
+
+    def _try(self, talk: Dialogue, answers: Sequence[Answer]) -> Connection | None:
+        """Return None when the person has to be asked again. Without a network the answers can be
+        kept and checked later."""
+        while True:
+            try:
+                return self.check(answers)
+            except ServiceUnreachable as exc:
+                _complain(talk, exc)
+                ways = [t("try again"), t("keep the token and verify it later"), t("another token")]
+                match talk.choose(t("What now?"), ways, default=1):
+                    case 1:
+                        return Connection(tuple(answers), self._section_with(answers), None)
+                    case 2:
+                        return None
+            except KoreError as exc:
+                _complain(talk, exc)
+                return None
+
+    def addition(self, connection: Connection, raw: Mapping[str, Any]) -> ConfigChange:
+        """Return what connects the account; `raw` is the configuration file as it stands. Raises
+        `ConfigError` for a further account where there is no first one."""
+        if self.account is not None and ChannelSetup(self.spec, self.settings).configured() is None:
+            raise ConfigError(
+                t("no account is connected yet"), hint=t("connect the first one without --name")
+            )
+        values: dict[str, Any] = {}
+        secrets: dict[str, str | None] = {}
+        for answer in connection.answers:
+            if not self._is_secret(answer.step):
+                values[answer.step.key] = answer.text
+                continue
+            variable = answer.variable or self._free_name(answer, connection)
+            if not answer.variable:
+                secrets[variable] = answer.text
+            is_own = variable == environment_variable(self.spec.name, answer.step.key)
+            if not (is_own and self._has_own_names):
+                values[answer.step.key] = f"${{{variable}}}"
+        if self.account is None:
+            config = {(*self.key, key): value for key, value in values.items()}
+            return ConfigChange({(*self.key, "enabled"): True, **config}, secrets)
+        others = [entry for entry in self._accounts(raw) if entry.get("name") != self.account]
+        accounts = [*others, {"name": self.account, **values}]
+        return ConfigChange({(*self.key, "accounts"): accounts}, secrets)
+
+    def removal(self, raw: Mapping[str, Any]) -> ConfigChange:
+        """Return what disconnects the account and forgets its credentials."""
+        keys = [step.key for step in self.spec.steps if self._is_secret(step)]
+        config: dict[Key, Any]
+        if self.account is None:
+            entry = self._raw_section(raw)
+            config = {(*self.key, "enabled"): False, **{(*self.key, key): "" for key in keys}}
+        else:
+            accounts = self._accounts(raw)
+            entry = next((one for one in accounts if one.get("name") == self.account), {})
+            remaining = [one for one in accounts if one.get("name") != self.account]
+            config = {(*self.key, "accounts"): remaining}
+        references = (_REFERENCE.fullmatch(str(entry.get(key))) for key in keys)
+        return ConfigChange(config, {match[1]: None for match in references if match})
+
+    def variable(self, step: SetupStep) -> str:
+        """Return the environment variable that people export a step's value as, which also names
+        it in secrets.json."""
+        stored_as = own_setting(self.spec.section.model_fields[step.key]).stored_as
+        return stored_as or f"{self.spec.name}_{step.key}".upper()
+
+    def _is_secret(self, step: SetupStep) -> bool:
+        return step.key in self.spec.section.credentials
+
+    @property
+    def _has_own_names(self) -> bool:
+        """Return whether variables of Kore's own set this account's keys."""
+        return self.account is None and self.spec.is_built_in
+
+    def _raw_section(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        section: Any = raw
+        for part in self.key:
+            section = section.get(part) if isinstance(section, dict) else None
+        return section if isinstance(section, dict) else {}
+
+    def _accounts(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
+        accounts = self._raw_section(raw).get("accounts")
+        listed = accounts if isinstance(accounts, list) else []
+        return [entry for entry in listed if isinstance(entry, dict)]
+
+    def _free_name(self, answer: Answer, connection: Connection) -> str:
+        """Return a name for secrets.json; an exported variable of the same name would win."""
+        name = self.variable(answer.step)
+        name = name if self.account is None else f"{name}_{self.account.upper()}"
+        if os.environ.get(name, answer.text) == answer.text:
+            return name
+        return f"{name}_{self.spec.first_account(connection.section)}"
+
+
+def _complain(talk: Dialogue, exc: KoreError) -> None:
+    talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
